@@ -1,0 +1,52 @@
+"""`s2s train`."""
+
+from pathlib import Path
+
+import click
+
+from s2s.errors import UserError
+
+
+@click.command()
+@click.argument("recipe", type=click.Path(path_type=Path))
+@click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
+@click.option("--resume", "resuming", is_flag=True, help="Continue the run in the folder RECIPE.")
+@click.option("--overwrite", is_flag=True, help="Replace a run of the same name.")
+def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool) -> None:
+    """Train RECIPE: `s2s train recipes/translate.yaml training.updates=500`.
+
+    With --resume, RECIPE is the folder of a run, which continues as if it had never stopped.
+    """
+    folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
+    click.echo(f"translate:  echo 'A sentence.' | s2s translate {folder}\ncurves:     tensorboard --logdir {folder.parent}")
+
+
+def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
+    from s2s.recipe.reading import read, recipe_path
+    from s2s.run.folder import check_free, folder_of
+
+    # mistakes are answered before torch is loaded
+    recipe = read(recipe_path(path), overrides)
+    check_free(folder_of(recipe), overwrite)
+    from rich.console import Console
+
+    from s2s.run.training import train
+
+    return train(recipe, Console(), overwrite)
+
+
+def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
+    from s2s.run.folder import check_is_run
+
+    if overrides:
+        raise UserError(
+            f"--resume continues the run by its own recipe; {overrides[0]!r} cannot change it",
+            where=str(folder),
+            remedy="leave it out, or start a new run with run.dir=DIR",
+        )
+    check_is_run(folder)
+    from rich.console import Console
+
+    from s2s.run.training import resume
+
+    return resume(folder, Console())

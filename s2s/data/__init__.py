@@ -1,0 +1,1 @@
+"""Text to batches: corpora, tokenizers, batches."""

@@ -1,0 +1,1 @@
+"""What a recipe can name under `model.kind`."""

@@ -1,0 +1,168 @@
+"""What every model is made of: an encoder, a decoder, and the two wholes built from them.
+
+The batch is axis 0 of everything, and a decoder's state is a value: `select(rows)` tiles, reorders and drops
+hypotheses for every model alike, so one search serves them all.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Generic, TypeVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+R = TypeVar("R", bound="Rows")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A bundle whose tensors all have the batch as their first axis.
+
+    Fields may be tensors, other bundles, tuples of these, or plain values that are the same for all rows.
+    """
+
+    def select(self: R, rows: Int[Tensor, " chosen"]) -> R:
+        """The bundle of the chosen rows, in that order; a row may be chosen often or not at all."""
+        return replace(self, **{f.name: _select(getattr(self, f.name), rows) for f in fields(self)})
+
+
+def _select(value: object, rows: Tensor) -> object:
+    if isinstance(value, Tensor):
+        return value.index_select(0, rows)
+    if isinstance(value, Rows):
+        return value.select(rows)
+    if isinstance(value, tuple):
+        return tuple(_select(item, rows) for item in value)
+    return value
+
+
+@dataclass(frozen=True)
+class Memory(Rows):
+    """What an encoder leaves behind.
+
+    Attributes:
+        states: one vector for each source position.
+        valid: True where a real token stands, False where there is padding.
+        summary: one vector for the whole source: what a classifier reads and a recurrent decoder starts from.
+    """
+
+    states: Float[Tensor, "batch source width"]
+    valid: Bool[Tensor, "batch source"]
+    summary: Float[Tensor, "batch width"]
+
+
+class Encoder(nn.Module, ABC):
+    """Reads a batch of token rows."""
+
+    @abstractmethod
+    def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> Memory:
+        """The memory of each row; what stands where `valid` is False has no influence on it."""
+
+
+Context = TypeVar("Context", bound=Rows)
+State = TypeVar("State", bound=Rows)
+
+
+class Decoder(nn.Module, ABC, Generic[Context, State]):
+    """Writes a target, one token after another, or all at once when the target is known."""
+
+    @abstractmethod
+    def start(self, memory: Memory, limit: int) -> tuple[Context, State]:
+        """What every step reads and none changes, and the state before the first token.
+
+        Args:
+            memory: what the encoder left.
+            limit: the largest number of tokens that will be fed.
+        """
+
+    @abstractmethod
+    def forward(
+        self, context: Context, state: State, tokens: Int[Tensor, "batch steps"]
+    ) -> tuple[Float[Tensor, "batch steps width"], State]:
+        """Feeds `steps` tokens: the state after each of them (to be projected onto the vocabulary), and the new state.
+
+        Feeding a target at once and token by token gives the same numbers.
+        """
+
+    def attention_weights(
+        self, memory: Memory, tokens: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch layer head target source"]:
+        """How much each target position looked at each source position; rows sum to one over real tokens.
+
+        A decoder without attention has no layer in its answer.
+        """
+        return memory.states.new_zeros(len(tokens), 0, 0, tokens.shape[1], memory.states.shape[1])
+
+
+class Seq2Seq(nn.Module):
+    """A source in, a target out: encoder, decoder and the projection onto the target vocabulary.
+
+    The projection lives here, not in the decoder, so that the loss can fuse it with the cross-entropy and never
+    holds `batch × target × vocabulary` numbers.
+
+    Args:
+        encoder: reads the source.
+        decoder: writes the target.
+        projection: maps decoder states to vocabulary scores; its weight may be tied to an embedding.
+    """
+
+    def __init__(self, encoder: Encoder, decoder: Decoder, projection: nn.Linear) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.projection = projection
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        valid: Bool[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target width"]:
+        """Teacher forcing: the decoder's state after each given target token, before the projection."""
+        context, state = self.decoder.start(self.encoder(source, valid), target.shape[1])
+        return self.decoder(context, state, target)[0]
+
+    def logits(
+        self,
+        source: Int[Tensor, "batch source"],
+        valid: Bool[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        """Unnormalised log probabilities of the token that follows each given target token."""
+        return self.projection(self(source, valid, target))
+
+
+class Classifier(nn.Module):
+    """A source in, class scores out: encoder and head over the encoder's summary.
+
+    Args:
+        encoder: reads the source.
+        width: size of the encoder's summary.
+        classes: number of classes.
+        dropout: probability of dropping a number of the summary in training.
+    """
+
+    def __init__(self, encoder: Encoder, width: int, classes: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(width, classes)
+
+    def forward(
+        self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]
+    ) -> Float[Tensor, "batch classes"]:
+        """Unnormalised log probabilities of the classes."""
+        return self.head(self.dropout(self.encoder(source, valid).summary))
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Number of trainable numbers; tied ones count once."""
+    return sum(p.numel() for p in {id(p): p for p in model.parameters() if p.requires_grad}.values())
+
+
+def mean_over_valid(
+    states: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]
+) -> Float[Tensor, "batch width"]:
+    """The mean of the states of real tokens; zero for a row without any."""
+    weights = valid.unsqueeze(-1).to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1).clamp(min=1)

@@ -1,0 +1,67 @@
+"""Where a token stands: sinusoidal, learned or no position information."""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from s2s.errors import UserError
+
+
+def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
+    """The sinusoidal position vectors of Vaswani et al. (2017), section 3.5: sines in even places, cosines in odd.
+
+    Args:
+        length: number of positions.
+        width: size of a vector; even.
+    """
+    positions = torch.arange(length, dtype=torch.float32).unsqueeze(1)
+    frequencies = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
+    angles = positions * frequencies
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).view(length, width)
+
+
+class Embedding(nn.Module):
+    """Token vectors, scaled by the root of the width, plus position vectors.
+
+    Args:
+        tokens: the table of token vectors; sharing one between modules ties them.
+        positions: kind of position information.
+        max_positions: number of learned positions; without meaning for the other kinds.
+    """
+
+    def __init__(
+        self, tokens: nn.Embedding, positions: Literal["sinusoidal", "learned", "none"], max_positions: int
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.kind = positions
+        self.width = tokens.embedding_dim
+        self.positions = nn.Embedding(max_positions, self.width) if positions == "learned" else None
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=self.width**-0.5)
+        # derived from the width alone, so it is neither saved nor trained
+        self.register_buffer("table", sinusoids(256, self.width) if positions == "sinusoidal" else None, persistent=False)
+
+    def forward(self, tokens: Tensor, first: int = 0) -> Float[Tensor, "batch steps width"]:
+        """Vectors of the tokens, the first of which stands at position `first`.
+
+        Raises:
+            UserError: learned positions end before the last token.
+        """
+        x = self.tokens(tokens) * math.sqrt(self.width)
+        last = first + tokens.shape[1]
+        if self.positions is not None:
+            if last > self.positions.num_embeddings:
+                raise UserError(
+                    f"a sequence of {last} pieces is longer than the {self.positions.num_embeddings} learned positions",
+                    remedy="raise model.max_positions, lower batches.max_length, or use sinusoidal positions",
+                )
+            return x + self.positions.weight[first:last]
+        if self.table is not None:
+            if last > len(self.table):
+                self.table = sinusoids(2 * last, self.width).to(self.table)
+            return x + self.table[first:last]
+        return x

@@ -1,0 +1,1 @@
+"""What the user writes: one checked page of YAML."""

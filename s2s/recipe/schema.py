@@ -1,0 +1,203 @@
+"""The recipe: every key a user can write, with its meaning, unit, limits and default.
+
+This is the only place where a key, its default or its limits are written: validation, `docs/recipe.md`,
+editor completion (`s2s recipe schema`) and the resolved recipe of every run are made from it.
+"""
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Split = PositiveInt | Annotated[str, Field(min_length=1)] | tuple[str, str]
+
+
+class Section(BaseModel):
+    """A part of a recipe: strict, closed and unchangeable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class RunSettings(Section):
+    """Where a run keeps what it makes."""
+
+    dir: str | None = None
+    """Folder of the run; `runs/<name>` when absent."""
+
+
+class FilterSettings(Section):
+    """Which training pairs are dropped before anything is learned from them; empty sides always are."""
+
+    max_words: PositiveInt | None = 250
+    """Longest side, in white-space separated words."""
+    max_ratio: Annotated[float, Field(gt=1)] | None = 9.0
+    """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
+    duplicates: Literal["keep", "drop"] = "keep"
+    """What happens to the second and later copies of a pair."""
+
+
+class DataSettings(Section):
+    """The parallel corpus."""
+
+    corpus: Annotated[str, Field(min_length=1)] = "built-in"
+    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`."""
+    config: str | None = None
+    """Configuration of the hub data set."""
+    revision: str | None = None
+    """Git revision of the hub data set."""
+    root: str | None = None
+    """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
+    `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
+    source: str = "en"
+    """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column."""
+    target: str = "de"
+    """Language or column that is written."""
+    train: Split = "train"
+    """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
+    built-in corpus, how many sentence pairs to generate."""
+    validation: Split = "validation"
+    """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
+    test: Split | None = "test"
+    """As `validation`; nothing is tested when null."""
+    seed: int = 1
+    """Seed of the built-in corpus and of the pairs held out."""
+    filters: FilterSettings = FilterSettings()
+
+
+class TokenizerSettings(Section):
+    """How text becomes pieces (sentencepiece)."""
+
+    kind: Literal["unigram", "bpe", "char", "word", "bytes"] = "unigram"
+    """Model of the pieces; `bytes` needs no training and has 256 pieces."""
+    size: PositiveInt = 8000
+    """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
+    shared: bool = True
+    """One vocabulary for both sides, or one each."""
+    byte_fallback: bool = True
+    """Spell unknown characters in bytes, so that no text is unknown (unigram and bpe)."""
+    normalization: Literal["identity", "nfkc"] = "nfkc"
+    """`identity` keeps every character; `nfkc` applies Unicode NFKC and folds white space."""
+    lowercase: bool = False
+    """Lower-case all text before it is cut into pieces (what is generated is then lower-case, too)."""
+
+
+class BatchSettings(Section):
+    """How examples become batches of similar length."""
+
+    tokens: PositiveInt = 4096
+    """Hard limit of one batch: rows times the longest side, padding included."""
+    max_length: PositiveInt = 256
+    """Longest side in pieces; longer training pairs are counted, reported and left out."""
+
+
+class TrainingSettings(Section):
+    """The optimisation."""
+
+    updates: PositiveInt = 3000
+    """Number of parameter updates."""
+    tokens_per_update: PositiveInt | None = None
+    """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
+    The number of micro-batches follows from it."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: PositiveFloat = 1e-3
+    """Peak rate, reached at the end of the warm-up."""
+    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
+    """What follows the warm-up; cosine and linear end at zero after the last update."""
+    warmup: Annotated[int, Field(ge=0)] = 400
+    """Updates during which the rate rises linearly from zero."""
+    betas: tuple[Probability, Probability] = (0.9, 0.98)
+    """Decay of Adam's two moment averages."""
+    epsilon: PositiveFloat = 1e-9
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decay of matrices; biases, norms and embeddings are exempt."""
+    clip: PositiveFloat | None = 1.0
+    """Largest global gradient norm; null: no clipping."""
+    label_smoothing: Probability = 0.1
+    """Share of each target's probability spread evenly over the vocabulary."""
+    ema: Share | None = None
+    """Decay of an exponential average of the weights, which is then what validates, is kept and decodes."""
+    average_last: PositiveInt | None = None
+    """When training ends, average the weights of this many last checkpoints and decode with the average."""
+
+    @model_validator(mode="after")
+    def _warmup_fits(self) -> "TrainingSettings":
+        if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
+            raise ValueError(f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}")
+        return self
+
+
+class ValidationSettings(Section):
+    """When training pauses to measure and to save."""
+
+    every: PositiveInt = 500
+    """Updates between two validations; each one saves a checkpoint, and so does the last update."""
+    metric: Literal["loss", "bleu", "chrf"] = "bleu"
+    """What decides which checkpoint is best."""
+    patience: PositiveInt | None = None
+    """Stop after this many validations without a better one; null: never."""
+    sentences: PositiveInt | None = None
+    """How many validation pairs are translated; all when null."""
+    beam: PositiveInt = 1
+    """Beam of the translations made while training."""
+    keep_best: PositiveInt = 1
+    """Checkpoints kept for their score, beside the last one."""
+
+
+class DecodingSettings(Section):
+    """How text is generated."""
+
+    beam: PositiveInt = 5
+    """Hypotheses kept at each step; 1 is greedy search."""
+    length_penalty: Annotated[float, Field(ge=0)] = 1.0
+    """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
+    max_ratio: PositiveFloat = 2.0
+    """Longest output: this times the source's pieces, plus `max_extra`."""
+    max_extra: Annotated[int, Field(ge=0)] = 10
+    batch: PositiveInt = 64
+    """Sentences translated at once."""
+
+
+class SeedSettings(Section):
+    """Separate sources of chance, so that each can be changed alone."""
+
+    initialization: int = 1
+    data: int = 1
+    """Order of the batches."""
+    dropout: int = 1
+
+
+class DeviceSettings(Section):
+    """What computes, and how exactly."""
+
+    kind: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """`auto` takes cuda before mps before cpu."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """`auto` computes matrix products in bf16 where the hardware has it; weights are kept in fp32 always."""
+    threads: PositiveInt | None = None
+    """Processor threads; all cores when null."""
+    compile: bool = False
+    """Compile the model with torch.compile: slow to start."""
+
+
+Model = TypeVar("Model", bound=Section)
+
+
+class Recipe(Section, Generic[Model]):
+    """One run, whole: what is learned from, what learns, how, and how it is measured."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Name of the run and, unless `run.dir` says otherwise, of its folder."""
+    description: str = ""
+    """What the recipe is for and what it is expected to score."""
+    run: RunSettings = RunSettings()
+    data: DataSettings = DataSettings()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    batches: BatchSettings = BatchSettings()
+    model: Model
+    training: TrainingSettings = TrainingSettings()
+    validation: ValidationSettings = ValidationSettings()
+    decoding: DecodingSettings = DecodingSettings()
+    seeds: SeedSettings = SeedSettings()
+    device: DeviceSettings = DeviceSettings()

@@ -1,0 +1,103 @@
+"""From a run's folder to a model that is ready to translate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from s2s.data.tokenizers import Tokenizer
+from s2s.decoding.translator import Translator
+from s2s.errors import UserError
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.recipe.reading import read
+from s2s.recipe.schema import Recipe, TokenizerSettings
+from s2s.run.folder import RECIPE, TOKENIZER, check_is_run, sides
+from s2s.training.checkpoint import Checkpoints, load_weights
+from s2s.training.devices import Computer, choose, seed_for
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained model with all that is needed to use it.
+
+    Attributes:
+        checkpoint: the folder its weights came from.
+        recipe: what it was trained by, with the caller's overrides.
+        model: in evaluation mode, on the computer's device.
+        source_tokenizer: cuts the source.
+        target_tokenizer: joins the target.
+        computer: device and precision.
+    """
+
+    checkpoint: Path
+    recipe: Recipe
+    model: Seq2Seq
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    computer: Computer
+
+    def translator(self) -> Translator:
+        """Text in, text out, as `decoding` in the recipe says."""
+        return Translator(self.model, self.source_tokenizer, self.target_tokenizer, self.recipe.decoding)
+
+
+def load_run(path: Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> LoadedRun:
+    """Loads a trained model.
+
+    Args:
+        path: a run's folder, or that of one checkpoint.
+        checkpoint: `best`, `last`, `average` or a checkpoint's name; the average where there is one, else the best,
+            when None.
+        overrides: `section.key=value`, for what may change after training: `data`, `decoding`, `device`.
+
+    Raises:
+        UserError: it is not a run, it has no such checkpoint, or a file is damaged.
+    """
+    check_is_run(path)
+    folder = find_checkpoint(path, checkpoint)
+    recipe = read(folder / RECIPE, overrides)
+    computer = choose(recipe.device)
+    source, target = load_tokenizers(folder / TOKENIZER, recipe.tokenizer)
+    model = build_model(recipe, source.size, target.size)
+    load_weights(model, folder / "model.safetensors")
+    return LoadedRun(folder, recipe, model.to(computer.device).eval(), source, target, computer)
+
+
+def find_checkpoint(path: Path, name: str | None) -> Path:
+    """The folder of a run's checkpoint.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if (path / "model.safetensors").exists():
+        return path
+    checkpoints = Checkpoints(path)
+    average = checkpoints.folder / "average"
+    if name is None:
+        found = average if average.exists() else checkpoints.best()
+    elif name in ("best", "last"):
+        found = checkpoints.best() if name == "best" else checkpoints.last()
+    else:
+        found = checkpoints.folder / (name.zfill(7) if name.isdigit() else name)
+    if found is None:
+        raise UserError(
+            "has no checkpoint yet", where=str(path), remedy=f"train it to the first one: s2s train {path} --resume"
+        )
+    if not found.exists():
+        there = ", ".join(sorted(p.name for p in checkpoints.folder.glob("[!.]*"))) or "none"
+        raise UserError(f"no checkpoint {name!r}; there: {there}", where=str(path), remedy="name one of these, best or last")
+    return found
+
+
+def build_model(recipe: Recipe, source_size: int, target_size: int) -> Seq2Seq:
+    """A model as the recipe describes it, with the initial weights that its seed gives."""
+    torch.manual_seed(seed_for(recipe.seeds.initialization))
+    return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
+
+
+def load_tokenizers(folder: Path, settings: TokenizerSettings) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target; one and the same where they are shared."""
+    found = [Tokenizer.load(folder, side) for side in sides(settings)]
+    return found[0], found[-1]

@@ -1,0 +1,68 @@
+"""What a result depends on besides the recipe: versions, machine, seeds, hashes of data and tokenizers."""
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from s2s.models.contract import parameter_count
+from s2s.recipe.schema import Recipe
+from s2s.training.checkpoint import write_atomically
+from s2s.training.devices import Computer
+
+_PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
+
+
+def describe(
+    recipe: Recipe, computer: Computer, model: torch.nn.Module, hashes: dict[str, str], counts: dict[str, int]
+) -> dict[str, object]:
+    """The manifest of a run.
+
+    Args:
+        recipe: the resolved recipe.
+        computer: what computes.
+        model: what is trained.
+        hashes: of the training data and the tokenizers, by name.
+        counts: sentence pairs by split, and those left out.
+    """
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "git": _git_commit(),
+        "platform": platform.platform(),
+        "device": str(computer),
+        "threads": torch.get_num_threads(),
+        "seeds": recipe.seeds.model_dump() | {"corpus": recipe.data.seed},
+        "parameters": parameter_count(model),
+        "hashes": hashes,
+        "counts": counts,
+    }
+
+
+def write(manifest: dict[str, object], path: Path) -> None:
+    """Adds this start to the list of starts: a resumed run has several."""
+    starts = read(path)
+    write_atomically(path, json.dumps([*starts, manifest], indent=1))
+
+
+def read(path: Path) -> list[dict]:
+    """The manifests of a run's starts so far, oldest first."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _git_commit() -> dict[str, object] | None:
+    def git(*words: str) -> str:
+        here = Path(__file__).parent
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,59 @@
+"""From a recipe's data section to pieces: load, filter, cut, encode."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from s2s.data.corpora import Corpus, load
+from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.filters import filter_training
+from s2s.data.tokenizers import Tokenizer, train_pair
+from s2s.recipe.schema import Recipe
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything about the data that training needs.
+
+    Attributes:
+        corpus: as text, training pairs filtered.
+        source_tokenizer: cuts the source.
+        target_tokenizer: joins the target; the same object when they share one vocabulary.
+        train: training pairs as pieces.
+        validation: validation pairs as pieces.
+    """
+
+    corpus: Corpus
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    train: Encoded
+    validation: Encoded
+
+    def hashes(self) -> dict[str, str]:
+        """What identifies the data and the tokenizers, whatever their files are called."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.train.arrays():
+            digest.update(array.data)
+        return {
+            "training_data": digest.hexdigest(),
+            "source_tokenizer": self.source_tokenizer.digest,
+            "target_tokenizer": self.target_tokenizer.digest,
+        }
+
+
+def prepare(recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer] | None, say: Callable[[str], None]) -> Prepared:
+    """Loads, filters and encodes the corpus.
+
+    Args:
+        recipe: the resolved recipe.
+        tokenizers: those of a run that continues; None to train new ones.
+        say: prints a line.
+    """
+    corpus = load(recipe.data)
+    kept, ledger = filter_training(corpus.train, recipe.data.filters)
+    say(str(ledger))
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
+    corpus = Corpus(kept, corpus.validation, corpus.test)
+    train = encode_corpus(kept, source, target)
+    validation = encode_corpus(corpus.validation, source, target)
+    return Prepared(corpus, source, target, train, validation)

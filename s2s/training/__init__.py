@@ -1,0 +1,1 @@
+"""Loss, optimisation, the trainer, checkpoints and logs."""

@@ -1,0 +1,84 @@
+"""What computes: device, precision, threads, and seeds that need no saved state."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from s2s.errors import UserError
+from s2s.recipe.schema import DeviceSettings
+
+
+@dataclass(frozen=True)
+class Computer:
+    """A chosen device and precision.
+
+    Attributes:
+        device: where tensors live.
+        precision: of matrix products in training; weights and decoding are fp32 always.
+        compile: whether the model is compiled for training.
+    """
+
+    device: torch.device
+    precision: torch.dtype
+    compile: bool = False
+
+    @contextmanager
+    def mixed_precision(self) -> Iterator[None]:
+        """Within it, matrix products run in the chosen precision."""
+        enabled = self.precision != torch.float32
+        with torch.autocast(self.device.type, dtype=self.precision if enabled else None, enabled=enabled):
+            yield
+
+    def __str__(self) -> str:
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        return f"{name}{threads}, {'bf16' if self.precision == torch.bfloat16 else 'fp32'}"
+
+
+def choose(settings: DeviceSettings) -> Computer:
+    """The device and precision that a recipe asks for; sets the number of processor threads.
+
+    Raises:
+        UserError: the recipe asks for a device or a precision that is not here.
+    """
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    kind = next(k for k in ("cuda", "mps", "cpu") if here[k]) if settings.kind == "auto" else settings.kind
+    if not here[kind]:
+        raise UserError(f"device.kind is {kind}, but torch finds no such device", remedy="set device.kind: auto")
+    precision = torch.float32
+    if settings.precision == "bf16" or (settings.precision == "auto" and _fast_in_bf16(kind)):
+        precision = torch.bfloat16
+    return Computer(torch.device(kind), precision, settings.compile)
+
+
+def _fast_in_bf16(kind: str) -> bool:
+    if kind == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if kind != "cpu":
+        return False
+    # torch.cpu's probes are private, and Linux is where such processors train
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:  # noqa: PTH123
+            flags = next((line for line in f if line.startswith("flags")), "").split()
+    except OSError:
+        return False
+    return "amx_bf16" in flags or "avx512_bf16" in flags
+
+
+def seed_for(seed: int, *path: int) -> int:
+    """A seed for one place in a run, such as (rank, update), independent of all others.
+
+    Every update's dropout is seeded by its own number, so there is no random state to save: resuming is arithmetic.
+    """
+    return int(np.random.SeedSequence([abs(seed), *path]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def threads_available() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,130 @@
+"""Optimiser, learning-rate schedule, clipping and the average of the weights."""
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from s2s.recipe.schema import TrainingSettings
+
+
+def learning_rate(update: int, settings: TrainingSettings) -> float:
+    """The rate of an update.
+
+    A linear warm-up, then the schedule: inverse square root (Vaswani et al. 2017, section 5.3, scaled so that the peak
+    is `learning_rate`), half a cosine (Loshchilov & Hutter 2017), a line, or a constant.
+
+    Args:
+        update: number of the update, from 1 on.
+        settings: the recipe's `training` section.
+    """
+    warmup, peak = settings.warmup, settings.learning_rate
+    if update <= warmup:
+        return peak * update / warmup
+    if settings.schedule == "inverse-sqrt":
+        return peak * math.sqrt(max(warmup, 1) / update)
+    if settings.schedule == "constant":
+        return peak
+    done = min(1.0, (update - warmup) / (settings.updates - warmup))
+    return peak * (0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1 - done)
+
+
+def group_of(name: str) -> str:
+    """The layer that a parameter belongs to: its name up to the first number, e.g. `encoder.layers.0`."""
+    numbered = re.match(r"(.*?\.\d+)\.", name)
+    return numbered[1] if numbered else ".".join(name.split(".")[:2])
+
+
+class Optimization:
+    """Adam over a model's parameters, with everything that happens between gradient and new weights.
+
+    Args:
+        model: what is trained.
+        settings: the recipe's `training` section.
+    """
+
+    def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
+        self.settings = settings
+        self.names = [name for name, p in model.named_parameters() if p.requires_grad]
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+        decays = [p.dim() > 1 and id(p) not in embeddings for p in self.parameters]
+        groups = [
+            {"params": [p for p, d in zip(self.parameters, decays, strict=True) if d == decay], "weight_decay": rate}
+            for decay, rate in ((True, settings.weight_decay), (False, 0.0))
+        ]
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.optimizer]
+        self.adam = kind([g for g in groups if g["params"]], betas=settings.betas, eps=settings.epsilon, fused=True)
+        self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
+
+    def gradient_norms(self) -> tuple[float, dict[str, float]]:
+        """The norm of the whole gradient, and of each layer's part of it."""
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        names = [n for n, p in zip(self.names, self.parameters, strict=True) if p.grad is not None]
+        squares: dict[str, float] = {}
+        for name, norm in zip(names, torch.stack(torch._foreach_norm(gradients)).tolist(), strict=True):
+            squares[group_of(name)] = squares.get(group_of(name), 0.0) + norm**2
+        return math.sqrt(sum(squares.values())), {name: math.sqrt(square) for name, square in squares.items()}
+
+    def step(self, update: int, norm: float) -> bool:
+        """Clips the gradient, moves the weights, forgets the gradient.
+
+        Args:
+            update: number of the update, from 1 on.
+            norm: the gradient's norm.
+
+        Returns:
+            Whether the gradient was clipped.
+        """
+        clip = self.settings.clip
+        clipped = clip is not None and norm > clip
+        if clipped:
+            torch._foreach_mul_([p.grad for p in self.parameters if p.grad is not None], clip / norm)
+        for group in self.adam.param_groups:
+            group["lr"] = learning_rate(update, self.settings)
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        if self.average is not None and self.settings.ema:
+            # a young average trusts the newest weights more: without this it would remember the initial ones
+            decay = min(self.settings.ema, (1 + update) / (10 + update))
+            torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
+        return clipped
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within it, the model has the averaged weights, where an average is kept."""
+        if self.average is None:
+            yield
+            return
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for p, a in zip(self.parameters, self.average or (), strict=True):
+            p.data, a.data = a.data, p.data
+
+    def state(self) -> dict[str, Tensor]:
+        """Adam's moments and the average, by parameter name."""
+        tensors = {}
+        for name, p in zip(self.names, self.parameters, strict=True):
+            for key, value in self.adam.state[p].items():
+                tensors[f"adam.{key}.{name}"] = value
+        for name, a in zip(self.names, self.average or [], strict=False):
+            tensors[f"average.{name}"] = a.detach()
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Takes over what `state` gave."""
+        for name, p in zip(self.names, self.parameters, strict=True):
+            self.adam.state[p] = {
+                key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" and p.device.type == "cpu" else p.device)
+                for key in ("step", "exp_avg", "exp_avg_sq")
+            }
+        for name, a in zip(self.names, self.average or [], strict=False):
+            a.copy_(tensors[f"average.{name}"])

@@ -1,0 +1,80 @@
+import pytest
+import torch
+from torch import nn
+
+from s2s.nn.attention import Attention, attention_weights, causal_mask
+
+
+def _attention(implementation: str, dropout: float = 0.0) -> Attention:
+    torch.manual_seed(3)
+    return Attention(12, 3, dropout, implementation).double()
+
+
+@pytest.fixture
+def case() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(5)
+    mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
+    mask[1, ..., 4:] = False
+    return torch.randn(2, 5, 12).double(), torch.randn(2, 7, 12).double(), mask
+
+
+def test_fused_attention_is_explicit_attention(case):
+    targets, sources, mask = case
+    fused, explicit = _attention("fused"), _attention("explicit")
+    torch.testing.assert_close(
+        fused(targets, *fused.keys_and_values(sources), mask),
+        explicit(targets, *explicit.keys_and_values(sources), mask),
+        atol=1e-10,
+        rtol=0,
+    )
+
+
+def test_our_attention_with_copied_weights_is_that_of_torch(case):
+    targets, sources, mask = case
+    ours = _attention("explicit")
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True).double()
+    with torch.no_grad():
+        projections = (ours.query, ours.key, ours.value)
+        theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
+        theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+        theirs.out_proj.weight.copy_(ours.output.weight)
+        theirs.out_proj.bias.copy_(ours.output.bias)
+    key, value = ours.keys_and_values(sources)
+    read, weights = theirs(targets, sources, sources, ~mask[:, 0, 0], average_attn_weights=False)
+    torch.testing.assert_close(ours(targets, key, value, mask), read)
+    torch.testing.assert_close(ours.weights(targets, key, mask), weights)
+
+
+def test_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
+    targets, sources, mask = case
+    attention = _attention("auto")
+    weights = attention.weights(targets, attention.keys_and_values(sources)[0], mask)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5).double())
+    assert weights[1, ..., 4:].abs().max() == 0
+
+
+def test_weights_are_the_softmax_written_out_in_loops():
+    torch.manual_seed(1)
+    query, key = torch.randn(1, 1, 2, 3).double(), torch.randn(1, 1, 4, 3).double()
+    weights = attention_weights(query, key, None)
+    for i in range(2):
+        scores = [sum(query[0, 0, i, d] * key[0, 0, j, d] for d in range(3)) / 3**0.5 for j in range(4)]
+        total = sum(torch.exp(s) for s in scores)
+        for j in range(4):
+            assert weights[0, 0, i, j].item() == pytest.approx((torch.exp(scores[j]) / total).item())
+
+
+def test_the_causal_mask_of_later_steps_is_the_end_of_the_whole_mask():
+    whole = causal_mask(6, 6, torch.device("cpu"))
+    assert torch.equal(causal_mask(2, 6, torch.device("cpu")), whole[4:])
+    assert whole.tolist() == [[j <= i for j in range(6)] for i in range(6)]
+
+
+@pytest.mark.parametrize("implementation", ["fused", "explicit"])
+def test_attention_dropout_acts_in_training_only(case, implementation):
+    targets, sources, mask = case
+    plain, dropping = _attention(implementation), _attention(implementation, dropout=0.5)
+    expected = plain(targets, *plain.keys_and_values(sources), mask)
+    assert not torch.allclose(dropping(targets, *dropping.keys_and_values(sources), mask), expected)
+    dropping.eval()
+    torch.testing.assert_close(dropping(targets, *dropping.keys_and_values(sources), mask), expected)

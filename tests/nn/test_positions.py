@@ -1,0 +1,41 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from s2s.errors import UserError
+from s2s.nn.positions import Embedding, sinusoids
+
+
+def test_sinusoids_are_the_published_formula():
+    table = sinusoids(40, 6)
+    for position in (0, 1, 17, 39):
+        for i in range(3):
+            angle = position / 10_000 ** (2 * i / 6)
+            assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
+            assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
+def test_embedding_a_sequence_in_two_parts_is_embedding_it_at_once(kind):
+    embedding = Embedding(nn.Embedding(11, 8), kind, 600)
+    tokens = torch.randint(0, 11, (2, 300))
+    parts = torch.cat((embedding(tokens[:, :9]), embedding(tokens[:, 9:], 9)), dim=1)
+    torch.testing.assert_close(parts, embedding(tokens))
+
+
+def test_without_positions_order_is_invisible_and_with_them_it_is_not():
+    table, tokens = nn.Embedding(11, 8), torch.tensor([[3, 4, 5]])
+    turned = tokens.flip(1)
+    none = Embedding(table, "none", 10)
+    assert torch.equal(none(tokens), none(turned).flip(1))
+    for kind in ("sinusoidal", "learned"):
+        embedding = Embedding(table, kind, 10)
+        assert not torch.allclose(embedding(tokens), embedding(turned).flip(1))
+
+
+def test_tokens_beyond_the_learned_positions_are_an_error_with_a_remedy():
+    embedding = Embedding(nn.Embedding(11, 8), "learned", 4)
+    with pytest.raises(UserError, match=r"5 pieces .* 4 learned positions(.|\n)*model.max_positions"):
+        embedding(torch.zeros(1, 5, dtype=torch.long))

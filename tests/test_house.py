@@ -1,0 +1,90 @@
+"""The house rules that a machine can hold: sizes, names, quiet imports, downward imports, no torch where none belongs."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ("s2s", "baselines")
+FILES = sorted(p for room in (*OURS, "tests", "benchmarks") for p in (ROOT / room).rglob("*.py"))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _functions() -> Iterator[tuple[str, Function]]:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, Function):
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+
+
+def test_there_are_files_to_look_at():
+    assert len(FILES) > 40
+
+
+def test_no_file_has_400_lines():
+    long = {p.name: n for p in FILES if (n := len(p.read_text(encoding="utf-8").split("\n"))) > 400}
+    assert long == {}
+
+
+def test_no_function_has_60_lines():
+    long = {name: n for name, node in _functions() if (n := node.end_lineno - node.lineno + 1) > 60}
+    assert long == {}
+
+
+def test_no_signature_has_nine_parameters():
+    def count(node: Function) -> int:
+        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        return len([n for n in names if n not in ("self", "cls")])
+
+    assert {name: count(node) for name, node in _functions() if count(node) >= 9} == {}
+
+
+def test_no_signature_swallows_keywords():
+    assert [name for name, node in _functions() if node.args.kwarg and not name.startswith("tests")] == []
+
+
+def test_no_file_is_named_after_nothing():
+    assert [p for p in FILES if p.stem in ("utils", "util", "helpers", "helper", "common", "misc")] == []
+
+
+def test_every_public_name_says_what_it_is():
+    bare = []
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] not in OURS:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        kinds = (*Function.__args__, ast.ClassDef)
+        named = [n for n in ast.walk(tree) if isinstance(n, kinds) and not n.name.startswith("_")]
+        private = {m for n in ast.walk(tree) if isinstance(n, kinds) and n.name.startswith("_") for m in ast.walk(n)}
+        bare += [f"{path.name}:{n.name}" for n in named if n not in private and not ast.get_docstring(n)]
+        bare += [] if ast.get_docstring(tree) else [path.name]
+    assert bare == []
+
+
+def test_assert_stays_in_tests():
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in FILES
+        if path.relative_to(ROOT).parts[0] in OURS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("module", ["s2s.cli.main", "s2s.recipe.reading", "s2s.errors", "s2s.models.transformer"])
+def test_nothing_heavy_is_imported_before_it_is_needed(module):
+    heavy = "torch numpy datasets pyarrow sacrebleu sentencepiece tensorboard matplotlib".split()
+    code = f"import sys, {module}; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_project_never_names_the_workplace():
+    names = ("../shared", "/work/", ".library")
+    texts = [p for p in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").glob("*.yaml"), *FILES)]
+    assert [p.name for p in texts if p.name not in ("test_house.py", "conftest.py") and any(n in p.read_text() for n in names)] == []

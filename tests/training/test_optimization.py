@@ -1,0 +1,117 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from s2s.recipe.schema import TrainingSettings
+from s2s.training.optimization import Optimization, group_of, learning_rate
+
+
+def _settings(**changes) -> TrainingSettings:
+    return TrainingSettings(**({"updates": 100, "warmup": 10, "learning_rate": 0.5} | changes))
+
+
+@pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "linear", "constant"])
+def test_the_rate_rises_linearly_to_its_peak_and_never_above(schedule):
+    settings = _settings(schedule=schedule)
+    rates = [learning_rate(u, settings) for u in range(1, 101)]
+    assert rates[:10] == pytest.approx([0.05 * u for u in range(1, 11)])
+    assert max(rates) == pytest.approx(0.5)
+    assert sorted(rates[9:], reverse=True) == rates[9:]
+
+
+def test_each_schedule_is_its_formula():
+    assert learning_rate(40, _settings(schedule="inverse-sqrt")) == pytest.approx(0.5 * math.sqrt(10 / 40))
+    assert learning_rate(55, _settings(schedule="cosine")) == pytest.approx(0.25)
+    assert learning_rate(55, _settings(schedule="linear")) == pytest.approx(0.25)
+    assert learning_rate(100, _settings(schedule="cosine")) == pytest.approx(0.0)
+    assert learning_rate(100, _settings(schedule="linear")) == pytest.approx(0.0)
+    assert learning_rate(1, _settings(warmup=0)) == pytest.approx(0.5)
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3))
+
+
+def _gradient(model: nn.Module, seed: int) -> None:
+    torch.manual_seed(seed)
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+
+
+def test_clipping_is_that_of_torch():
+    ours, theirs = _model(), _model()
+    optimization = Optimization(ours, _settings(clip=0.7, schedule="constant", warmup=0))
+    adam = torch.optim.Adam(theirs.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-9)
+    for update in range(1, 4):
+        _gradient(ours, update)
+        _gradient(theirs, update)
+        norm, layers = optimization.gradient_norms()
+        assert norm == pytest.approx(nn.utils.clip_grad_norm_(theirs.parameters(), 0.7).item())
+        assert math.sqrt(sum(n**2 for n in layers.values())) == pytest.approx(norm)
+        assert optimization.step(update, norm)
+        adam.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+def test_short_gradients_are_not_clipped():
+    model = _model()
+    optimization = Optimization(model, _settings(clip=1e6))
+    _gradient(model, 1)
+    assert not optimization.step(1, optimization.gradient_norms()[0])
+
+
+def test_weight_decay_spares_biases_and_embeddings():
+    model = _model()
+    optimization = Optimization(model, _settings(optimizer="adamw", weight_decay=0.5, schedule="constant", warmup=0))
+    before = [p.detach().clone() for p in model.parameters()]
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimization.step(1, 0.0)
+    embedding, weight, bias = model.parameters()
+    assert torch.equal(embedding, before[0])
+    torch.testing.assert_close(weight, before[1] * (1 - 0.5 * 0.5))
+    assert torch.equal(bias, before[2])
+
+
+def test_the_average_is_the_written_out_recursion_and_training_goes_on_from_the_raw_weights():
+    model = _model()
+    optimization = Optimization(model, _settings(ema=0.8))
+    expected = [p.detach().clone() for p in model.parameters()]
+    for update in range(1, 60):
+        _gradient(model, update)
+        optimization.step(update, optimization.gradient_norms()[0])
+        decay = min(0.8, (1 + update) / (10 + update))
+        expected = [decay * a + (1 - decay) * p.detach() for a, p in zip(expected, model.parameters(), strict=True)]
+    raw = [p.detach().clone() for p in model.parameters()]
+    with optimization.averaged():
+        for p, a in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(p.detach(), a)
+    for p, r in zip(model.parameters(), raw, strict=True):
+        assert torch.equal(p, r)
+
+
+def test_a_saved_state_goes_on_like_the_original():
+    first, second = _model(), _model()
+    settings = _settings(ema=0.9)
+    one, two = Optimization(first, settings), Optimization(second, settings)
+    for update in range(1, 9):
+        _gradient(first, update)
+        one.step(update, one.gradient_norms()[0])
+        if update == 5:
+            second.load_state_dict(first.state_dict())
+            two.load_state({name: tensor.clone() for name, tensor in one.state().items()})
+        if update > 5:
+            _gradient(second, update)
+            two.step(update, two.gradient_norms()[0])
+    for a, b in zip([*first.parameters(), *one.average], [*second.parameters(), *two.average], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_parameters_are_grouped_by_layer():
+    assert group_of("encoder.layers.0.attention.query.weight") == "encoder.layers.0"
+    assert group_of("decoder.embedding.tokens.weight") == "decoder.embedding"
+    assert group_of("projection.weight") == "projection.weight"
