@@ -162,7 +162,7 @@ class _Run:
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
         log.validation(trainer.update, {"loss": loss, "bleu": bleu, "chrf": chrf}, samples[:_SAMPLES])
         self._picture_attention(trainer, prepared, log)
-        advice = collapse(translations)
+        advice = collapse(sources, translations)
         if advice:
             log.say(advice)
         return {"loss": -loss, "bleu": bleu, "chrf": chrf}[settings.metric]

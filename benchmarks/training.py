@@ -1,0 +1,169 @@
+"""Training throughput of s2s against loops over torch.nn.Transformer, step by step in turn.
+
+    python benchmarks/training.py --root DIR      # DIR holds train.en, train.de (Multi30k's files, .gz or not)
+
+Everyone trains the same shape on the same pieces: width 256, 3+3 layers, feed-forward 1024, 8,000 joint pieces,
+about 4,096 target positions a batch, dropout 0.1, Adam, clipping. The contestants take turns, one update each, so
+that a noisy machine is noisy for all; what is compared is the median of real target tokens a second.
+
+- s2s: what `s2s train` runs on this machine (bf16 where the processor has it).
+- sorted: `torch.nn.Transformer` in fp32, batches of similar length, as a careful engineer writes it.
+- unsorted: the same loop over shuffled, padded batches of as many sentences, as tutorials write it.
+"""
+
+import argparse
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from s2s.data.batches import Batch, collate, plan
+from s2s.data.corpora import load
+from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.tokenizers import PAD, train_pair
+from s2s.models.transformer import Settings, build
+from s2s.nn.positions import sinusoids
+from s2s.recipe.schema import (
+    BatchSettings,
+    DataSettings,
+    DeviceSettings,
+    SeedSettings,
+    TokenizerSettings,
+    TrainingSettings,
+)
+from s2s.training.devices import choose
+from s2s.training.trainer import Trainer
+
+WIDTH, HEADS, INNER, LAYERS, TOKENS = 256, 4, 1024, 3, 4096
+
+
+class TutorialTransformer(nn.Module):
+    """torch.nn.Transformer with embeddings, positions and an output layer, as the usual tutorials have it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(size, WIDTH)
+        nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5)
+        self.transformer = nn.Transformer(
+            WIDTH, HEADS, LAYERS, LAYERS, INNER, dropout=0.1, batch_first=True, norm_first=True
+        )
+        self.register_buffer("positions", sinusoids(512, WIDTH))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The label-smoothed loss, averaged over real tokens."""
+        read = self._embed(batch.source)
+        written = self._embed(batch.target_in)
+        causal = nn.Transformer.generate_square_subsequent_mask(written.shape[1])
+        states = self.transformer(
+            read,
+            written,
+            tgt_mask=causal,
+            tgt_is_causal=True,
+            src_key_padding_mask=torch.zeros(batch.source.shape).masked_fill(~batch.source_valid, float("-inf")),
+            memory_key_padding_mask=torch.zeros(batch.source.shape).masked_fill(~batch.source_valid, float("-inf")),
+        )
+        logits = functional.linear(states, self.embedding.weight)
+        return functional.cross_entropy(
+            logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1
+        )
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        return functional.dropout(self.embedding(tokens) * WIDTH**0.5 + self.positions[: tokens.shape[1]], 0.1)
+
+
+def tutorial_loop(size: int, batches: Iterator[Batch]) -> Callable[[], int]:
+    """A plain fp32 training loop; each call is one update and returns its real target tokens."""
+    torch.manual_seed(1)
+    model = TutorialTransformer(size)
+    adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+
+    def update() -> int:
+        batch = next(batches)
+        adam.zero_grad()
+        model(batch).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        return batch.tokens
+
+    return update
+
+
+def s2s_loop(data: Encoded, size: int, precision: str) -> Callable[[], int]:
+    """The trainer of s2s; each call is one update and returns its real target tokens."""
+    torch.manual_seed(1)
+    settings = Settings(
+        width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
+    )
+    trainer = Trainer(
+        build(settings, size, size),
+        data,
+        TrainingSettings(updates=10_000, learning_rate=1e-4),
+        BatchSettings(tokens=TOKENS),
+        SeedSettings(),
+        choose(DeviceSettings(kind="cpu", precision=precision)),
+    )
+    updates = trainer.updates(10_000)
+    return lambda: next(updates).tokens
+
+
+def sorted_batches(data: Encoded) -> Iterator[Batch]:
+    """Batches of similar length under the token budget: the same ones that s2s trains on."""
+    epoch = 0
+    while True:
+        for rows in plan(data.source_lengths, data.target_lengths, TOKENS, 1, epoch):
+            yield collate(*data.rows(rows), rows)
+        epoch += 1
+
+
+def unsorted_batches(data: Encoded, sentences: int) -> Iterator[Batch]:
+    """Shuffled batches of a fixed number of sentences, padded to the longest."""
+    generator = torch.Generator().manual_seed(1)
+    while True:
+        order = torch.randperm(len(data), generator=generator).numpy()
+        for first in range(0, len(order) - sentences, sentences):
+            rows = order[first : first + sentences]
+            yield collate(*data.rows(rows), rows)
+
+
+def main() -> None:
+    """Runs the contest and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, required=True, help="folder with Multi30k's files")
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    started = time.perf_counter()
+    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(options.root)))
+    tokenizer, _ = train_pair(corpus.train["source"], corpus.train["target"], TokenizerSettings(size=8000))
+    data = encode_corpus(corpus.train, tokenizer, tokenizer)
+    print(f"data ready after {time.perf_counter() - started:.1f} s")
+    batches = plan(data.source_lengths, data.target_lengths, TOKENS, 1, 0)
+    sentences = round(len(data) / len(batches))
+    contestants = {
+        "s2s": s2s_loop(data, tokenizer.size, "auto"),
+        "s2s in fp32": s2s_loop(data, tokenizer.size, "fp32"),
+        "nn.Transformer, sorted": tutorial_loop(tokenizer.size, sorted_batches(data)),
+        "nn.Transformer, unsorted": tutorial_loop(tokenizer.size, unsorted_batches(data, sentences)),
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(options.rounds + 2):
+        for name, update in contestants.items():
+            began = time.perf_counter()
+            tokens = update()
+            if turn >= 2:
+                speeds[name].append(tokens / (time.perf_counter() - began))
+    base = statistics.median(speeds["s2s"])
+    print(f"{'real target tokens/s':28} {'median':>8} {'min':>8} {'max':>8} {'s2s is':>8}")
+    for name, values in speeds.items():
+        median = statistics.median(values)
+        print(f"{name:28} {median:8,.0f} {min(values):8,.0f} {max(values):8,.0f} {base / median:7.2f}×")
+    print(f"peak memory of all together: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

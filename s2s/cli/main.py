@@ -1,0 +1,70 @@
+"""The command `s2s`: a lazy group, so that help and mistakes are answered before anything heavy is imported."""
+
+import importlib
+import os
+import sys
+
+import click
+
+import s2s
+from s2s.errors import UserError
+
+# name: (module:attribute, what `s2s --help` says of it)
+_COMMANDS = {
+    "train": ("s2s.cli.train:train", "Train a model by a recipe, or go on with a run."),
+    "translate": ("s2s.cli.translate:translate", "Translate lines with a trained model."),
+    "evaluate": ("s2s.cli.evaluate:evaluate", "Score a run on its test set, or compare runs."),
+    "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),
+    "data": ("s2s.cli.data:data", "Look at a corpus before training."),
+    "new": ("s2s.cli.new:new", "Write a recipe for your own files."),
+    "models": ("s2s.cli.models:models", "List the installed models."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of a newcomer's way."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports a command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in _COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup)
+@click.version_option(s2s.__version__, prog_name="s2s")
+def commands() -> None:
+    """Sequence-to-sequence models, trained, evaluated and compared honestly."""
+
+
+def main() -> None:
+    """Runs the command line; a user's mistake is one clear message and exit status 2."""
+    try:
+        commands(standalone_mode=False)
+    except UserError as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # whoever read our output has gone; there is nobody to complain to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Batches: pairs of similar length under a hard budget of tokens.
+
+Which pairs make which batch is a pure function of (lengths, seed, epoch), so to resume in the middle of an epoch is to
+look up where one was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.errors import UserError
+
+Lengths = Int[np.ndarray, " pairs"]
+Plan = list[np.ndarray]
+Rows = Sequence[Sequence[int] | np.ndarray]
+
+# Each epoch, pairs whose difference in length is this close may change places. On Multi30k (4,096 tokens, 8,000 pieces)
+# it costs one per cent of real tokens, 96.6 to 95.5, and two pairs of a batch meet again in 39 % of cases, not in 63 %.
+_JITTER = 2.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs of pieces, padded with `PAD` to the longest of each side.
+
+    Attributes:
+        source: pieces, each row ending with `EOS`.
+        source_valid: True where a source piece is real.
+        target_in: `BOS`, then the target's pieces: what the decoder reads.
+        target_out: the target's pieces, then `EOS`: what it should write.
+        target_valid: True where a target piece is real, the same for both.
+        indices: the corpus row of each pair, so that a bad batch can be named; they stay on the CPU.
+        tokens: number of real target pieces, `EOS` counted.
+        real_share: real pieces among all positions of both sides, in (0, 1].
+    """
+
+    source: Int[Tensor, "batch source"]
+    source_valid: Bool[Tensor, "batch source"]
+    target_in: Int[Tensor, "batch target"]
+    target_out: Int[Tensor, "batch target"]
+    target_valid: Bool[Tensor, "batch target"]
+    indices: Int[Tensor, " batch"]
+    # plain numbers, counted before the batch moves: to ask a GPU would make the processor wait for it
+    tokens: int
+    real_share: float
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The batch on a device."""
+        tensors = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("indices", "tokens", "real_share")
+        }
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+
+
+def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: int, epoch: int) -> Plan:
+    """Which pairs make which batch in an epoch: every pair once, and no batch over budget.
+
+    Pairs are sorted by their longer side, which decides what a batch costs, and among equals by how much longer the
+    target is than the source: so the longer sides of a batch stand together, and the shorter ones, too. That second
+    order turns round from one length to the next, as a snake goes, so that neighbours stay alike. Then batches are cut
+    off, each as large as the budget allows, and shuffled.
+
+    Args:
+        source_lengths: pieces of each source, `EOS` counted.
+        target_lengths: pieces of each target, `EOS` counted.
+        budget: largest number of rows × longest side in a batch.
+        seed: of the order; any integer.
+        epoch: from 0 on. In epoch 0 the batch with most positions comes first and the one with most pairs of positions
+            (attention grows with these) second: memory runs out at once or not at all.
+
+    Returns:
+        The pairs of each batch, as indices into the lengths.
+
+    Raises:
+        UserError: one pair alone is over budget.
+    """
+    longest = np.maximum(source_lengths, target_lengths).astype(np.int64)
+    if len(longest) == 0:
+        return []
+    if longest.max() > budget:
+        raise UserError(
+            f"a batch may have {budget} tokens, but one example alone (row {longest.argmax()}) has {longest.max()}",
+            where="batches.tokens",
+            remedy=f"set batches.tokens={longest.max()} or higher, or batches.max_length={budget} or lower",
+        )
+    generator = np.random.default_rng([seed % 2**64, epoch])
+    difference = target_lengths.astype(np.int64) - source_lengths + _JITTER * generator.random(len(longest))
+    turned = (longest + generator.integers(2)) % 2 == 1
+    order = np.lexsort((np.where(turned, -difference, difference), longest))
+    batches = _cut(order, longest[order], budget)
+    shuffled = [batches[i] for i in generator.permutation(len(batches))]
+    return _worst_first(shuffled, source_lengths, target_lengths) if epoch == 0 else shuffled
+
+
+def _cut(order: np.ndarray, longest: np.ndarray, budget: int) -> Plan:
+    # lengths rise, so the last row of a batch is its longest, and the cost of a batch rises with each row
+    counts = np.arange(1, budget // longest[0] + 1)
+    batches, first = [], 0
+    while first < len(order):
+        candidates = longest[first : first + budget // longest[first]]
+        rows = int(np.searchsorted(candidates * counts[: len(candidates)], budget, side="right"))
+        batches.append(order[first : first + rows])
+        first += rows
+    return batches
+
+
+def _worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
+    widths = np.array([(source_lengths[rows].max(), target_lengths[rows].max()) for rows in batches], dtype=np.int64)
+    sizes = np.array([len(rows) for rows in batches])
+    most_positions = int((sizes * widths.sum(axis=1)).argmax())
+    most_pairs = int((sizes * widths.max(axis=1) ** 2).argmax())
+    worst = list(dict.fromkeys((most_positions, most_pairs)))
+    return [batches[i] for i in worst] + [rows for i, rows in enumerate(batches) if i not in worst]
+
+
+def accumulate(
+    batches: Plan, target_lengths: Lengths, tokens_per_update: int, ranks: int = 1
+) -> tuple[list[Plan], int]:
+    """Joins successive batches into updates of about as many target tokens.
+
+    The number of batches of an update is the wanted tokens over the mean tokens of a batch, rounded, the same for the
+    whole epoch. The last update of an epoch has what remains.
+
+    Args:
+        batches: an epoch's plan.
+        target_lengths: pieces of each target, `EOS` counted.
+        tokens_per_update: target tokens that one update should learn from, over all micro-batches and ranks.
+        ranks: number of processes that share an update; of a group, rank r takes `group[r::ranks]`.
+
+    Returns:
+        The batches of each update, and how many of them (micro-batches) each rank has.
+
+    Raises:
+        UserError: a single batch for each rank is more than half as much again too large.
+    """
+    tokens = sum(int(target_lengths[rows].sum()) for rows in batches)
+    at_once = ranks * tokens / max(len(batches), 1)
+    micro_batches = round(tokens_per_update / at_once) if at_once else 1
+    if micro_batches == 0:
+        raise UserError(
+            f"an update should learn from {tokens_per_update} target tokens, but a batch has {at_once / ranks:.0f}"
+            + (f" on each of {ranks} devices" if ranks > 1 else ""),
+            where="training.tokens_per_update",
+            remedy=f"divide batches.tokens by {at_once / tokens_per_update:.1f}, "
+            f"or set training.tokens_per_update={at_once:.0f}",
+        )
+    together = ranks * micro_batches
+    return [batches[i : i + together] for i in range(0, len(batches), together)], micro_batches
+
+
+def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> Batch:
+    """Makes a batch of pairs.
+
+    Args:
+        sources: pieces of each source, without special ones.
+        targets: pieces of each target, without special ones.
+        indices: the corpus row of each pair.
+    """
+    source, source_valid = _padded(sources)
+    target_out, target_valid = _padded(targets)
+    target_in = np.full_like(target_out, BOS)
+    target_in[:, 1:] = np.where(target_valid[:, 1:], target_out[:, :-1], PAD)
+    tokens = int(target_valid.sum())
+    return Batch(
+        source=torch.from_numpy(source),
+        source_valid=torch.from_numpy(source_valid),
+        target_in=torch.from_numpy(target_in),
+        target_out=torch.from_numpy(target_out),
+        target_valid=torch.from_numpy(target_valid),
+        indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
+        tokens=tokens,
+        real_share=(tokens + int(source_valid.sum())) / (target_valid.size + source_valid.size),
+    )
+
+
+def collate_sources(sources: Rows) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
+    """Makes a batch of sources alone, as `collate` does: the pieces, and where they are real.
+
+    Args:
+        sources: pieces of each source, without special ones.
+    """
+    source, valid = _padded(sources)
+    return torch.from_numpy(source), torch.from_numpy(valid)
+
+
+def _padded(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)[:, None]
+    places = np.arange(lengths.max(initial=0) + 1)
+    padded = np.where(places == lengths, EOS, PAD)
+    if len(rows):
+        padded[places < lengths] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+    return padded, places <= lengths

@@ -1,0 +1,132 @@
+"""A corpus as pieces: compact, memory-mapped, and with its lengths at hand."""
+
+import contextlib
+import hashlib
+import sys
+import unicodedata
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import datasets
+import numpy as np
+import pyarrow
+from jaxtyping import Int
+
+from s2s.data.tokenizers import Tokenizer
+
+
+class Encoded:
+    """Pairs of pieces, without special ones. They stay in Arrow's memory-mapped file; only lengths are in memory.
+
+    Args:
+        dataset: rows with the integer lists `source` and `target`.
+
+    Attributes:
+        source_lengths: pieces of each source, its `EOS` counted.
+        target_lengths: pieces of each target, its `EOS` counted.
+    """
+
+    def __init__(self, dataset: datasets.Dataset) -> None:
+        self._sources = _Lists(dataset.data.column("source"))
+        self._targets = _Lists(dataset.data.column("target"))
+        self.source_lengths = self._sources.lengths + 1
+        self.target_lengths = self._targets.lengths + 1
+
+    def __len__(self) -> int:
+        return len(self.source_lengths)
+
+    def pair(self, index: int) -> tuple[list[int], list[int]]:
+        """The pieces of one pair."""
+        sources, targets = self.rows(np.array([index]))
+        return sources[0].tolist(), targets[0].tolist()
+
+    def rows(self, indices: Int[np.ndarray, " chosen"]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The pieces of the chosen sources and of the chosen targets, in that order; nothing is copied."""
+        return self._sources.rows(indices), self._targets.rows(indices)
+
+    def within(self, max_length: int) -> tuple[Int[np.ndarray, " kept"], int]:
+        """The pairs with no side longer than this, `EOS` counted, and the number of the others."""
+        kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
+        return kept, len(self) - len(kept)
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        """All that is in it, as contiguous arrays: joined end to end, they depend on the pairs alone."""
+        yield self.source_lengths
+        yield self.target_lengths
+        yield from self._sources.values
+        yield from self._targets.values
+
+
+class _Lists:
+    """A column of integer lists; a row is found by arithmetic, since Arrow's own objects take a microsecond for each.
+
+    Args:
+        column: as Arrow keeps it, in chunks.
+    """
+
+    def __init__(self, column: pyarrow.ChunkedArray) -> None:
+        chunks = [chunk for chunk in column.chunks if len(chunk)]
+        offsets = [chunk.offsets.to_numpy() for chunk in chunks]
+        # a chunk's own offsets say which of the values behind it are its own
+        self.values = [c.values.to_numpy()[o[0] : o[-1]] for c, o in zip(chunks, offsets, strict=True)]
+        self.lengths = np.concatenate([np.empty(0, np.int32), *(np.diff(o) for o in offsets)])
+        self._starts = np.concatenate([np.empty(0, np.int32), *(o[:-1] - o[0] for o in offsets)])
+        self._first_rows = np.cumsum([0, *(len(chunk) for chunk in chunks)])
+
+    def rows(self, indices: np.ndarray) -> list[np.ndarray]:
+        starts = self._starts[indices]
+        ends = starts + self.lengths[indices]
+        # counted from the end as lists do: a negative index means what it means in the arrays above
+        chunks = np.searchsorted(self._first_rows, np.asarray(indices) % len(self.lengths), side="right") - 1
+        found = zip(chunks.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        return [self.values[chunk][start:end] for chunk, start, end in found]
+
+
+def encode_corpus(dataset: datasets.Dataset, source: Tokenizer, target: Tokenizer) -> Encoded:
+    """Cuts both sides of a corpus into pieces.
+
+    A corpus that lies on disk is cut once: the next time, `datasets` finds the pieces in its cache, by a name made
+    from the corpus and the tokenizers.
+
+    Args:
+        dataset: rows with the texts `source` and `target`.
+        source: cuts the sources.
+        target: cuts the targets.
+    """
+
+    def _cut(texts: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        return {"source": source.encode_batch(texts["source"]), "target": target.encode_batch(texts["target"])}
+
+    pieces = datasets.List(datasets.Value("int32"))
+    with _progress_on_a_terminal_only():
+        return Encoded(
+            dataset.map(
+                _cut,
+                batched=True,
+                batch_size=10_000,
+                writer_batch_size=10_000,
+                remove_columns=dataset.column_names,
+                features=datasets.Features({"source": pieces, "target": pieces}),
+                # left alone, datasets would pickle the tokenizers to name the result
+                new_fingerprint=_fingerprint(dataset, source, target),
+                desc="Cutting into pieces",
+            )
+        )
+
+
+def _fingerprint(dataset: datasets.Dataset, source: Tokenizer, target: Tokenizer) -> str:
+    versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
+    parts = (dataset._fingerprint, source.digest, target.digest, *versions)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+@contextlib.contextmanager
+def _progress_on_a_terminal_only() -> Iterator[None]:
+    hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
+    if hide:
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if hide:
+            datasets.enable_progress_bars()

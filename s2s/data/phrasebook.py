@@ -1,0 +1,97 @@
+"""The built-in parallel corpus: English and German sentences from one synchronous grammar.
+
+Lexicon and grammar are our own. ``phrasebook_words`` has the words, ``phrasebook_english`` and ``phrasebook_german``
+inflect them, ``phrasebook_clauses`` renders a structure in both languages, ``phrasebook_choices`` and
+``phrasebook_scenes`` draw structures, and ``phrasebook_patterns`` and ``phrasebook_figures`` have a function for each
+kind of sentence.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+
+from s2s.data.phrasebook_choices import Chooser, menu
+from s2s.data.phrasebook_patterns import PATTERNS, agreement
+from s2s.errors import UserError
+
+SPLITS = ("train", "validation", "test")
+CONSTRUCTIONS: tuple[str, ...] = tuple(PATTERNS)
+_HELD_OUT = 4  # per cent of all sentences in each of validation and test
+_PATIENCE = 5_000  # fruitless draws in a row after which a depth counts as exhausted
+_DEEPEST = 20  # relative clauses; already eighty words between subject and verb
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A sentence and its translation.
+
+    ``construction`` is one of ``CONSTRUCTIONS``. ``distance`` counts the German words between the two ends of the
+    longest dependency: subject noun and agreeing verb, or finite verb and its prefix, participle or infinitive; 0
+    where there is none.
+    """
+
+    source: str
+    target: str
+    construction: str
+    distance: int
+
+
+@cache
+def _constructions() -> tuple[str, ...]:
+    return menu({name: weight for name, (weight, _) in PATTERNS.items()})
+
+
+def _split_of(source: str) -> str:
+    """Give the split a sentence belongs to, for good: it depends on nothing but its letters."""
+    bucket = int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "big") % 100
+    return "validation" if bucket < _HELD_OUT else "test" if bucket < 2 * _HELD_OUT else "train"
+
+
+def _finish(text: str) -> str:
+    """Capitalise, end with a full stop unless something ends it already, and drop doubled commas."""
+    for doubled, single in ((",,", ","), (",.", "."), (",!", "!"), (",?", "?")):
+        text = text.replace(doubled, single)
+    text = text.removesuffix(",")
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -> list[Phrase]:
+    """Give the first distinct phrases of a split.
+
+    A sentence belongs to one split whatever the seed and the size, and a larger size begins with the phrases of a
+    smaller one.
+
+    Args:
+        split: ``"train"``, ``"validation"`` or ``"test"``.
+        size: how many, 0 or more.
+        seed: which stream of random sentences.
+        depth: when given, only sentences of the construction ``"agreement"`` with exactly this many relative clauses
+            between subject and verb, four German words each; 0 to 20.
+
+    Raises:
+        UserError: for an unknown split, a negative size, a depth out of range, or more phrases than there are.
+    """
+    if split not in SPLITS:
+        raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
+    if size < 0:
+        raise UserError(f"a corpus of {size} phrases cannot be made", remedy="give a size of 0 or more")
+    if depth is not None and not 0 <= depth <= _DEEPEST:
+        raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
+    choose = Chooser(random.Random(seed))
+    found: dict[str, Phrase] = {}
+    fruitless = 0
+    while len(found) < size:
+        construction = choose.even(_constructions()) if depth is None else "agreement"
+        english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
+        source = _finish(english)
+        if source not in found and _split_of(source) == split:
+            found[source] = Phrase(source, _finish(german), construction, distance)
+            fruitless = 0
+        elif (fruitless := fruitless + 1) > _PATIENCE:
+            raise UserError(
+                f"the {split} split has no more than about {len(found):,} phrases, {size:,} were asked for"
+                + ("" if depth is None else f" at depth {depth}"),
+                remedy="ask for fewer" + ("" if depth is None else " or for a larger depth"),
+            )
+    return list(found.values())

@@ -1,0 +1,193 @@
+"""German inflection for the built-in corpus: articles, endings, pronouns, verb forms and number words."""
+
+import re
+from functools import cache
+
+NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
+MASCULINE, NEUTER, FEMININE, PLURAL = range(4)
+FIRST, SECOND, SINGULAR, WE, THEY = range(5)  # the five verb forms in use: ich, du, er/sie/es, wir, sie
+CASES = {"nom": NOMINATIVE, "acc": ACCUSATIVE, "dat": DATIVE, "gen": GENITIVE}
+
+# Rows are cases, columns genders (the plural is the fourth), as in a school grammar.
+_DER = ("der das die die", "den das die die", "dem dem der den", "des des der der")
+_STRONG_ARTICLE = ("er es e e", "en es e e", "em em er en", "es es er er")
+_EIN = ("- - e e", "en - e e", "em em er en", "es es er er")
+_WEAK = ("e e e en", "en e e en", "en en en en", "en en en en")
+_MIXED = ("er es e en", "en es e en", "en en en en", "en en en en")
+_STRONG = ("er es e e", "en es e e", "em em er en", "en en er er")
+_WEAK_AFTER = {"der", "dies", "jed", "all", "welch", "beid"}
+_EIN_WORDS = {"ein", "kein", "mein", "dein", "sein", "ihr", "unser"}
+
+RELATIVE = ("der das die die", "den das die die", "dem dem der denen", "dessen dessen deren deren")
+REFLEXIVE = ("mich", "dich", "sich", "uns", "sich")
+_CONTRACTIONS = {
+    "in dem": "im", "in das": "ins", "an dem": "am", "an das": "ans", "von dem": "vom", "bei dem": "beim",
+    "zu dem": "zum", "zu der": "zur",
+}  # fmt: skip
+
+_IRREGULAR_PRESENT = {
+    "sein": "bin bist ist sind sind",
+    "haben": "habe hast hat haben haben",
+    "werden": "werde wirst wird werden werden",
+    "können": "kann kannst kann können können",
+    "müssen": "muss musst muss müssen müssen",
+    "wollen": "will willst will wollen wollen",
+    "dürfen": "darf darfst darf dürfen dürfen",
+    "sollen": "soll sollst soll sollen sollen",
+    "mögen": "mag magst mag mögen mögen",
+    "wissen": "weiß weißt weiß wissen wissen",
+}
+_PRETERITE = {"sein": "war", "haben": "hatt", "werden": "wurd", "können": "konnt", "müssen": "musst", "wollen": "wollt",
+              "sollen": "sollt", "mögen": "möcht"}  # fmt: skip
+
+
+@cache
+def determiner(word: str, case: int, gender: int) -> str:
+    """Give the form of an article word: ``determiner("kein", ACCUSATIVE, MASCULINE)`` is ``"keinen"``.
+
+    Args:
+        word: ``"der"``, a stem such as ``"dies"``, ``"kein"``, ``"viel"``, a number word, or ``""`` for none.
+        case: 0 to 3, nominative to genitive.
+        gender: 0 to 3, masculine, neuter, feminine, plural.
+    """
+    if word == "der":
+        return _DER[case].split()[gender]
+    if word in _EIN_WORDS:
+        return word + _EIN[case].split()[gender].strip("-")
+    if word in {"dies", "jed", "all", "welch", "beid", "viel", "einig", "mehrer", "wenig"}:
+        return word + _STRONG_ARTICLE[case].split()[gender]
+    return word
+
+
+@cache
+def adjective_ending(word: str, case: int, gender: int) -> str:
+    """Give the ending of an adjective after an article word (``""``: none, strong endings)."""
+    if word in _WEAK_AFTER:
+        table = _WEAK
+    elif word in _EIN_WORDS:
+        table = _MIXED
+    else:
+        table = _STRONG
+    return table[case].split()[gender]
+
+
+def noun_forms(singular: str, plural: str, genitive: str, weak: bool) -> tuple[str, ...]:
+    """Give eight forms: nominative, accusative, dative, genitive, first of the singular, then of the plural.
+
+    Args:
+        singular: nominative singular.
+        plural: nominative plural; ``""`` for a mass noun.
+        genitive: genitive singular ending, ``""`` for feminines.
+        weak: whether every form but the first is the plural (der Junge, den Jungen).
+    """
+    dative_plural = plural if plural.endswith(("n", "s")) or not plural else plural + "n"
+    plurals = (plural, plural, dative_plural, plural)
+    if weak:
+        return (singular, plural, plural, plural, *plurals)
+    return (singular, singular, singular, singular + genitive, *plurals)
+
+
+def contract(preposition: str, phrase: str) -> str:
+    """Join a preposition and a phrase, and melt the article into it: in + dem Haus = im Haus."""
+    article, _, rest = phrase.partition(" ")
+    melted = _CONTRACTIONS.get(f"{preposition} {article}")
+    return f"{melted} {rest}" if melted else f"{preposition} {phrase}"
+
+
+def relative_pronoun(case: int, gender: int) -> str:
+    """Give der, den, dem, dessen, ... for the case in the relative clause and the gender of the head."""
+    return RELATIVE[case].split()[gender]
+
+
+def _stem(infinitive: str) -> str:
+    return infinitive[:-2] if infinitive.endswith("en") else infinitive[:-1]
+
+
+def _needs_e(stem: str) -> bool:
+    return bool(re.search(r"([dt]|[^aeiouäöülrhmn][mn]|chn)$", stem))
+
+
+def third_person(infinitive: str) -> str:
+    """Give the regular third person singular of the present: machen, macht; öffnen, öffnet."""
+    stem = _stem(infinitive)
+    return stem + ("et" if _needs_e(stem) else "t")
+
+
+def participle(infinitive: str) -> str:
+    """Give the regular past participle: gemacht, besucht, repariert."""
+    stem = _stem(infinitive)
+    bare = infinitive.endswith("ieren") or re.match(r"(be|ver|er|ent|zer|emp)", infinitive)
+    return ("" if bare else "ge") + third_person(stem + infinitive[len(stem) :])
+
+
+@cache
+def present(infinitive: str, third: str = "") -> tuple[str, ...]:
+    """Give the five present forms (ich, du, er, wir, sie) without any separable prefix.
+
+    Args:
+        infinitive: without prefix.
+        third: third person singular where it changes the vowel (liest, fährt); regular when empty.
+    """
+    if infinitive in _IRREGULAR_PRESENT:
+        return tuple(_IRREGULAR_PRESENT[infinitive].split())
+    third = third or third_person(infinitive)
+    stem = _stem(infinitive)
+    first = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
+    base = third[:-1]
+    second = base + ("t" if base.endswith(("s", "ß", "z", "x")) else "st")
+    return first, second, third, infinitive, infinitive
+
+
+def preterite(infinitive: str) -> tuple[str, ...]:
+    """Give the five simple past forms of an auxiliary or modal verb (möchte counts as one of mögen)."""
+    stem = _PRETERITE[infinitive]
+    if stem == "war":
+        return "war", "warst", "war", "waren", "waren"
+    return stem + "e", stem + "est", stem + "e", stem + "en", stem + "en"
+
+
+def imperative(infinitive: str, third: str = "") -> str:
+    """Give the imperative for du, without prefix: kauf, öffne, lies, fahr."""
+    stem = _stem(infinitive)
+    third = third or third_person(infinitive)
+    changed = third[:-1]
+    if changed != stem and not _needs_e(stem) and not re.search("[äöü]", third):
+        return changed
+    if infinitive.endswith("eln"):
+        return stem[:-2] + "le"
+    return stem + ("e" if _needs_e(stem) or infinitive.endswith("ern") or stem.endswith(("ig", "ier")) else "")
+
+
+_COUNTED = """null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn
+siebzehn achtzehn neunzehn"""
+_ONES = _COUNTED.split()
+_TENS = ("zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig")
+
+
+def _below_hundred(number: int) -> str:
+    if number < 20:
+        return _ONES[number]
+    tens, ones = divmod(number, 10)
+    return (f"{_ONES[ones]}und" if ones else "") + _TENS[tens - 2]
+
+
+def _below_thousand(number: int) -> str:
+    hundreds, rest = divmod(number, 100)
+    return (f"{_ONES[hundreds]}hundert" if hundreds else "") + (_below_hundred(rest) if rest else "")
+
+
+def number_word(number: int) -> str:
+    """Give a number from 0 to 1,000,000 in German words, one compound: 325000, dreihundertfünfundzwanzigtausend."""
+    if number == 0:
+        return _ONES[0]
+    if number == 1_000_000:
+        return "eine Million"
+    thousands, rest = divmod(number, 1000)
+    word = (f"{_below_thousand(thousands)}tausend" if thousands else "") + (_below_thousand(rest) if rest else "")
+    return f"{word}s" if number % 100 == 1 else word
+
+
+def ordinal(day: int) -> str:
+    """Give the stem of an ordinal from 1 to 31: erst, zweit, dritt, ... (add -e or -en)."""
+    irregular = {1: "erst", 3: "dritt", 7: "siebt", 8: "acht"}
+    return irregular.get(day) or _below_hundred(day) + ("t" if day < 20 else "st")

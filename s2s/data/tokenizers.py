@@ -1,0 +1,311 @@
+"""Text into pieces and back: sentencepiece (unigram, bpe, char, word) and plain bytes.
+
+All normalisation happens here, in `Tokenizer.normalize`, and sentencepiece is told to change nothing. So
+`decode(encode(text)) == normalize(text)` for any Unicode text, as long as nothing in it is unknown: with `bytes`, and
+with `unigram` and `bpe` that have `byte_fallback`, nothing ever is.
+"""
+
+import hashlib
+import io
+import itertools
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import sentencepiece
+
+from s2s.errors import UserError
+from s2s.recipe.schema import TokenizerSettings
+
+PAD, BOS, EOS, UNK = range(4)
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+
+_MOST_LINES = 2_000_000
+_LONGEST_LINE = 2_000
+
+# Sentencepiece writes a space as U+2581, drops training lines with U+2585 or a tab in them, and cuts NUL and line ends.
+# These six travel as noncharacters, which Unicode sets apart for a program's own use; a noncharacter that does occur
+# in a text is marked by another one, so that nothing is lost.
+_RESERVED = "\u2581\u2585\t\0\n\r"
+_MARK = "\ufdd0"
+_STAND_INS = "".join(chr(ord(_MARK) + 1 + i) for i in range(len(_RESERVED)))
+_TO_ESCAPE = re.compile(f"[{_RESERVED}{_MARK}{_STAND_INS}]")
+_ESCAPED = re.compile(f"{_MARK}([{_MARK}{_STAND_INS}])|[{_STAND_INS}]")
+_OUTWARD = dict(zip(_RESERVED, _STAND_INS, strict=True)) | {c: _MARK + c for c in _MARK + _STAND_INS}
+_INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
+
+
+class Tokenizer:
+    """Cuts text into numbered pieces and joins them again.
+
+    The numbers 0 to 3 are `PAD`, `BOS`, `EOS` and `UNK`. A text begins with a space of its own, so that a word is the
+    same piece at the beginning as elsewhere; decoding takes that space away.
+
+    What is unknown (a new character to `char`, a new word to `word`) becomes `UNK`, several in a row become one, and
+    decoding shows it as `⁇`. With `bytes`, the piece of byte b has the number b + 4.
+
+    Args:
+        model: sentencepiece's model, as it is stored; empty for `bytes`.
+        kind: as in the recipe.
+        normalization: as in the recipe.
+        lowercase: as in the recipe.
+    """
+
+    def __init__(self, model: bytes, kind: str, normalization: str, lowercase: bool) -> None:
+        self.kind = kind
+        self.normalization = normalization
+        self.lowercase = lowercase
+        self._model = model
+        self._pieces: _Pieces = _Bytes() if kind == "bytes" else _Learned(model)
+
+    @property
+    def size(self) -> int:
+        """Number of pieces, the four special ones included."""
+        return self._pieces.size
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that decides how text is cut."""
+        return _digest(self._model, self._settings())
+
+    def normalize(self, text: str) -> str:
+        """The text as the model sees it, and as `decode` gives it back.
+
+        `identity` keeps every character. `nfkc` applies Unicode's NFKC (as Python's `unicodedata` does), turns each run
+        of white space (what `str.isspace` calls so) into one space, and takes it away at both ends. `lowercase`
+        applies `str.lower`.
+        """
+        return _normalized(text, self.normalization, self.lowercase)
+
+    def encode(self, text: str) -> list[int]:
+        """The pieces of a text, as numbers; no special ones are added."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The pieces of each text; all processor threads share the work."""
+        return self._pieces.encode([self.normalize(text) for text in texts])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the pieces; padding, begin and end are passed over, bytes that are not UTF-8 become U+FFFD."""
+        return self._pieces.decode([int(i) for i in ids if i >= UNK])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each piece as it is shown in a picture: `▁` stands for a space, `<0xC3>` for a byte."""
+        return [SPECIALS[i] if i <= UNK else self._pieces.show(int(i)) for i in ids]
+
+    def save(self, folder: Path, side: str) -> None:
+        """Writes `<side>.model` and `<side>.json`."""
+        (folder / f"{side}.model").write_bytes(self._model)
+        described = self._settings() | {"size": self.size, "digest": self.digest}
+        (folder / f"{side}.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path, side: str) -> "Tokenizer":
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: a file is missing or is no longer what was saved.
+        """
+        remedy = "copy the tokenizer's two files again from where the model was trained: it fits no other tokenizer"
+        try:
+            model = (folder / f"{side}.model").read_bytes()
+            described = json.loads((folder / f"{side}.json").read_text(encoding="utf-8"))
+            settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
+            saved = described["digest"]
+        except FileNotFoundError as error:
+            raise UserError("there is no such file", where=str(error.filename), remedy=remedy) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"not a tokenizer's description: {error!r}", str(folder / f"{side}.json"), remedy) from None
+        if (found := _digest(model, settings)) != saved:
+            changed = (
+                f"{side}.model or {side}.json has changed since it was saved: digest {found[:12]}, not {saved[:12]}"
+            )
+            raise UserError(changed, where=str(folder), remedy=remedy)
+        return Tokenizer(model, **settings)
+
+    def _settings(self) -> dict[str, object]:
+        return {"kind": self.kind, "normalization": self.normalization, "lowercase": self.lowercase}
+
+
+def _digest(model: bytes, settings: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + b"\n" + model).hexdigest()
+
+
+def _normalized(text: str, normalization: str, lowercase: bool) -> str:
+    composed = normalization == "nfkc"
+    if composed:
+        text = unicodedata.normalize("NFKC", text)
+    if lowercase:
+        text = text.lower()
+        # there is no single character for H\u0331, but there is one for h\u0331
+        text = unicodedata.normalize("NFKC", text) if composed else text
+    return " ".join(text.split()) if composed else text
+
+
+class _Pieces(Protocol):
+    """A set of pieces: between normalised text and numbers."""
+
+    @property
+    def size(self) -> int: ...
+
+    def encode(self, texts: list[str]) -> list[list[int]]: ...
+
+    def decode(self, ids: list[int]) -> str: ...
+
+    def show(self, piece: int) -> str: ...
+
+
+class _Bytes:
+    size = 256 + len(SPECIALS)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        return [[byte + len(SPECIALS) for byte in text.encode()] for text in texts]
+
+    def decode(self, ids: list[int]) -> str:
+        runs = itertools.groupby(ids, key=lambda i: i == UNK)
+        return "".join("⁇" * len(list(run)) if unknown else self._text(run) for unknown, run in runs)
+
+    def show(self, piece: int) -> str:
+        byte = piece - len(SPECIALS)
+        return "▁" if byte == 0x20 else chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>"
+
+    def _text(self, ids: Iterable[int]) -> str:
+        return bytes(i - len(SPECIALS) for i in ids).decode(errors="replace")
+
+
+class _Learned:
+    def __init__(self, model: bytes) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.size = self._processor.get_piece_size()
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        return self._processor.encode([_escape(text) for text in texts])
+
+    def decode(self, ids: list[int]) -> str:
+        return _unescape(self._processor.decode(ids).removeprefix(" "))
+
+    def show(self, piece: int) -> str:
+        return _unescape(self._processor.id_to_piece(piece))
+
+
+def _escape(text: str) -> str:
+    if not text:
+        return ""
+    return " " + _TO_ESCAPE.sub(lambda found: _OUTWARD[found[0]], text)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: _INWARD[found[0]], text)
+
+
+def train_pair(
+    sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings
+) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target; the same object twice, trained on both, when they share one vocabulary.
+
+    Raises:
+        UserError: see `train`.
+    """
+    if settings.shared:
+        shared = train(itertools.chain(sources, targets), settings, "shared")
+        return shared, shared
+    return train(sources, settings, "source"), train(targets, settings, "target")
+
+
+def train(lines: Iterable[str], settings: TokenizerSettings, side: str) -> Tokenizer:
+    """Learns the pieces of a corpus; the same lines and settings give the same bytes, on any machine.
+
+    Of more than two million lines, one to two million are taken, spread evenly. Longer lines than 2,000
+    characters are cut, never left out. `unigram` and `bpe` count every character among the most frequent 99.95 % of
+    the text as a piece; the others are spelt in bytes or unknown. `char` and `word` take the most frequent ones.
+
+    Args:
+        lines: the training text.
+        settings: `tokenizer` in the recipe.
+        side: `source`, `target` or `shared`, for messages.
+
+    Raises:
+        UserError: the corpus is empty, or `tokenizer.size` is larger or smaller than it allows.
+    """
+    if settings.kind == "bytes":
+        return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
+    if settings.kind in ("char", "word") and settings.size <= len(SPECIALS):
+        raise _too_small(settings, side, len(SPECIALS) + 1)
+    texts = (_normalized(line, settings.normalization, settings.lowercase) for line in lines)
+    parts = _thinned(part for text in texts for part in _parts(text))
+    if not parts:
+        raise UserError(f"there is no text to learn pieces from ({side})", where="data.train")
+    return Tokenizer(_learn(parts, settings, side), settings.kind, settings.normalization, settings.lowercase)
+
+
+def _parts(line: str) -> Iterator[str]:
+    return (_escape(line[start : start + _LONGEST_LINE]) for start in range(0, len(line), _LONGEST_LINE))
+
+
+def _thinned(lines: Iterable[str]) -> list[str]:
+    # sentencepiece could sample, but draws different lines in each process
+    kept: list[str] = []
+    stride = 1
+    for number, line in enumerate(lines):
+        if number % stride == 0:
+            kept.append(line)
+        if len(kept) > _MOST_LINES:
+            kept = kept[::2]
+            stride *= 2
+    return kept
+
+
+def _learn(lines: list[str], settings: TokenizerSettings, side: str) -> bytes:
+    subwords = settings.kind in ("unigram", "bpe")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=settings.kind,
+            # without room for the special pieces sentencepiece does not say what is missing
+            vocab_size=max(settings.size, len(SPECIALS) + 1),
+            hard_vocab_limit=subwords,
+            byte_fallback=subwords and settings.byte_fallback,
+            character_coverage=0.9995 if subwords else 1.0,
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            # an unknown word includes the space before it
+            unk_surface=" ⁇" if settings.kind == "word" else "⁇",
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            max_sentence_length=8 * _LONGEST_LINE,
+            # sums of floats depend on how many threads share them: the machine must not decide
+            num_threads=16,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(str(error), settings, side) from error
+    return model.getvalue()
+
+
+def _explained(error: str, settings: TokenizerSettings, side: str) -> Exception:
+    if found := re.search(r"Please set it to a value <= (\d+)", error):
+        return UserError(
+            f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {found[1]}",
+            where="tokenizer.size",
+            remedy=f"set tokenizer.size={found[1]} or lower, or train on more text",
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
+        return _too_small(settings, side, int(found[1]))
+    return RuntimeError(f"sentencepiece failed: {error}")
+
+
+def _too_small(settings: TokenizerSettings, side: str, smallest: int) -> UserError:
+    return UserError(
+        f"{settings.size} pieces are too few for the training text ({side}): "
+        f"its characters and the special pieces need {smallest}",
+        where="tokenizer.size",
+        remedy=f"set tokenizer.size={smallest} or higher, or tokenizer.kind=bytes",
+    )

@@ -1,0 +1,172 @@
+"""Beam search: the only search, for every model alike.
+
+A search keeps up to `size` live hypotheses of each sentence and a pool of finished ones. A hypothesis finishes when
+EOS is among the `size` best ways to go on; at its length limit, EOS is the only way. What a finished hypothesis is
+worth is its log probability divided by ((5 + length) / 6)^α (Wu et al. 2016, equation 14), EOS counted in the length.
+Live hypotheses all have the same length and are compared by log probability, so finished and live ones are never mixed.
+
+A sentence is done when `size` of its hypotheses have finished, or when no live one can still enter its `nbest`: a log
+probability only falls, so the best a live hypothesis can reach is what it has now, at the length limit. Sentences that
+are done leave the batch. With size 1 this is greedy search; with a beam as wide as the space it is exhaustive.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.models.contract import Seq2Seq
+
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True)
+class Beam:
+    """How to search.
+
+    Attributes:
+        size: live hypotheses of each sentence; 1 is greedy search.
+        nbest: hypotheses returned for each sentence, at most `size`.
+        length_penalty: the exponent α; 0 compares log probabilities.
+    """
+
+    size: int = 5
+    nbest: int = 1
+    length_penalty: float = 1.0
+
+    def penalty(self, length: int) -> float:
+        """What the log probability of a hypothesis of this length, EOS counted, is divided by."""
+        return ((5 + length) / 6) ** self.length_penalty
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A possible target.
+
+    Attributes:
+        tokens: its pieces, without BOS and EOS.
+        score: log probability over the length penalty.
+        log_probability: of all its pieces and EOS, in nats.
+        cut: whether the length limit, not the model, ended it.
+    """
+
+    tokens: tuple[int, ...]
+    score: float
+    log_probability: float
+    cut: bool
+
+
+@torch.inference_mode()
+def search(
+    model: Seq2Seq,
+    source: Int[Tensor, "batch source"],
+    valid: Bool[Tensor, "batch source"],
+    limits: Int[np.ndarray, " batch"],
+    beam: Beam,
+) -> list[list[Hypothesis]]:
+    """The `nbest` hypotheses of each sentence, best first.
+
+    Args:
+        model: in evaluation mode.
+        source: pieces, EOS included.
+        valid: where they are real.
+        limits: the largest number of pieces of each target, EOS not counted; 0 or more.
+        beam: how to search.
+    """
+    running = _Search(model, source, valid, limits, beam)
+    while len(running.sentences):
+        running.step()
+    return [sorted(pool, key=lambda h: -h.score)[: beam.nbest] for pool in running.pools]
+
+
+@dataclass
+class _Candidates:
+    """Ways to go on, best first, for each sentence: numbers on the processor, where decisions are made."""
+
+    log_probability: Float[np.ndarray, "sentences ways"]
+    piece: Int[np.ndarray, "sentences ways"]
+    parent: Int[np.ndarray, "sentences ways"]
+
+    def take(self, order: Int[np.ndarray, "sentences chosen"]) -> "_Candidates":
+        chosen = (np.take_along_axis(a, order, axis=1) for a in (self.log_probability, self.piece, self.parent))
+        return _Candidates(*chosen)
+
+
+class _Search:
+    def __init__(self, model: Seq2Seq, source: Tensor, valid: Tensor, limits: np.ndarray, beam: Beam) -> None:
+        self.model, self.beam, self.device = model, beam, source.device
+        self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+        self.sentences = np.arange(len(source))
+        self.limits = np.asarray(limits)
+        self.context, self.state = model.decoder.start(model.encoder(source, valid), int(self.limits.max()) + 1)
+        # one row a sentence until there are hypotheses to tell apart
+        self.width = 1
+        self.tokens = torch.full((len(source), 1), BOS, device=self.device)
+        self.log_probability = torch.zeros(len(source), device=self.device)
+
+    def step(self) -> None:
+        """One more piece for every live hypothesis."""
+        pieces = self.tokens.shape[1] - 1
+        ways = self._expand(self.limits == pieces)
+        ends = (ways.piece == EOS) & (ways.log_probability > _NEVER)
+        self._finish(ways, ends[:, : self.beam.size], pieces)
+        live = ways.take(np.argsort(ways.piece == EOS, axis=1, kind="stable")[:, : self.beam.size])
+        live.log_probability[live.piece == EOS] = _NEVER
+        self._go_on(live, self._undecided(live.log_probability.max(axis=1)))
+
+    def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Candidates:
+        states, self.state = self.model.decoder(self.context, self.state, self.tokens[:, -1:])
+        scores = self.model.projection(states[:, 0]).float()
+        scores -= scores.logsumexp(dim=1, keepdim=True) - self.log_probability.unsqueeze(1)
+        scores[:, PAD] = scores[:, BOS] = _NEVER
+        if must_end.any():
+            rows = torch.from_numpy(np.repeat(must_end, self.width)).to(self.device).nonzero()
+            end = scores[rows, EOS]
+            scores[rows[:, 0]] = _NEVER
+            scores[rows, EOS] = end
+        # size ways to end and as many to go on are among the best 2·size of the sentence, and so of each of its rows
+        count = min(2 * self.beam.size, scores.shape[1])
+        best, pieces = scores.topk(count, dim=1)
+        best, chosen = best.view(len(self.sentences), -1).topk(min(2 * self.beam.size, count * self.width), dim=1)
+        pieces = pieces.view(len(self.sentences), -1).gather(1, chosen)
+        parents = chosen.cpu().numpy() // count + np.arange(len(self.sentences))[:, None] * self.width
+        return _Candidates(best.cpu().numpy(), pieces.cpu().numpy(), parents)
+
+    def _finish(self, ways: _Candidates, ends: Bool[np.ndarray, "sentences size"], pieces: int) -> None:
+        where = np.argwhere(ends)
+        if not len(where):
+            return
+        parents = torch.from_numpy(ways.parent[tuple(where.T)]).to(self.device)
+        tokens = self.tokens[parents, 1:].tolist()
+        for (sentence, way), written in zip(where, tokens, strict=True):
+            log_probability = float(ways.log_probability[sentence, way])
+            score = log_probability / self.beam.penalty(pieces + 1)
+            cut = bool(self.limits[sentence] == pieces)
+            self.pools[self.sentences[sentence]].append(Hypothesis(tuple(written), score, log_probability, cut))
+
+    def _undecided(self, best_live: Float[np.ndarray, " sentences"]) -> Bool[np.ndarray, " sentences"]:
+        undecided = best_live > _NEVER
+        for i in np.flatnonzero(undecided):
+            pool = self.pools[self.sentences[i]]
+            if len(pool) >= self.beam.size:
+                undecided[i] = False
+            elif len(pool) >= self.beam.nbest:
+                to_beat = sorted((h.score for h in pool), reverse=True)[self.beam.nbest - 1]
+                undecided[i] = best_live[i] / self.beam.penalty(int(self.limits[i]) + 1) > to_beat
+        return undecided
+
+    def _go_on(self, live: _Candidates, staying: Bool[np.ndarray, " sentences"]) -> None:
+        before, width = len(self.tokens), live.piece.shape[1]
+        parents = torch.from_numpy(live.parent[staying].reshape(-1)).to(self.device)
+        # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
+        if width != self.width or not staying.all():
+            self.context = self.context.select(parents)
+        if len(parents) != before or not torch.equal(parents, torch.arange(before, device=self.device)):
+            self.state = self.state.select(parents)
+        pieces = torch.from_numpy(live.piece[staying].reshape(-1, 1)).to(self.device)
+        self.tokens = torch.cat((self.tokens[parents], pieces), dim=1)
+        self.log_probability = torch.from_numpy(live.log_probability[staying].reshape(-1)).to(self.device)
+        self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

@@ -1,0 +1,133 @@
+"""Text in, text out: the one pipeline for files, pipes and evaluation."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from s2s.data.batches import collate_sources
+from s2s.data.tokenizers import Tokenizer
+from s2s.decoding.beam import Beam, Hypothesis, search
+from s2s.errors import UserError
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import DecodingSettings
+
+# Sentences whose lengths are compared to make batches: enough for little padding, few enough to hold.
+_CHUNK_OF_BATCHES = 50
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One possible translation.
+
+    Attributes:
+        text: as plain text.
+        score: log probability over the length penalty; comparable within one source.
+        hypothesis: its pieces.
+    """
+
+    text: str
+    score: float
+    hypothesis: Hypothesis
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one line.
+
+    Attributes:
+        candidates: best first; empty for an empty line.
+    """
+
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def text(self) -> str:
+        """The best translation; empty for an empty line."""
+        return self.candidates[0].text if self.candidates else ""
+
+
+class Translator:
+    """Translates lines with a model.
+
+    Args:
+        model: trained; put into evaluation mode.
+        source: cuts the lines.
+        target: joins what the model writes.
+        settings: the recipe's `decoding` section.
+        nbest: candidates of each line.
+
+    Raises:
+        UserError: more candidates are asked for than the beam holds.
+    """
+
+    def __init__(
+        self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1
+    ) -> None:
+        if nbest > settings.beam:
+            raise UserError(
+                f"{nbest} best translations asked for, but the beam holds {settings.beam}",
+                remedy=f"set --beam {nbest}, or a smaller --nbest",
+            )
+        self.model = model.eval()
+        self.source = source
+        self.target = target
+        self.settings = settings
+        self.beam = Beam(settings.beam, nbest, settings.length_penalty)
+        self.device = next(model.parameters()).device
+
+    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
+        """Translations in the order of the lines, some batches of lines read ahead; empty lines stay empty."""
+        chunk: list[str] = []
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == self.settings.batch * _CHUNK_OF_BATCHES:
+                yield from self.translate_chunk(chunk)
+                chunk = []
+        yield from self.translate_chunk(chunk)
+
+    def translate_chunk(self, lines: list[str]) -> list[Translation]:
+        """Translations of lines that are all here, in their order; batches hold lines of similar length."""
+        translations = [Translation(())] * len(lines)
+        # an empty line has nothing to say, and a line of white space neither
+        filled = [i for i, line in enumerate(lines) if line.strip()]
+        pieces = dict(zip(filled, self.source.encode_batch([lines[i] for i in filled]), strict=True))
+        order = sorted(filled, key=lambda i: len(pieces[i]))
+        for first in range(0, len(order), self.settings.batch):
+            batch = order[first : first + self.settings.batch]
+            for i, found in zip(batch, self._search([pieces[i] for i in batch]), strict=True):
+                translations[i] = Translation(tuple(self._candidate(h) for h in found))
+        return translations
+
+    def _search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        source, valid = (tensor.to(self.device) for tensor in collate_sources(sources))
+        lengths = np.array([len(pieces) for pieces in sources])
+        limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
+        return search(self.model, source, valid, limits, self.beam)
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        return Candidate(self.target.decode(list(hypothesis.tokens)), hypothesis.score, hypothesis)
+
+
+def collapse(sources: list[str], translations: list[str]) -> str | None:
+    """Advice when a model says the same, or nothing, whatever it is asked; None when it does not.
+
+    Args:
+        sources: what was translated.
+        translations: what came out.
+    """
+    different = len(set(sources))
+    if different < 10:
+        return None
+    if sum(not t.strip() for t in translations) > len(translations) / 2:
+        return (
+            "most translations are empty: normal in the first updates; if it lasts, raise training.warmup, lower "
+            "training.learning_rate, or look for empty targets with `s2s data check`"
+        )
+    if len(set(translations)) < different / 10:
+        return (
+            f"only {len(set(translations))} different translations of {different} different sources: normal in the "
+            "first updates; if it lasts, the decoder ignores the source: lower training.learning_rate, raise "
+            "training.warmup, and look for misaligned pairs with `s2s data check`"
+        )
+    return None

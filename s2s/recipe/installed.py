@@ -1,0 +1,72 @@
+"""The models that installed packages offer, through the entry-point group `s2s.models`."""
+
+import difflib
+import functools
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+
+from s2s.errors import UserError
+
+GROUP = "s2s.models"
+
+
+@functools.cache
+def models() -> dict[str, EntryPoint]:
+    """The installed models by kind.
+
+    Raises:
+        UserError: two packages offer a model under the same name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        other = found.get(point.name)
+        # an editable install may list its own metadata twice
+        if other is not None and other.value != point.value:
+            raise UserError(
+                f"two installed models are named {point.name!r}: {other.value} ({package_of(other)}) and "
+                f"{point.value} ({package_of(point)})",
+                remedy="uninstall one of the packages",
+            )
+        found[point.name] = point
+    return dict(sorted(found.items()))
+
+
+def package_of(point: EntryPoint) -> str:
+    """The name of the package that offers a model."""
+    return point.dist.name if point.dist else "unknown package"
+
+
+def module_of(kind: str) -> ModuleType:
+    """The module of a model, with `Settings` and `build`.
+
+    Raises:
+        UserError: no such model is installed, or its module does not load or lacks a part.
+    """
+    known = models()
+    if not known:
+        raise UserError(
+            "no models are installed",
+            where="model.kind",
+            remedy=f"entry points ({GROUP}) are read from installed metadata: pip install -e .",
+        )
+    if kind not in known:
+        raise UserError(f"{kind!r} is not an installed model", where="model.kind", remedy=f"use {suggestion(kind, list(known))}")
+    try:
+        module = known[kind].load()
+    except Exception as error:
+        raise UserError(
+            f"{kind}: module {known[kind].value} does not load: {error}", remedy=f"mend {package_of(known[kind])}"
+        ) from error
+    missing = [name for name in ("Settings", "build") if not hasattr(module, name)]
+    if missing:
+        raise UserError(
+            f"{kind}: module {known[kind].value} has no {' and no '.join(missing)}",
+            remedy="a model's module offers Settings (a recipe section) and build(settings, source_size, target_size)",
+        )
+    return module
+
+
+def suggestion(word: str, known: list[str]) -> str:
+    """The known words nearest to a wrong one, or all of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return near[0] if near else "one of " + ", ".join(known)

@@ -1,0 +1,147 @@
+"""Scores of runs on their corpora, and comparisons between runs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from s2s.data.corpora import load, load_split
+from s2s.errors import UserError
+from s2s.evaluation.metrics import Bucket, Score, by_source_length, exact_share, scores
+from s2s.evaluation.significance import Comparison, compare
+from s2s.recipe.schema import DataSettings
+from s2s.run.loading import LoadedRun, load_run
+from s2s.training.checkpoint import write_atomically
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a run scored on a split.
+
+    Attributes:
+        run: the run's folder.
+        checkpoint: the checkpoint's name.
+        split: `test` or `validation`.
+        beam: size of the beam.
+        length_penalty: the search's α.
+        lowercase: whether case was ignored.
+        scores: of each metric.
+        exact: share of translations equal to the reference, in percent.
+        buckets: BLEU by source length.
+        sources: what was translated.
+        references: untouched.
+        translations: what the model wrote.
+    """
+
+    run: str
+    checkpoint: str
+    split: str
+    beam: int
+    length_penalty: float
+    lowercase: bool
+    scores: dict[str, Score]
+    exact: float
+    buckets: list[Bucket]
+    sources: list[str]
+    references: list[str]
+    translations: list[str]
+
+    def __str__(self) -> str:
+        case = "lower-cased" if self.lowercase else "cased"
+        lines = [
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.sources):,} sentences, "
+            f"beam {self.beam}, {case}"
+        ]
+        for s in self.scores.values():
+            lines.append(f"  {s.name:8} {s.value:6.2f}   95 % interval {s.low:6.2f} to {s.high:6.2f}   {s.signature}")
+        lines.append(f"  {'exact':8} {self.exact:6.2f} % of translations are the reference")
+        words = (f"{b.shortest}–{b.longest} words: {b.bleu:.1f}" for b in self.buckets)
+        lines.append("  BLEU by source length: " + " · ".join(words))
+        return "\n".join(lines)
+
+    def main_scores(self) -> dict[str, float]:
+        """The values alone, by metric."""
+        return {name: s.value for name, s in self.scores.items()} | {"exact": self.exact}
+
+    def examples(self, count: int) -> list[str]:
+        """Some translations beside their sources, spread over the split."""
+        step = max(1, len(self.sources) // count)
+        return [f"  {self.sources[i]}  →  {self.translations[i]}" for i in range(0, step * count, step)][:count]
+
+    def to_json(self) -> str:
+        """Everything, translations included."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False)
+
+
+def evaluate_run(
+    path: Path,
+    split: str = "test",
+    lowercase: bool = False,
+    checkpoint: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Evaluation:
+    """Translates a split and scores it on the untouched references; keeps the result as `evaluation-<split>.json`.
+
+    Args:
+        path: the run's folder.
+        split: `test` or `validation`.
+        lowercase: score without regard to case.
+        checkpoint: see `load_run`.
+        overrides: `section.key=value` for `data`, `decoding` and `device`.
+
+    Raises:
+        UserError: it is not a run, or its recipe has no such split.
+    """
+    run = load_run(path, checkpoint, overrides)
+    sources, references = _pairs(run.recipe.data, split)
+    translations = [t.text for t in run.translator().translate(sources)]
+    evaluation = _scored(run, path, split, lowercase, (sources, references, translations))
+    cased = "-lowercase" if lowercase else ""
+    write_atomically(path / f"evaluation-{split}{cased}.json", evaluation.to_json())
+    return evaluation
+
+
+def compare_runs(evaluations: list[Evaluation]) -> list[Comparison]:
+    """Tests each run against the first with sacreBLEU's paired bootstrap.
+
+    Raises:
+        UserError: the runs were not scored on the same sentences.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if (other.sources, other.references) != (first.sources, first.references):
+            raise UserError(
+                f"{first.run} and {other.run} have different {first.split} sets",
+                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+            )
+    return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
+
+
+def _pairs(settings: DataSettings, split: str) -> tuple[list[str], list[str]]:
+    found = load_split(settings, split)
+    if found is None and getattr(settings, split) is not None:
+        # pairs that were held out of the training data
+        found = getattr(load(settings), split)
+    if found is None:
+        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
+    return list(found["source"]), list(found["target"])
+
+
+def _scored(
+    run: LoadedRun, path: Path, split: str, lowercase: bool, texts: tuple[list[str], list[str], list[str]]
+) -> Evaluation:
+    sources, references, translations = texts
+    return Evaluation(
+        run=str(path),
+        checkpoint=run.checkpoint.name,
+        split=split,
+        beam=run.recipe.decoding.beam,
+        length_penalty=run.recipe.decoding.length_penalty,
+        lowercase=lowercase,
+        scores=scores(translations, references, lowercase),
+        exact=exact_share(translations, references),
+        buckets=by_source_length(sources, translations, references, lowercase),
+        sources=sources,
+        references=references,
+        translations=translations,
+    )

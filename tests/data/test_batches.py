@@ -1,0 +1,198 @@
+"""Batches: never over budget, every pair once, and what is real is what is counted."""
+
+import gzip
+import itertools
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s2s.data.batches import Batch, accumulate, collate, collate_sources, plan
+from s2s.data.tokenizers import BOS, EOS, PAD, train_pair
+from s2s.errors import UserError
+from s2s.recipe.schema import TokenizerSettings
+
+lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=80).map(
+    lambda pairs: (np.array([p[0] for p in pairs], dtype=np.int32), np.array([p[1] for p in pairs], dtype=np.int32))
+)
+seeds = st.integers(-(2**70), 2**70)
+pieces = st.lists(st.lists(st.integers(4, 40), max_size=9), min_size=1, max_size=9)
+
+
+def cost(rows, sources, targets):
+    return len(rows) * max(sources[rows].max(), targets[rows].max())
+
+
+def as_lists(batches):
+    return [rows.tolist() for rows in batches]
+
+
+@given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
+def test_every_pair_comes_once_and_no_batch_is_over_budget_or_empty(sides, budget, seed, epoch):
+    batches = plan(*sides, budget, seed, epoch)
+    assert all(len(rows) and cost(rows, *sides) <= budget for rows in batches)
+    assert sorted(row for rows in batches for row in rows.tolist()) == list(range(len(sides[0])))
+
+
+@given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
+def test_a_batch_is_cut_off_only_where_the_next_pair_would_not_fit(sides, budget, seed, epoch):
+    longest = np.maximum(*sides) if len(sides[0]) else np.empty(0)
+    batches = plan(*sides, budget, seed, epoch)
+    in_order = sorted(batches, key=lambda rows: (longest[rows].max(), longest[rows].min(), -len(rows)))
+    for rows, later in itertools.pairwise(in_order):
+        assert (len(rows) + 1) * longest[later].min() > budget
+
+
+@given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
+def test_the_plan_depends_on_its_arguments_alone(sides, budget, seed, epoch):
+    first = as_lists(plan(*sides, budget, seed, epoch))
+    np.random.seed(1)  # noqa: NPY002
+    copies = [side.astype(np.int64) for side in sides]
+    assert as_lists(plan(*copies, budget, seed, epoch)) == first
+
+
+def test_epochs_and_seeds_differ_in_batches_and_in_their_order():
+    generator = np.random.default_rng(0)
+    sides = generator.integers(1, 30, 2000), generator.integers(1, 30, 2000)
+    plans = [as_lists(plan(*sides, 200, seed, epoch)) for seed, epoch in ((1, 0), (1, 1), (1, 2), (2, 0), (-1, 0))]
+    contents = {frozenset(frozenset(rows) for rows in batches) for batches in plans}
+    assert len(contents) == len(plans)
+    widths = [[max(sides[0][rows].max(), sides[1][rows].max()) for rows in batches] for batches in plans]
+    assert all(w != sorted(w) for w in widths)
+    assert len({tuple(w) for w in widths}) == len(plans)
+
+
+@given(sides=lengths, budget=st.integers(30, 200), seed=seeds)
+def test_the_batches_that_need_most_memory_come_first_in_the_first_epoch(sides, budget, seed):
+    sources, targets = sides
+    batches = plan(sources, targets, budget, seed, 0)
+    positions = [len(rows) * (sources[rows].max() + targets[rows].max()) for rows in batches]
+    pairs = [len(rows) * max(sources[rows].max(), targets[rows].max()) ** 2 for rows in batches]
+    assert max(positions[:1], default=0) == max(positions, default=0)
+    assert max(pairs[:2], default=0) == max(pairs, default=0)
+
+
+def test_later_epochs_begin_anywhere():
+    sides = np.arange(1, 101), np.arange(1, 101)
+    firsts = {len(plan(*sides, 200, 1, epoch)[0]) for epoch in range(1, 12)}
+    assert len(firsts) > 2
+
+
+def test_a_pair_over_budget_is_named():
+    message = (
+        r"batches\.tokens: a batch may have 8 tokens, but one example alone \(row 1\) has 9(.|\n)*batches\.tokens=9"
+    )
+    with pytest.raises(UserError, match=message):
+        plan(np.array([1, 2, 8]), np.array([8, 9, 1]), 8, 1, 0)
+    assert len(plan(np.array([1, 2, 8]), np.array([8, 9, 1]), 9, 1, 0)) == 3
+
+
+@given(sides=lengths, tokens=st.integers(1, 2000), ranks=st.integers(1, 3))
+def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens, ranks):
+    batches = plan(*sides, 100, 1, 0)
+    mean = sides[1].sum() / max(len(batches), 1) * ranks
+    if tokens < 0.5 * mean:
+        with pytest.raises(UserError, match=rf"training\.tokens_per_update: .* {tokens} target tokens(.|\n)*→ divide"):
+            accumulate(batches, sides[1], tokens, ranks)
+        return
+    groups, micro_batches = accumulate(batches, sides[1], tokens, ranks)
+    assert [rows.tolist() for group in groups for rows in group] == as_lists(batches)
+    assert all(len(group) == micro_batches * ranks for group in groups[:-1])
+    assert all(1 <= len(group) <= micro_batches * ranks for group in groups[-1:])
+    if batches:
+        assert abs(micro_batches * mean - tokens) <= 0.5 * mean + 1e-6
+
+
+def test_an_update_smaller_than_a_batch_says_what_to_set():
+    batches = [np.array([0, 1]), np.array([2, 3])]
+    with pytest.raises(UserError) as caught:
+        accumulate(batches, np.array([10, 10, 10, 10]), 8)
+    assert caught.value.remedy == "divide batches.tokens by 2.5, or set training.tokens_per_update=20"
+    with pytest.raises(UserError, match=r"a batch has 20 on each of 2 devices"):
+        accumulate(batches, np.array([10, 10, 10, 10]), 15, ranks=2)
+
+
+def naive(rows, first, last):
+    """What collating means, spelt out cell by cell."""
+    width = max(len(row) for row in rows) + 1
+    padded, valid = [], []
+    for row in rows:
+        cells = [*first, *row, *last]
+        padded.append(cells + [PAD] * (width - len(cells)))
+        valid.append([True] * len(cells) + [False] * (width - len(cells)))
+    return padded, valid
+
+
+@given(sources=pieces, data=st.data(), kind=st.sampled_from([list, lambda row: np.array(row, dtype=np.int32)]))
+def test_collating_is_the_naive_loop(sources, data, kind):
+    targets = data.draw(
+        st.lists(st.lists(st.integers(4, 40), max_size=9), min_size=len(sources), max_size=len(sources))
+    )
+    indices = list(range(7, 7 + len(sources)))
+    batch = collate([kind(row) for row in sources], [kind(row) for row in targets], indices)
+    source, source_valid = naive(sources, [], [EOS])
+    target_in, valid = naive(targets, [BOS], [])
+    target_out, valid_too = naive(targets, [], [EOS])
+    assert valid == valid_too
+    expected = [source, source_valid, target_in, target_out, valid, indices]
+    found = [getattr(batch, f.name) for f in fields(batch)][:6]
+    assert [tensor.tolist() for tensor in found] == expected
+    integers, flags = torch.int64, torch.bool
+    assert [tensor.dtype for tensor in found] == [integers, flags, integers, integers, flags, integers]
+    assert batch.tokens == sum(len(row) + 1 for row in targets)
+    cells = [cell for row in source_valid + valid for cell in row]
+    assert batch.real_share == sum(cells) / len(cells)
+    alone = collate_sources([kind(row) for row in sources])
+    assert torch.equal(alone[0], batch.source)
+    assert torch.equal(alone[1], batch.source_valid)
+
+
+def test_a_batch_moves_whole_and_keeps_its_row_numbers_here():
+    batch = collate([[4, 5], [6]], [[7], [8, 9]], [3, 1])
+    moved = batch.to("meta")
+    assert isinstance(moved, Batch)
+    where = {
+        f.name: value.device.type for f in fields(moved) if isinstance(value := getattr(moved, f.name), torch.Tensor)
+    }
+    assert where == dict.fromkeys(where, "meta") | {"indices": "cpu"}
+    assert len(where) == 6
+    assert (moved.tokens, moved.real_share, moved.indices.tolist()) == (5, batch.real_share, [3, 1])
+
+
+@pytest.fixture(scope="module")
+def multi30k_lengths() -> tuple[np.ndarray, np.ndarray]:
+    folder = Path(os.environ.get("S2S_DATA", Path(__file__).parents[3] / "shared" / "data")) / "multi30k"
+    if not folder.exists():
+        pytest.skip(f"Multi30k is not there: {folder}")
+    sides = []
+    for side in ("en", "de"):
+        with gzip.open(folder / f"train.{side}.gz", "rt", encoding="utf-8", newline="\n") as lines:
+            sides.append([line.rstrip("\n") for line in lines])
+    tokenizers = train_pair(*sides, TokenizerSettings(size=8000))
+    encoded = [t.encode_batch(side) for t, side in zip(tokenizers, sides, strict=True)]
+    return tuple(np.array([len(row) + 1 for row in rows]) for rows in encoded)
+
+
+@pytest.mark.parametrize(("budget", "least"), [(1024, 0.97), (4096, 0.95), (8192, 0.93)])
+def test_multi30k_batches_are_nearly_all_real_and_nearly_full(multi30k_lengths, budget, least):
+    sources, targets = multi30k_lengths
+    for epoch in range(3):
+        batches = plan(sources, targets, budget, 1, epoch)
+        positions = sum(len(rows) * (sources[rows].max() + targets[rows].max()) for rows in batches)
+        assert (sources.sum() + targets.sum()) / positions >= least
+        assert np.mean([cost(rows, sources, targets) for rows in batches]) >= 0.98 * budget
+
+
+def test_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi30k_lengths):
+    sources, targets = multi30k_lengths
+    first, second = (plan(sources, targets, 4096, 1, epoch) for epoch in (0, 1))
+    batch_of = np.empty(len(sources), dtype=int)
+    for number, rows in enumerate(second):
+        batch_of[rows] = number
+    again = sum((np.bincount(batch_of[rows]) ** 2).sum() - len(rows) for rows in first)
+    assert again / sum(len(rows) * (len(rows) - 1) for rows in first) < 0.5

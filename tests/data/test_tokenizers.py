@@ -1,0 +1,249 @@
+"""Tokenizers: nothing is lost on the way to pieces and back, and the same text gives the same pieces everywhere."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from s2s.data import tokenizers
+from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer, train, train_pair
+from s2s.errors import UserError
+from s2s.recipe.schema import TokenizerSettings
+
+ANIMALS = ["dog", "cat", "horse", "bird", "cow", "sheep", "goat", "duck", "hen", "fox", "wolf", "bear", "mouse", "frog"]
+LINES = [f"The {a} saw {n} {b}s near the {c}." for n, a in enumerate(ANIMALS) for b in ANIMALS for c in ANIMALS[::4]]
+
+KINDS = ("unigram", "bpe", "char", "word", "bytes")
+COMPLETE = ("unigram", "bpe", "bytes")
+
+# what sentencepiece, its decoder or a normaliser might take for its own
+ODD = "▁▅⁇\ufdd0\ufdd1\ufdd6\ufffd\ufeff\0\t\n\r\x0b\x1c\x85\u2028\u00a0\u200b\u0301\u0331 ﬁİΣςẞHk\U0010ffff日"
+SNIPPETS = ("<s>", "</s>", "<unk>", "<pad>", "<0x41>", "  ", "The dog", " saw ", ".", "é", "e\u0301")
+any_text = st.one_of(
+    st.text(),
+    st.text(st.sampled_from(ODD + "ab")),
+    st.lists(st.one_of(st.sampled_from(SNIPPETS), st.text(max_size=3))).map("".join),
+)
+
+
+def trained(kind: str, size: int = 300, lines: list[str] = LINES, **others) -> Tokenizer:
+    return train(lines, TokenizerSettings(kind=kind, size=size, **others), "source")
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[tuple[str, str, bool], Tokenizer]:
+    options = [("identity", False), ("identity", True), ("nfkc", False), ("nfkc", True)]
+    return {
+        (kind, normalization, lowercase): trained(kind, normalization=normalization, lowercase=lowercase)
+        for kind in KINDS
+        for normalization, lowercase in options
+    }
+
+
+@pytest.mark.parametrize("kind", COMPLETE)
+@settings(max_examples=400, deadline=None)
+@given(text=any_text)
+def test_identity_brings_back_every_character_of_any_text(made, kind, text):
+    tokenizer = made[kind, "identity", False]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("normalization", ["identity", "nfkc"])
+@pytest.mark.parametrize("kind", COMPLETE)
+@settings(max_examples=100, deadline=None)
+@given(text=any_text)
+def test_decoding_gives_the_normalised_text_which_is_its_own_normal_form(made, kind, normalization, lowercase, text):
+    tokenizer = made[kind, normalization, lowercase]
+    normal = tokenizer.normalize(text)
+    assert tokenizer.decode(tokenizer.encode(text)) == normal
+    assert tokenizer.normalize(normal) == normal
+    assert tokenizer.encode(normal) == tokenizer.encode(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=any_text)
+def test_normalisation_is_what_the_recipe_calls_it(made, text):
+    assert made["bpe", "identity", False].normalize(text) == text
+    assert made["bpe", "identity", True].normalize(text) == text.lower()
+    folded = made["bpe", "nfkc", False].normalize(text)
+    assert "".join(folded.split()) == "".join(unicodedata.normalize("NFKC", text).split())
+    assert not any(c.isspace() for c in folded.replace(" ", ""))
+    assert folded == folded.strip()
+    assert "  " not in folded
+
+
+def test_lower_case_letters_that_compose_are_composed(made):
+    assert made["unigram", "nfkc", True].normalize("H\u0331") == "\u1e96"
+
+
+@pytest.mark.parametrize("kind", ["char", "word"])
+@settings(max_examples=100, deadline=None)
+@given(words=st.lists(st.sampled_from(["The", "saw", "the", "dog", "7", "frogs", "zebra", "Zürich"]), max_size=9))
+def test_only_what_is_unknown_changes_and_it_shows(made, kind, words):
+    tokenizer = made[kind, "nfkc", False]
+    known = {c for line in LINES for c in line} if kind == "char" else {w for line in LINES for w in line.split()}
+    text = " ".join(words)
+    parts = list(text) if kind == "char" else words
+    marked = ("" if kind == "char" else " ").join(p if p in known else "⁇" for p in parts)
+    assert tokenizer.decode(tokenizer.encode(text)) == re.sub(r"⁇+" if kind == "char" else r"⁇( ⁇)*", "⁇", marked)
+
+
+def test_without_byte_fallback_unknown_characters_show():
+    tokenizer = trained("unigram", size=50, byte_fallback=False)
+    assert tokenizer.decode(tokenizer.encode("The dog saw 日本.")) == "The dog saw ⁇."
+    assert UNK in tokenizer.encode("日")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_its_texts_one_by_one_and_special_ids_are_passed_over(made, kind):
+    tokenizer = made[kind, "nfkc", False]
+    texts = [*LINES[:50], "", "zebra 日本"]
+    ids = tokenizer.encode_batch(texts)
+    assert ids == [tokenizer.encode(text) for text in texts]
+    assert ids[-2] == []
+    assert all(UNK <= i < tokenizer.size for row in ids for i in row)
+    assert tokenizer.decode([BOS, *ids[0], EOS, PAD, PAD]) == LINES[0]
+
+
+def test_pieces_are_shown_as_they_stand_in_the_text(made):
+    for kind in ("unigram", "bpe", "char", "word"):
+        tokenizer = made[kind, "identity", False]
+        shown = tokenizer.pieces([BOS, *tokenizer.encode("The dog saw 7 frogs"), EOS, PAD])
+        assert "".join(shown) == "<s>▁The▁dog▁saw▁7▁frogs</s><pad>"
+    tokenizer = made["unigram", "identity", False]
+    assert tokenizer.pieces(tokenizer.encode("é")) == ["▁", "<0xC3>", "<0xA9>"]
+    tokenizer = made["bytes", "identity", False]
+    assert tokenizer.pieces([UNK, *tokenizer.encode("a é\n")]) == ["<unk>", "a", "▁", "<0xC3>", "<0xA9>", "<0x0A>"]
+
+
+def test_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):
+    tokenizer = made["bytes", "identity", False]
+    assert tokenizer.size == 260
+    assert tokenizer.encode("aé") == [0x61 + 4, 0xC3 + 4, 0xA9 + 4]
+    assert tokenizer.decode([0xC3 + 4, UNK, UNK, 0x61 + 4]) == "\ufffd⁇⁇a"
+
+
+@pytest.mark.parametrize("lines", [LINES, [line + " \t▅" for line in LINES], [" ▁ ".join(LINES)]])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_no_training_text_is_left_out_for_its_length_or_its_characters(kind, lines):
+    tokenizer = trained(kind, 300, lines, normalization="identity")
+    assert not [piece for piece in tokenizer.pieces(tokenizer.encode(" ".join(ANIMALS))) if "<0x" in piece]
+
+
+def test_of_many_lines_an_even_share_is_learnt_from(monkeypatch):
+    monkeypatch.setattr(tokenizers, "_MOST_LINES", 10)
+    kept = tokenizers._thinned(str(n) for n in range(100))
+    assert kept == [str(n) for n in range(0, 100, 16)]
+    assert tokenizers._thinned(str(n) for n in range(10)) == [str(n) for n in range(10)]
+
+
+def test_sentencepiece_is_silent(capfd):
+    trained("unigram")
+    with pytest.raises(UserError):
+        trained("unigram", size=5000)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("lines", [LINES[:7], LINES], ids=["little", "more"])
+@pytest.mark.parametrize("fallback", [True, False])
+def test_the_sizes_named_as_largest_and_smallest_are_exactly_these(kind, lines, fallback):
+    def limit(size: int) -> int:
+        with pytest.raises(UserError, match=rf"tokenizer\.size: {size} pieces are(.|\n)*→ set tokenizer\.size=") as e:
+            trained(kind, size, lines, byte_fallback=fallback)
+        return int(re.search(r"tokenizer\.size=(\d+)", e.value.remedy)[1])
+
+    smallest, largest = limit(1), limit(100_000)
+    assert trained(kind, smallest, lines, byte_fallback=fallback).size == smallest
+    assert trained(kind, largest, lines, byte_fallback=fallback).size == largest
+    assert limit(smallest - 1) == smallest
+    assert limit(largest + 1) == largest
+    assert limit(4) == smallest
+
+
+def test_the_size_of_char_and_word_is_a_limit():
+    assert trained("char", 100_000).size == 4 + len(set("".join(LINES)))
+    assert trained("word", 100_000).size == 4 + len({word for line in LINES for word in line.split()})
+    for kind in ("char", "word"):
+        assert trained(kind, 9).size == 9
+        assert trained(kind, 5).size == 5
+        with pytest.raises(UserError, match=r"tokenizer\.size: 4 pieces are too few(.|\n)*tokenizer\.size=5"):
+            trained(kind, 4)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
+def test_nothing_to_learn_from_is_said_so(kind):
+    with pytest.raises(UserError, match=r"data\.train: there is no text to learn pieces from \(target\)"):
+        train(["", " \t "], TokenizerSettings(kind=kind), "target")
+
+
+def test_training_again_in_another_process_gives_the_same_bytes():
+    code = (
+        "import sys, json; from s2s.data.tokenizers import train; from s2s.recipe.schema import TokenizerSettings\n"
+        "lines = json.load(sys.stdin)\n"
+        "for kind in ('unigram', 'bpe', 'char', 'word'):\n"
+        "    print(train(lines, TokenizerSettings(kind=kind, size=300), 'source').digest)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(LINES), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [trained(kind).digest for kind in ("unigram", "bpe", "char", "word")]
+
+
+def test_a_shared_vocabulary_is_one_object_that_knows_both_sides():
+    german = [line.replace("The", "Das").replace("saw", "sah") for line in LINES]
+    source, target = train_pair(LINES, german, TokenizerSettings(kind="word", size=900))
+    assert source is target
+    assert UNK not in source.encode("The Das saw sah")
+    source, target = train_pair(LINES, german, TokenizerSettings(kind="word", size=900, shared=False))
+    assert UNK not in source.encode("The saw") + target.encode("Das sah")
+    assert UNK in source.encode("The Das")
+    assert UNK in target.encode("The Das")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_tokenizer_is_the_saved_one(made, kind, tmp_path):
+    tokenizer = made[kind, "nfkc", True]
+    tokenizer.save(tmp_path, "source")
+    loaded = Tokenizer.load(tmp_path, "source")
+    texts = [*LINES[:20], "Zürich\u00a0日本"]
+    assert loaded.encode_batch(texts) == tokenizer.encode_batch(texts)
+    assert (loaded.digest, loaded.size, loaded.kind) == (tokenizer.digest, tokenizer.size, kind)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["source.json", "source.model"]
+
+
+def test_tokenizers_that_cut_differently_have_different_digests(made):
+    digests = [tokenizer.digest for tokenizer in made.values()]
+    assert len(set(digests)) == len(digests)
+    assert all(len(digest) == hashlib.sha256().digest_size * 2 for digest in digests)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("source.model", b"identity", b"nfkc_cf.", "has changed since it was saved"),
+        ("source.json", b'"lowercase": false', b'"lowercase": true', "has changed since it was saved"),
+        ("source.json", b'"kind"', b'"sort"', r"source\.json: not a tokenizer's description: KeyError\('kind'\)"),
+        ("source.json", b"{", b"", r"source\.json: not a tokenizer's description: JSONDecodeError"),
+        ("source.json", None, None, r"source\.json: there is no such file"),
+        ("source.model", None, None, r"source\.model: there is no such file"),
+    ],
+)
+def test_a_changed_or_missing_file_is_refused(made, tmp_path, file, old, new, message):
+    made["bpe", "nfkc", False].save(tmp_path, "source")
+    path = tmp_path / file
+    if old is None:
+        path.unlink()
+    else:
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(UserError, match=message + r"(.|\n)*→ copy the tokenizer's two files again"):
+        Tokenizer.load(tmp_path, "source")

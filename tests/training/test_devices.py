@@ -1,0 +1,31 @@
+import pytest
+import torch
+
+from s2s.errors import UserError
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.devices import choose, seed_for
+
+
+def test_auto_takes_what_is_here():
+    computer = choose(DeviceSettings())
+    expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    assert computer.device.type == expected
+
+
+def test_an_absent_device_is_an_error_with_a_remedy(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"device.kind is cuda(.|\n)*device.kind: auto"):
+        choose(DeviceSettings(kind="cuda"))
+
+
+@pytest.mark.parametrize(("precision", "product"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_products_run_in_the_precision_asked_for(precision, product):
+    with choose(DeviceSettings(kind="cpu", precision=precision)).mixed_precision():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == product
+
+
+def test_seeds_of_different_places_differ_and_of_the_same_place_agree():
+    seeds = [seed_for(seed, update) for seed in range(5) for update in range(200)]
+    assert len(set(seeds)) == 1000
+    assert seeds == [seed_for(seed, update) for seed in range(5) for update in range(200)]
+    assert all(0 <= s < 2**63 for s in seeds)

@@ -1,0 +1,160 @@
+"""The trainer's equalities: micro-batches, padding, resuming, and what it says when numbers blow up."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.errors import UserError
+from s2s.models.transformer import Settings, build
+from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
+from s2s.training.devices import choose
+from s2s.training.trainer import Trainer, mean_loss
+
+SIZE = 20
+
+
+@dataclass
+class Pairs:
+    """Random pairs in memory, with what the trainer asks of an encoded corpus."""
+
+    sources: list[list[int]]
+    targets: list[list[int]]
+
+    def __post_init__(self) -> None:
+        self.source_lengths = np.array([len(s) + 1 for s in self.sources])
+        self.target_lengths = np.array([len(t) + 1 for t in self.targets])
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def rows(self, indices):
+        return [self.sources[i] for i in indices], [self.targets[i] for i in indices]
+
+    def within(self, max_length):
+        fits = np.maximum(self.source_lengths, self.target_lengths) <= max_length
+        return np.flatnonzero(fits), int((~fits).sum())
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    generator = np.random.default_rng(0)
+    sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(60)] for _ in range(2)]
+    return Pairs([[int(x) for x in s] for s in sides[0]], [[int(x) for x in t] for t in sides[1]])
+
+
+def _trainer(pairs: Pairs, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training) -> Trainer:
+    torch.manual_seed(0)
+    settings = Settings(width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=dropout)
+    return Trainer(
+        build(settings, SIZE, SIZE),
+        pairs,
+        TrainingSettings(**({"updates": 100, "warmup": 5, "learning_rate": 0.01, "schedule": "constant"} | training)),
+        BatchSettings(tokens=tokens),
+        SeedSettings(),
+        choose(DeviceSettings(kind="cpu", precision=precision)),
+    )
+
+
+def _weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in trainer.model.parameters()]
+
+
+def test_unequal_micro_batches_are_one_big_batch(pairs):
+    whole = _trainer(pairs, tokens=60 * 9, clip=None)
+    parts = _trainer(pairs, tokens=50, tokens_per_update=10_000, clip=None)
+    assert len(whole.groups[0]) == 1
+    assert len(parts.groups) == 1
+    assert len({len(rows) for rows in parts.groups[0]}) > 1
+    one, many = next(whole.updates(1)), next(parts.updates(1))
+    assert many.tokens == one.tokens == pairs.target_lengths.sum()
+    assert many.loss == pytest.approx(one.loss, rel=1e-5)
+    assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
+
+
+def test_the_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
+    trainer = _trainer(pairs, tokens=60 * 9)
+    expected = mean_loss(trainer.model, pairs, BatchSettings(), trainer.computer)
+    assert next(trainer.updates(1)).loss == pytest.approx(expected, rel=1e-5)
+    assert mean_loss(trainer.model, pairs, BatchSettings(), trainer.computer) < expected
+
+
+def test_the_mean_loss_does_not_depend_on_the_batches(pairs):
+    trainer = _trainer(pairs)
+    losses = [mean_loss(trainer.model, pairs, BatchSettings(tokens=n), trainer.computer) for n in (9, 40, 5000)]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
+    straight = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
+    stopped = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
+    losses = [u.loss for u in straight.updates(len(straight.groups) + 7)]
+    list(stopped.updates(len(straight.groups) + 3))
+    tensors, place = stopped.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    torch.manual_seed(999)
+    fresh = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
+    fresh.load_state(tensors, place)
+    assert [u.loss for u in fresh.updates(len(straight.groups) + 7)] == losses[-4:]
+    for a, b in zip(_weights(fresh) + fresh.optimization.average, _weights(straight) + straight.optimization.average, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_dropout_differs_between_updates_and_seeds(pairs):
+    frozen = {"learning_rate": 1e-30, "clip": None}
+    trainer = _trainer(pairs, dropout=0.5, tokens=60 * 9, **frozen)
+    first, second = (u.loss for u in trainer.updates(2))
+    assert first != second
+
+
+def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
+    trainer = _trainer(pairs)
+    seen = []
+    for _ in range(2):
+        groups = trainer.groups
+        seen.append([int(i) for group in groups for rows in group for i in rows])
+        list(trainer.updates(trainer.update + len(groups)))
+        list(trainer.updates(trainer.update + 1))
+    assert sorted(seen[0]) == sorted(seen[1]) == list(range(60))
+    assert seen[0] != seen[1]
+
+
+def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
+    longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
+    pairs.sources[3] = [5] * 30
+    pairs.__post_init__()
+    torch.manual_seed(0)
+    trainer = _trainer(pairs)
+    trainer = Trainer(
+        trainer.model, pairs, trainer.settings, BatchSettings(max_length=longest), SeedSettings(), trainer.computer
+    )
+    assert trainer.left_out == 1
+    assert 3 not in {int(i) for group in trainer.groups for rows in group for i in rows}
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module_and_batch(pairs):
+    trainer = _trainer(pairs)
+    list(trainer.updates(2))
+    with torch.no_grad():
+        trainer.model.decoder.layers[0].feedforward.expand.weight[0, 0] = float("nan")
+    before = _weights(trainer)
+    with pytest.raises(UserError) as caught:
+        next(trainer.updates(3))
+    message = str(caught.value)
+    assert "update 3" in message
+    assert "decoder.layers.0.feedforward.expand" in message
+    rows = trainer.groups[2][0]
+    assert f"corpus rows {int(rows[0])}" in message
+    assert "training.learning_rate" in message
+    for a, b in zip(before, _weights(trainer), strict=True):
+        assert torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def test_a_gradient_that_is_not_finite_is_named(pairs):
+    trainer = _trainer(pairs)
+    parameter = trainer.model.encoder.layers[0].attention.query.weight
+    parameter.register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(UserError, match=r"gradient of encoder.layers.0.attention.query.weight is not finite"):
+        next(trainer.updates(1))
