@@ -49,6 +49,9 @@ def commands() -> None:
 
 def main() -> None:
     """Runs the command line; a user's mistake is one clear message and exit status 2."""
+    # Before torch loads OpenMP: threads that wait for each other should soon sleep, not spin. When another program has
+    # one of two cores, training is measured 2 to 10 times as fast with this; alone, as fast as without.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         commands(standalone_mode=False)
     except UserError as error:

@@ -136,12 +136,11 @@ def accumulate(
         The batches of each update, and how many of them (micro-batches) each rank has.
 
     Raises:
-        UserError: a single batch for each rank is more than half as much again too large.
+        UserError: one batch for each rank is more than twice that.
     """
     tokens = sum(int(target_lengths[rows].sum()) for rows in batches)
     at_once = ranks * tokens / max(len(batches), 1)
-    micro_batches = round(tokens_per_update / at_once) if at_once else 1
-    if micro_batches == 0:
+    if tokens_per_update < at_once / 2:
         raise UserError(
             f"an update should learn from {tokens_per_update} target tokens, but a batch has {at_once / ranks:.0f}"
             + (f" on each of {ranks} devices" if ranks > 1 else ""),
@@ -149,6 +148,7 @@ def accumulate(
             remedy=f"divide batches.tokens by {at_once / tokens_per_update:.1f}, "
             f"or set training.tokens_per_update={at_once:.0f}",
         )
+    micro_batches = max(1, round(tokens_per_update / at_once)) if batches else 1
     together = ranks * micro_batches
     return [batches[i : i + together] for i in range(0, len(batches), together)], micro_batches
 
@@ -193,5 +193,5 @@ def _padded(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     places = np.arange(lengths.max(initial=0) + 1)
     padded = np.where(places == lengths, EOS, PAD)
     if len(rows):
-        padded[places < lengths] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+        padded[places < lengths] = np.concatenate(rows)
     return padded, places <= lengths

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
 import datasets
@@ -65,13 +65,12 @@ class _Lists:
     """
 
     def __init__(self, column: pyarrow.ChunkedArray) -> None:
-        chunks = [chunk for chunk in column.chunks if len(chunk)]
-        offsets = [chunk.offsets.to_numpy() for chunk in chunks]
+        offsets = [chunk.offsets.to_numpy() for chunk in column.chunks]
         # a chunk's own offsets say which of the values behind it are its own
-        self.values = [c.values.to_numpy()[o[0] : o[-1]] for c, o in zip(chunks, offsets, strict=True)]
+        self.values = [c.values.to_numpy()[o[0] : o[-1]] for c, o in zip(column.chunks, offsets, strict=True)]
         self.lengths = np.concatenate([np.empty(0, np.int32), *(np.diff(o) for o in offsets)])
         self._starts = np.concatenate([np.empty(0, np.int32), *(o[:-1] - o[0] for o in offsets)])
-        self._first_rows = np.cumsum([0, *(len(chunk) for chunk in chunks)])
+        self._first_rows = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
         starts = self._starts[indices]
@@ -94,7 +93,7 @@ def encode_corpus(dataset: datasets.Dataset, source: Tokenizer, target: Tokenize
         target: cuts the targets.
     """
 
-    def _cut(texts: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+    def _cut(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
         return {"source": source.encode_batch(texts["source"]), "target": target.encode_batch(texts["target"])}
 
     pieces = datasets.List(datasets.Value("int32"))

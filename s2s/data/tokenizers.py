@@ -26,10 +26,10 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 _MOST_LINES = 2_000_000
 _LONGEST_LINE = 2_000
 
-# Sentencepiece writes a space as U+2581, drops training lines with U+2585 or a tab in them, and cuts NUL and line ends.
-# These six travel as noncharacters, which Unicode sets apart for a program's own use; a noncharacter that does occur
-# in a text is marked by another one, so that nothing is lost.
-_RESERVED = "\u2581\u2585\t\0\n\r"
+# Sentencepiece writes a space as U+2581, learns nothing from a line with U+2585 in it, never learns NUL, and cuts line
+# ends off. These travel as noncharacters, which Unicode sets apart for a program's own use; a noncharacter that does
+# occur in a text is marked by another one, so that nothing is lost.
+_RESERVED = "\u2581\u2585\0\n\r"
 _MARK = "\ufdd0"
 _STAND_INS = "".join(chr(ord(_MARK) + 1 + i) for i in range(len(_RESERVED)))
 _TO_ESCAPE = re.compile(f"[{_RESERVED}{_MARK}{_STAND_INS}]")
@@ -216,11 +216,11 @@ def train_pair(
 
 
 def train(lines: Iterable[str], settings: TokenizerSettings, side: str) -> Tokenizer:
-    """Learns the pieces of a corpus; the same lines and settings give the same bytes, on any machine.
+    """Learns the pieces of a corpus; the same lines and settings give the same bytes.
 
-    Of more than two million lines, one to two million are taken, spread evenly. Longer lines than 2,000
-    characters are cut, never left out. `unigram` and `bpe` count every character among the most frequent 99.95 % of
-    the text as a piece; the others are spelt in bytes or unknown. `char` and `word` take the most frequent ones.
+    Of more than two million lines, one to two million are taken, spread evenly. Lines of more than 2,000 characters are
+    cut, never left out. With `unigram` and `bpe`, the most frequent characters, which make up 99.95 % of the text, are
+    pieces; the others are spelt in bytes, or unknown. `char` and `word` take the most frequent characters and words.
 
     Args:
         lines: the training text.

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from s2s.data.batches import Batch, accumulate, collate, collate_sources, plan
@@ -37,6 +37,13 @@ def test_every_pair_comes_once_and_no_batch_is_over_budget_or_empty(sides, budge
     batches = plan(*sides, budget, seed, epoch)
     assert all(len(rows) and cost(rows, *sides) <= budget for rows in batches)
     assert sorted(row for rows in batches for row in rows.tolist()) == list(range(len(sides[0])))
+
+
+def test_no_budget_is_overshot_by_one_nor_missed_by_one():
+    sides = np.random.default_rng(0).integers(1, 31, (2, 1000))
+    largest = [max(cost(rows, *sides) for rows in plan(*sides, budget, 1, 0)) for budget in range(30, 200)]
+    assert all(used <= budget for budget, used in enumerate(largest, start=30))
+    assert sum(used == budget for budget, used in enumerate(largest, start=30)) > 100
 
 
 @given(sides=lengths, budget=st.integers(30, 200), seed=seeds, epoch=st.integers(0, 3))
@@ -93,6 +100,8 @@ def test_a_pair_over_budget_is_named():
 
 
 @given(sides=lengths, tokens=st.integers(1, 2000), ranks=st.integers(1, 3))
+@example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=6, ranks=1)
+@example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=5, ranks=1)
 def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens, ranks):
     batches = plan(*sides, 100, 1, 0)
     mean = sides[1].sum() / max(len(batches), 1) * ranks

@@ -130,11 +130,22 @@ def test_bytes_are_utf_8_above_the_special_ids_and_broken_ones_show(made):
     assert tokenizer.decode([0xC3 + 4, UNK, UNK, 0x61 + 4]) == "\ufffd⁇⁇a"
 
 
-@pytest.mark.parametrize("lines", [LINES, [line + " \t▅" for line in LINES], [" ▁ ".join(LINES)]])
+@pytest.mark.parametrize("character", "▁▅\0\n\r\t⁇é")
+def test_every_character_of_the_training_text_is_learnt_wherever_it_stands(character):
+    lines = [f"x{character}", f"{character}y", *LINES]
+    tokenizer = trained("char", lines=lines, normalization="identity")
+    text = f"{character}xy{character}{character}"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode(text)) == 1 + len(text)
+    assert tokenizer.size == 4 + len({*"".join(lines)})
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_no_training_text_is_left_out_for_its_length_or_its_characters(kind, lines):
-    tokenizer = trained(kind, 300, lines, normalization="identity")
-    assert not [piece for piece in tokenizer.pieces(tokenizer.encode(" ".join(ANIMALS))) if "<0x" in piece]
+@pytest.mark.parametrize(("between", "size"), [("", 263), ("ab ", 265), ("日本 ", 263)], ids=["word", "words", "bytes"])
+def test_no_training_line_is_left_out_for_its_length(kind, between, size):
+    line = between.join(["日本"] * 100_000)
+    tokenizer = trained(kind, size, [line])
+    assert "<0xE6>" not in tokenizer.pieces(tokenizer.encode("日本"))
 
 
 def test_of_many_lines_an_even_share_is_learnt_from(monkeypatch):

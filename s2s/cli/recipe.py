@@ -1,0 +1,74 @@
+"""`s2s recipe`: validate, show, list, copy, schema, reference."""
+
+from pathlib import Path
+
+import click
+
+from s2s.errors import UserError
+from s2s.recipe.reading import dump, read, recipe_path
+
+_OVERRIDES = "[section.key=value]..."
+
+
+@click.group()
+def recipe() -> None:
+    """Validate, show, list and copy recipes."""
+
+
+@recipe.command()
+@click.argument("words", nargs=-1, required=True, metavar=f"RECIPE... {_OVERRIDES}")
+def validate(words: tuple[str, ...]) -> None:
+    """Check recipes; every mistake is listed with its line."""
+    mistakes = []
+    for path in (Path(word) for word in words if "=" not in word):
+        try:
+            read(recipe_path(path), [word for word in words if "=" in word])
+            click.echo(f"{path}: fine")
+        except UserError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+
+
+@recipe.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="RECIPE")
+@click.argument("overrides", nargs=-1, metavar=_OVERRIDES)
+def show(path: Path, overrides: tuple[str, ...]) -> None:
+    """Print a recipe with every key that it leaves to the defaults."""
+    click.echo(dump(read(recipe_path(path), overrides)), nl=False)
+
+
+@recipe.command("list")
+def list_() -> None:
+    """List the recipes that come with s2s."""
+    from s2s.recipe.shipped import shipped
+
+    for name, path in shipped().items():
+        click.echo(f"{name:20} {read(path).description}")
+
+
+@recipe.command()
+@click.argument("name")
+@click.argument("destination", type=click.Path(path_type=Path), default=".")
+@click.option("--overwrite", is_flag=True, help="Replace a file of that name.")
+def copy(name: str, destination: Path, overwrite: bool) -> None:
+    """Copy a recipe that comes with s2s, to change it."""
+    from s2s.recipe import shipped
+
+    click.echo(f"{shipped.copy(name, destination, overwrite)}: edit it, then `s2s train` it")
+
+
+@recipe.command()
+def schema() -> None:
+    """Print the JSON schema, for completion in editors."""
+    from s2s.recipe.reference import json_schema
+
+    click.echo(json_schema())
+
+
+@recipe.command()
+def reference() -> None:
+    """Print the page of all keys (docs/recipe.md)."""
+    from s2s.recipe.reference import reference as page
+
+    click.echo(page(), nl=False)
