@@ -56,8 +56,12 @@ def compare(
     named = [(name, list(lines)) for name, lines in systems.items()]
     test = PairedTest(named, metrics(lowercase), [list(references)], test_type="bs", n_samples=_RESAMPLES)
     _, results = test()
+    # sacreBLEU names the columns in its own words, in our order, after one with the systems' names
+    columns = [column for name, column in results.items() if name != "System"]
+    same = {name for name, lines in named[1:] if lines == named[0][1]}
     return [
-        Comparison(system, metric, result.score, result.ci, result.p_value)
-        for metric in metrics()
-        for system, result in zip(systems, results[metric], strict=True)
+        # of identical translations sacreBLEU says p = 1 / (resamples + 1), as if they could not differ more
+        Comparison(system, metric, result.score, float(result.ci), 1.0 if system in same else result.p_value)
+        for metric, column in zip(metrics(), columns, strict=True)
+        for system, result in zip(systems, column, strict=True)
     ]

@@ -153,7 +153,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
         # a single new token may look at everything before it
-        mask = causal_mask(tokens.shape[1], length, tokens.device) if tokens.shape[1] > 1 else None
+        mask = causal_mask(tokens.shape[1], length, tokens.device)[None, None] if tokens.shape[1] > 1 else None
         kept, weights = [], []
         for i, layer in enumerate(self.layers):
             past = (state.keys[i], state.values[i]) if state.length else None

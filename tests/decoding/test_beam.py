@@ -1,0 +1,113 @@
+"""The search beside slow searches that cannot be wrong."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.decoding.beam import Beam, search
+
+SIZE = 7
+
+WORDS = [piece for piece in range(SIZE) if piece not in (PAD, BOS, EOS)]
+
+
+def log_probability(model, source, valid, tokens: tuple[int, ...]) -> float:
+    """Teacher forcing of one whole sequence, EOS included."""
+    fed = torch.tensor([[BOS, *tokens]])
+    scores = model.logits(source, valid, fed).log_softmax(-1)[0]
+    return sum(scores[i, piece].item() for i, piece in enumerate([*tokens, EOS]))
+
+
+def _search(model, sources, limits, beam: Beam):
+    source, valid = sources
+    return search(model, source, valid, np.array(limits), beam)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
+def test_a_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalty):
+    limits = [3, 2, 3, 1, 0]
+    beam = Beam(size=200, nbest=12, length_penalty=penalty)
+    found = _search(model, sources, limits, beam)
+    for i, limit in enumerate(limits):
+        source, valid = sources[0][i : i + 1], sources[1][i : i + 1]
+        space = [t for n in range(limit + 1) for t in itertools.product(WORDS, repeat=n)]
+        scored = {t: log_probability(model, source, valid, t) / beam.penalty(len(t) + 1) for t in space}
+        expected = sorted(scored.items(), key=lambda item: -item[1])[:12]
+        assert [h.tokens for h in found[i]] == [tokens for tokens, _ in expected]
+        assert [h.score for h in found[i]] == pytest.approx([score for _, score in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_the_reported_score_is_the_rescoring_of_that_very_sequence(model, sources, size):
+    beam = Beam(size=size, nbest=size, length_penalty=0.7)
+    found = _search(model, sources, [6, 9, 4, 7, 5], beam)
+    assert any(len(hypotheses) > 1 for hypotheses in found) or size == 1
+    for i, hypotheses in enumerate(found):
+        for h in hypotheses:
+            again = log_probability(model, sources[0][i : i + 1], sources[1][i : i + 1], h.tokens)
+            assert h.log_probability == pytest.approx(again, abs=1e-5)
+            assert h.score == pytest.approx(again / beam.penalty(len(h.tokens) + 1), abs=1e-5)
+
+
+def test_beam_one_is_greedy_search(model, sources):
+    found = _search(model, sources, [8] * 5, Beam(size=1))
+    for i in range(5):
+        source, valid, tokens = sources[0][i : i + 1], sources[1][i : i + 1], [BOS]
+        while len(tokens) < 9:
+            scores = model.logits(source, valid, torch.tensor([tokens]))[0, -1]
+            scores[[PAD, BOS]] = float("-inf")
+            if scores.argmax() == EOS:
+                break
+            tokens.append(int(scores.argmax()))
+        assert list(found[i][0].tokens) == tokens[1:]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_batch_is_its_sentences_alone(model, sources, size):
+    limits, beam = [6, 3, 5, 9, 2], Beam(size=size, nbest=size)
+    together = _search(model, sources, limits, beam)
+    for i, limit in enumerate(limits):
+        length = int(sources[1][i].sum())
+        alone = _search(model, (sources[0][i : i + 1, :length], sources[1][i : i + 1, :length]), [limit], beam)[0]
+        assert [h.tokens for h in together[i]] == [h.tokens for h in alone]
+        assert [h.score for h in together[i]] == pytest.approx([h.score for h in alone], abs=1e-5)
+
+
+def test_no_hypothesis_is_longer_than_its_limit_or_holds_special_pieces(model, sources):
+    limits = [1, 5, 0, 8, 3]
+    for hypotheses, limit in zip(_search(model, sources, limits, Beam(size=4, nbest=4)), limits, strict=True):
+        assert hypotheses
+        for h in hypotheses:
+            assert len(h.tokens) <= limit
+            assert not {PAD, BOS, EOS} & set(h.tokens)
+            assert not h.cut or len(h.tokens) == limit
+
+
+def test_hypotheses_are_different_and_the_best_come_first(model, sources):
+    for hypotheses in _search(model, sources, [6] * 5, Beam(size=5, nbest=5)):
+        assert len({h.tokens for h in hypotheses}) == len(hypotheses)
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+
+
+def test_a_larger_beam_finds_no_worse_log_probability(model, sources):
+    narrow = _search(model, sources, [5] * 5, Beam(size=1, length_penalty=0.0))
+    wide = _search(model, sources, [5] * 5, Beam(size=500, length_penalty=0.0))
+    for one, other in zip(narrow, wide, strict=True):
+        assert other[0].log_probability >= one[0].log_probability - 1e-9
+
+
+def test_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):
+    rows = []
+    decode = type(model.decoder).forward
+
+    def counted(self, context, state, tokens):
+        rows.append(len(tokens))
+        return decode(self, context, state, tokens)
+
+    monkeypatch.setattr(type(model.decoder), "forward", counted)
+    _search(model, sources, [1, 1, 1, 1, 9], Beam(size=2))
+    assert rows[0] == 5
+    assert all(n <= 2 for n in rows[3:])

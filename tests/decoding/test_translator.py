@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from s2s.data.tokenizers import train_pair
+from s2s.decoding.translator import Translator, collapse
+from s2s.errors import UserError
+from s2s.models.transformer import Settings, build
+from s2s.recipe.schema import DecodingSettings, TokenizerSettings
+
+LINES = ["a dog runs", "", "the small cat sees a big dog", "dogs", "   ", "a cat", "the dog that sees the cat runs home"]
+
+
+@pytest.fixture(scope="module")
+def parts():
+    torch.manual_seed(0)
+    tokenizer, _ = train_pair(LINES * 5, LINES * 5, TokenizerSettings(kind="char", size=60))
+    small = Settings(width=16, heads=2, feedforward=16, encoder_layers=1, decoder_layers=1)
+    model = build(small, tokenizer.size, tokenizer.size)
+    with torch.no_grad():
+        model.projection.weight.mul_(3)
+    return model, tokenizer
+
+
+def _translator(parts, nbest: int = 1, **settings) -> Translator:
+    model, tokenizer = parts
+    return Translator(model, tokenizer, tokenizer, DecodingSettings(**({"beam": 3, "max_ratio": 1.0} | settings)), nbest)
+
+
+def test_a_file_is_its_lines_alone_in_the_same_order(parts):
+    together = list(_translator(parts, batch=3).translate(LINES))
+    alone = [next(iter(_translator(parts).translate([line]))) for line in LINES]
+    assert [t.text for t in together] == [t.text for t in alone]
+    assert len({t.text for t in together}) > 3
+    for one, other in zip(together, alone, strict=True):
+        assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-5)
+
+
+def test_empty_lines_give_empty_lines(parts):
+    found = list(_translator(parts).translate(LINES))
+    assert [i for i, t in enumerate(found) if not t.candidates] == [1, 4]
+    assert found[1].text == found[4].text == ""
+    assert list(_translator(parts).translate([])) == []
+
+
+def test_the_first_of_the_n_best_is_the_translation(parts):
+    many = list(_translator(parts, nbest=3).translate(LINES))
+    assert [t.text for t in many] == [t.text for t in _translator(parts).translate(LINES)]
+    assert all(len(t.candidates) == 3 for t in many if t.candidates)
+
+
+def test_lines_are_read_as_they_are_needed(parts):
+    read = []
+
+    def lines():
+        for i in range(1000):
+            read.append(i)
+            yield "a cat"
+
+    next(_translator(parts, batch=2).translate(lines()))
+    assert len(read) == 100
+
+
+def test_more_best_than_the_beam_holds_is_an_error(parts):
+    with pytest.raises(UserError, match=r"4 best .* beam holds 3(.|\n)*--beam 4"):
+        _translator(parts, nbest=4)
+
+
+def test_a_collapsed_model_is_told_apart_from_a_working_one():
+    sources = [f"sentence {i}" for i in range(50)]
+    assert collapse(sources, [f"Satz {i}" for i in range(50)]) is None
+    assert "only 1 different" in collapse(sources, ["ja"] * 50)
+    assert "empty" in collapse(sources, [""] * 30 + ["ja"] * 20)
+    assert collapse(["a"] * 50, ["b"] * 50) is None
