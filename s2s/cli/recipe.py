@@ -19,15 +19,21 @@ def recipe() -> None:
 @click.argument("words", nargs=-1, required=True, metavar=f"RECIPE... {_OVERRIDES}")
 def validate(words: tuple[str, ...]) -> None:
     """Check recipes; every mistake is listed with its line."""
-    mistakes = []
-    for path in (Path(word) for word in words if "=" not in word):
-        try:
-            read(recipe_path(path), [word for word in words if "=" in word])
-            click.echo(f"{path}: fine")
-        except UserError as error:
-            mistakes.append(str(error))
-    if mistakes:
+    overrides = [word for word in words if "=" in word]
+    paths = [Path(word) for word in words if "=" not in word]
+    if not paths:
+        raise UserError(f"{words[0]!r} overrides a recipe, but there is none", remedy="name a recipe file before it")
+    if mistakes := [mistake for path in paths if (mistake := _mistakes(path, overrides))]:
         raise UserError("\n".join(mistakes))
+
+
+def _mistakes(path: Path, overrides: list[str]) -> str:
+    try:
+        read(recipe_path(path), overrides)
+    except UserError as error:
+        return str(error)
+    click.echo(f"{path}: fine")
+    return ""
 
 
 @recipe.command()
@@ -59,11 +65,12 @@ def copy(name: str, destination: Path, overwrite: bool) -> None:
 
 
 @recipe.command()
-def schema() -> None:
+@click.option("--model", "kinds", multiple=True, metavar="KIND", help="Only this model's keys; all installed ones if absent.")
+def schema(kinds: tuple[str, ...]) -> None:
     """Print the JSON schema, for completion in editors."""
     from s2s.recipe.reference import json_schema
 
-    click.echo(json_schema())
+    click.echo(json_schema(list(kinds) or None))
 
 
 @recipe.command()

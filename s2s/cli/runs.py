@@ -45,7 +45,9 @@ def translate_file(
     """
     overrides = [f"decoding.{key}={value}" for key, value in settings.items() if value is not None]
     loaded = load_run(run, checkpoint, overrides)
-    translator = Translator(loaded.model, loaded.source_tokenizer, loaded.target_tokenizer, loaded.recipe.decoding, nbest)
+    translator = Translator(
+        loaded.model, loaded.source_tokenizer, loaded.target_tokenizer, loaded.recipe.decoding, nbest
+    )
     number = 0
     for chunk in _chunks(input_file, loaded.recipe.decoding.batch * 50):
         for translation in translator.translate_chunk(chunk):

@@ -18,7 +18,9 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     With --resume, RECIPE is the folder of a run, which continues as if it had never stopped.
     """
     folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
-    click.echo(f"translate:  echo 'A sentence.' | s2s translate {folder}\ncurves:     tensorboard --logdir {folder.parent}")
+    click.echo(
+        f"translate:  echo 'A sentence.' | s2s translate {folder}\ncurves:     tensorboard --logdir {folder.parent}"
+    )
 
 
 def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:

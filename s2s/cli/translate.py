@@ -7,8 +7,12 @@ import click
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--input", "source", type=click.File("rb"), default="-", help="Lines to translate; standard input if absent.")
-@click.option("--output", type=click.File("w", encoding="utf-8"), default="-", help="Where to; standard output if absent.")
+@click.option(
+    "--input", "source", type=click.File("rb"), default="-", help="Lines to translate; standard input if absent."
+)
+@click.option(
+    "--output", type=click.File("w", encoding="utf-8"), default="-", help="Where to; standard output if absent."
+)
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+from datasets.exceptions import DatasetGenerationError, DatasetsError
 
 from s2s.data.phrasebook import phrases
 from s2s.data.text_files import COMPRESSIONS, TABLES, Row, checked_cells, line_pairs, table_kind, table_rows
@@ -93,7 +94,7 @@ def _built_in(name: str, split: Split, seed: int) -> datasets.Dataset:
 def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:
     try:
         found = datasets.load_dataset(settings.corpus, settings.config, split=split, revision=settings.revision)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         raise UserError(
             f"Hugging Face data set {settings.corpus!r}, split {split!r}: {str(error).strip().splitlines()[0]}",
             where="data.corpus",
@@ -115,7 +116,9 @@ def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:
 def _from_root(root: Path, split: str, settings: DataSettings) -> datasets.Dataset:
     """Files of the usual names in a folder."""
     if not root.is_dir():
-        raise UserError("there is no such folder", where=f"data.root: {root}", remedy="name the folder that holds the files")
+        raise UserError(
+            "there is no such folder", where=f"data.root: {root}", remedy="name the folder that holds the files"
+        )
     for stem in _stems(root, split):
         sides = [_existing(root, f"{stem}.{language}", COMPRESSIONS) for language in (settings.source, settings.target)]
         if sides[0] and sides[1]:
@@ -139,7 +142,9 @@ def _stems(root: Path, split: str) -> list[str]:
         longer = sorted({p.name.split(".")[0] for p in root.glob("test*")})
         if len(longer) > 1:
             raise UserError(
-                f"several test sets: {', '.join(longer)}", where=f"data.root: {root}", remedy=f"choose: data.test={longer[0]}"
+                f"several test sets: {', '.join(longer)}",
+                where=f"data.root: {root}",
+                remedy=f"choose: data.test={longer[0]}",
             )
         stems += longer
     return stems
@@ -196,7 +201,7 @@ def _cached(read: Any, arguments: dict[str, Any], files: tuple[Path, ...]) -> da
 
     try:
         return datasets.Dataset.from_generator(rows, features=_TEXT, fingerprint=fingerprint)  # type: ignore[return-value]
-    except datasets.exceptions.DatasetGenerationError:
+    except DatasetGenerationError:
         if failure:
             raise failure[0] from None
         raise

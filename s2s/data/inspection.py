@@ -1,5 +1,6 @@
 """What commonly spoils a parallel corpus, found before training."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,13 @@ from s2s.data.corpora import Corpus
 from s2s.data.filters import broken_rule, filter_training
 from s2s.recipe.schema import FilterSettings
 
-_SEPARATORS = {"\r": "carriage return", "\u2028": "U+2028", "\u0085": "U+0085", "\0": "NUL", "\ufeff": "byte order mark"}
+_SEPARATORS = {
+    "\r": "carriage return",
+    "\u2028": "U+2028",
+    "\u0085": "U+0085",
+    "\0": "NUL",
+    "\ufeff": "byte order mark",
+}
 _BINS = (0, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
 _OUTLIERS = 5
 _SPOTS = 10
@@ -165,7 +172,7 @@ def _described(name: str, found: SplitFindings) -> list[str]:
         f"{found.types[0]:,} → {found.types[1]:,} · {len(found.empty):,} empty · {found.duplicates:,} duplicates"
     ]
     most = max(1, *found.histogram[0], *found.histogram[1])
-    for i, (low, high) in enumerate(zip(_BINS, _BINS[1:], strict=False)):
+    for i, (low, high) in enumerate(itertools.pairwise(_BINS)):
         counts = [side[i] for side in found.histogram]
         if any(counts):
             label = f"{low}–{high - 1} words" if high < 1 << 60 else f"{low}+ words"

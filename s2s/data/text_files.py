@@ -1,6 +1,7 @@
 """Lines and tables from files, plain or compressed, with the line number of every mistake.
 
-Lines end at "\\n" only: "\\r", U+0085 and U+2028 are data, as they are for every tool that counts lines.
+Lines end at the newline (U+000A) only: carriage return, U+0085 and U+2028 are data, as they are for every tool that
+counts lines.
 """
 
 import csv

@@ -102,7 +102,7 @@ def bootstrap_interval(
     """
     statistics = np.array(metric._extract_corpus_statistics(translations, [references]))
     draws = np.random.default_rng(seed).choice(len(statistics), size=(_RESAMPLES, len(statistics)), replace=True)
-    values = sorted(metric._aggregate_and_compute(statistics[rows]).score for rows in draws)
+    values = sorted(metric._aggregate_and_compute(statistics[rows].tolist()).score for rows in draws)
     return values[int(0.025 * _RESAMPLES)], values[int(0.975 * _RESAMPLES) - 1]
 
 
@@ -125,7 +125,7 @@ def by_source_length(
     lengths = np.array([len(source.split()) for source in sources])
     order = np.argsort(lengths, kind="stable")
     buckets = []
-    for rows in np.array_split(order, min(_BUCKETS, len(order))):
+    for rows in (part.tolist() for part in np.array_split(order, min(_BUCKETS, len(order)))):
         written, wanted = [translations[i] for i in rows], [references[i] for i in rows]
         bleu = metrics(lowercase)["bleu"].corpus_score(written, [wanted]).score
         buckets.append(Bucket(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), bleu))

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from s2s.errors import UserError
 from s2s.evaluation.metrics import metrics
@@ -53,15 +54,15 @@ def compare(
             f"a comparison needs two systems with {len(references)} sentences each; given: {counts}",
             remedy="translate the same test set with each",
         )
-    named = [(name, list(lines)) for name, lines in systems.items()]
+    named: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in systems.items()]
     test = PairedTest(named, metrics(lowercase), [list(references)], test_type="bs", n_samples=_RESAMPLES)
     _, results = test()
     # sacreBLEU names the columns in its own words, in our order, after one with the systems' names
-    columns = [column for name, column in results.items() if name != "System"]
+    columns = [cast("list[Result]", column) for name, column in results.items() if name != "System"]
     same = {name for name, lines in named[1:] if lines == named[0][1]}
     return [
         # of identical translations sacreBLEU says p = 1 / (resamples + 1), as if they could not differ more
-        Comparison(system, metric, result.score, float(result.ci), 1.0 if system in same else result.p_value)
+        Comparison(system, metric, result.score, float(result.ci or 0.0), 1.0 if system in same else result.p_value)
         for metric, column in zip(metrics(), columns, strict=True)
         for system, result in zip(systems, column, strict=True)
     ]

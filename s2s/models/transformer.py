@@ -20,6 +20,7 @@ class Settings(Section):
     """The Transformer's section of a recipe."""
 
     kind: Literal["transformer"] = "transformer"
+    """The Transformer."""
     width: PositiveInt = 256
     """Size of every vector between layers (d_model)."""
     heads: PositiveInt = 4
@@ -27,12 +28,17 @@ class Settings(Section):
     feedforward: PositiveInt = 1024
     """Inner size of the feed-forward blocks (d_ff)."""
     encoder_layers: PositiveInt = 3
+    """Layers that read the source."""
     decoder_layers: PositiveInt = 3
+    """Layers that write the target."""
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
     activation: Literal["relu", "gelu"] = "relu"
+    """Non-linearity of the feed-forward blocks."""
     encoder_positions: Positions = "sinusoidal"
+    """How the encoder knows where a token stands."""
     decoder_positions: Positions = "sinusoidal"
+    """How the decoder knows; without positions, the causal mask still tells it something (Haviv et al. 2022)."""
     max_positions: PositiveInt = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     tie: Literal["all", "target", "none"] = "all"

@@ -1,6 +1,7 @@
 """The Transformer's encoder and decoder (Vaswani et al. 2017), with normalisation before or after each block."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -127,7 +128,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
 
     def start(self, memory: Memory, limit: int) -> tuple[TransformerContext, TransformerState]:
         """Projects the source once for all steps; the target so far is empty."""
-        offers = [layer.cross_attention.keys_and_values(memory.states) for layer in self.layers]
+        offers = [layer.cross_attention.keys_and_values(memory.states) for layer in self._layers()]
         context = TransformerContext(
             tuple(key for key, _ in offers), tuple(value for _, value in offers), memory.valid[:, None, None, :]
         )
@@ -147,6 +148,10 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         context, state = self.start(memory, tokens.shape[1])
         return torch.stack(self._feed(context, state, tokens, with_weights=True)[2], dim=1)
 
+    def _layers(self) -> list[DecoderLayer]:
+        # a ModuleList does not know what it holds
+        return cast("list[DecoderLayer]", list(self.layers))
+
     def _feed(
         self, context: TransformerContext, state: TransformerState, tokens: Tensor, with_weights: bool
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
@@ -155,7 +160,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         # a single new token may look at everything before it
         mask = causal_mask(tokens.shape[1], length, tokens.device)[None, None] if tokens.shape[1] > 1 else None
         kept, weights = [], []
-        for i, layer in enumerate(self.layers):
+        for i, layer in enumerate(self._layers()):
             past = (state.keys[i], state.values[i]) if state.length else None
             x, keep = layer.look_back(x, past, mask)
             kept.append(keep)
@@ -185,12 +190,8 @@ def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
         nn.init.normal_(projection.weight, std=settings.width**-0.5)
     else:
         projection.weight = target_table.weight
-    encoder = TransformerEncoder(
-        settings, Embedding(source_table, settings.encoder_positions, settings.max_positions)
-    )
-    decoder = TransformerDecoder(
-        settings, Embedding(target_table, settings.decoder_positions, settings.max_positions)
-    )
+    encoder = TransformerEncoder(settings, Embedding(source_table, settings.encoder_positions, settings.max_positions))
+    decoder = TransformerDecoder(settings, Embedding(target_table, settings.decoder_positions, settings.max_positions))
     return Seq2Seq(encoder, decoder, projection)
 
 

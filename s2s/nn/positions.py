@@ -43,7 +43,9 @@ class Embedding(nn.Module):
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=self.width**-0.5)
         # derived from the width alone, so it is neither saved nor trained
-        self.register_buffer("table", sinusoids(256, self.width) if positions == "sinusoidal" else None, persistent=False)
+        self.register_buffer(
+            "table", sinusoids(256, self.width) if positions == "sinusoidal" else None, persistent=False
+        )
 
     def forward(self, tokens: Tensor, first: int = 0) -> Float[Tensor, "batch steps width"]:
         """Vectors of the tokens, the first of which stands at position `first`.

@@ -1,11 +1,12 @@
 """The models that installed packages offer, through the entry-point group `s2s.models`."""
 
-import difflib
 import functools
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
 from s2s.errors import UserError
+from s2s.recipe.schema import Section
+from s2s.recipe.wording import suggestion
 
 GROUP = "s2s.models"
 
@@ -47,26 +48,29 @@ def module_of(kind: str) -> ModuleType:
         raise UserError(
             "no models are installed",
             where="model.kind",
-            remedy=f"entry points ({GROUP}) are read from installed metadata: pip install -e .",
+            remedy=f"entry points ({GROUP}) are read from installed metadata: pip install s2s, or pip install -e . in its folder",
         )
     if kind not in known:
-        raise UserError(f"{kind!r} is not an installed model", where="model.kind", remedy=f"use {suggestion(kind, list(known))}")
+        raise UserError(f"{kind!r} is not an installed model", where="model.kind", remedy=suggestion(kind, list(known)))
     try:
         module = known[kind].load()
     except Exception as error:
         raise UserError(
-            f"{kind}: module {known[kind].value} does not load: {error}", remedy=f"mend {package_of(known[kind])}"
+            f"{kind!r} does not load: {known[kind].value}: {type(error).__name__}: {error}",
+            where="model.kind",
+            remedy=f"mend or reinstall {package_of(known[kind])}",
         ) from error
-    missing = [name for name in ("Settings", "build") if not hasattr(module, name)]
+    missing = [name for name in ("Settings", "build") if not callable(getattr(module, name, None))]
     if missing:
         raise UserError(
-            f"{kind}: module {known[kind].value} has no {' and no '.join(missing)}",
+            f"{kind!r} is not complete: {known[kind].value} has no {' and no '.join(missing)}",
+            where="model.kind",
             remedy="a model's module offers Settings (a recipe section) and build(settings, source_size, target_size)",
         )
+    if not (issubclass(module.Settings, Section) and "kind" in module.Settings.model_fields):
+        raise UserError(
+            f"{kind!r} is not complete: Settings of {known[kind].value} is no recipe section with a kind",
+            where="model.kind",
+            remedy=f"class Settings(s2s.recipe.schema.Section) with kind: Literal[{kind!r}] = {kind!r}",
+        )
     return module
-
-
-def suggestion(word: str, known: list[str]) -> str:
-    """The known words nearest to a wrong one, or all of them."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return near[0] if near else "one of " + ", ".join(known)

@@ -1,31 +1,33 @@
 """From YAML and `section.key=value` to a checked recipe: all mistakes at once, each with its place and the remedy."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.error import YAMLError
 
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
-from s2s.recipe.messages import Location, explain
-from s2s.recipe.schema import Recipe
+from s2s.recipe.messages import explain
+from s2s.recipe.page import Location, Page, read_page, read_value
+from s2s.recipe.schema import Recipe, Section
+from s2s.recipe.wording import nearest, shown
 
-COMMAND_LINE = "command line"
+_KIND = ("model", "kind")
 
 
 @dataclass(frozen=True)
 class Override:
     """`section.key=value` from the command line."""
 
-    path: tuple[str, ...]
+    key: Location
     value: object
     text: str
 
@@ -33,8 +35,8 @@ class Override:
 def read(path: Path, overrides: Sequence[str] = ()) -> Recipe[Any]:
     """A checked recipe.
 
-    Paths in the file are relative to its folder, those in overrides to the current folder; `run.dir` always to the
-    current folder.
+    Relative paths to data start from the recipe's folder, those in overrides from the current folder, and files from
+    `data.root` where there is one; they come out absolute. `run.dir` stays relative to the current folder.
 
     Args:
         path: a YAML file.
@@ -43,36 +45,43 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Recipe[Any]:
     Raises:
         UserError: the file cannot be read, or the recipe has mistakes; all of them are listed.
     """
-    tree = _load(path)
-    parsed, problems = _parse_overrides(overrides)
-    plain = _plain(tree)
+    page = read_page(path)
+    parsed, malformed = _parse(overrides)
+    tree: dict[str, Any] = json.loads(json.dumps(page.values))
     for override in parsed:
-        problems += _apply(override, plain)
-    places = _Places(path, tree, parsed)
-    recipe = None
-    try:
-        recipe = _schema(plain).model_validate_json(json.dumps(plain))
-    except ValidationError as error:
-        problems += explain(error.errors(include_url=False), places.of, plain)
-    except UserError as error:
-        problems.append(f"{places.of(('model', 'kind'))}: {error.where}: {error.what}; {error.remedy}")
-        problems += _mistakes_outside_the_model(plain, places)
-    if problems or recipe is None:
-        raise UserError("\n".join(dict.fromkeys(problems)))
-    return _absolute(recipe, path.parent, parsed)
+        malformed += _apply(override, tree)
+    recipe, found = _check(tree)
+    twice = [(line, f"{path}:{line}: {'.'.join(key)}: {_again(key, page)}") for key, line in page.twice.items()]
+    wrong = [_placed(key, what, path, page, parsed) for key, what in found.items()]
+    # in the order of the page, the command line last
+    mistakes = [text for _, text in sorted(twice + wrong, key=lambda mistake: mistake[0])] + malformed
+    if mistakes or recipe is None:
+        raise UserError("\n".join(mistakes))
+    return _absolute(recipe, path.parent, {override.key for override in parsed})
 
 
 def recipe_path(path: Path) -> Path:
-    """The recipe that a path names: a file, or `recipe.yaml` in a run's folder.
+    """The recipe that a path names: a file, `recipe.yaml` in a run's folder, or one that comes with s2s.
 
     Raises:
         UserError: there is no such file.
     """
+    from s2s.recipe.shipped import shipped
+
     if path.is_dir():
-        path = path / "recipe.yaml"
-    if not path.is_file():
-        raise UserError("no such recipe", where=str(path), remedy="`s2s recipe list` shows the recipes that come with s2s")
-    return path
+        if not (path / "recipe.yaml").is_file():
+            raise UserError(
+                "is a folder without a recipe.yaml", where=str(path), remedy="name a recipe file or a run's folder"
+            )
+        return path / "recipe.yaml"
+    if path.is_file():
+        return path
+    known = shipped()
+    if str(path) in known:
+        return known[str(path)]
+    near = nearest(str(path), [*known, *(str(file) for file in path.parent.glob("*.y*ml"))])
+    remedy = (f"did you mean {near}? " if near else "") + "`s2s recipe list` shows the recipes that come with s2s"
+    raise UserError("no such recipe", where=str(path), remedy=remedy)
 
 
 def write(recipe: Recipe[Any], path: Path) -> None:
@@ -90,7 +99,7 @@ def dump(recipe: Recipe[Any]) -> str:
 
 def _flowing(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _flowing(v) for k, v in value.items()}
+        return {key: _flowing(inner) for key, inner in value.items()}
     if isinstance(value, list):
         sequence = CommentedSeq(value)
         sequence.fa.set_flow_style()
@@ -98,135 +107,98 @@ def _flowing(value: Any) -> Any:
     return value
 
 
-def _load(path: Path) -> CommentedMap:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"is not UTF-8 text: byte {error.start}", where=str(path), remedy="save it as UTF-8") from None
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="name a recipe file") from None
-    try:
-        tree = YAML(typ="rt").load(text)
-    except DuplicateKeyError as error:
-        key = str(error.problem).split('"')[1] if '"' in str(error.problem) else "a key"
-        raise UserError(f"{key} is written twice", where=_line(path, error), remedy="remove one of the two") from None
-    except MarkedYAMLError as error:
-        remedy = "indent with spaces, not tabs" if "\\t" in str(error.problem) else "see the YAML near this line"
-        raise UserError(f"not YAML: {error.problem}", where=_line(path, error), remedy=remedy) from None
-    except YAMLError as error:
-        raise UserError(f"not YAML: {error}", where=str(path), remedy="remove the character") from None
-    if not isinstance(tree, CommentedMap):
-        raise UserError("a recipe is a mapping of sections", where=str(path), remedy="start from `s2s recipe copy translate`")
-    return tree
-
-
-def _line(path: Path, error: MarkedYAMLError) -> str:
-    return f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else str(path)
-
-
-def _plain(value: Any) -> Any:
-    """Plain Python values of a YAML tree, keys as text."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, bool) or value is None:
-        return value
-    for kind in (int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return str(value)
-
-
-def _parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
-    parsed, problems = [], []
+def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
+    parsed, malformed = [], []
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            problems.append(f"{COMMAND_LINE}: {text!r} is not an override; write section.key=value, e.g. training.updates=500")
+        parts = tuple(key.strip().split("."))
+        if not equals or not all(parts):
+            malformed.append(
+                f"command line: {text!r} is not an override; write section.key=value, e.g. training.updates=500"
+            )
             continue
         try:
-            parsed.append(Override(tuple(key.strip().split(".")), _plain(YAML(typ="rt").load(value)), text))
+            parsed.append(Override(parts, read_value(value), text))
         except YAMLError:
-            problems.append(f"{COMMAND_LINE}: {text}: {value!r} is not a YAML value; quote it: '{key}=\"…\"'")
-    return parsed, problems
+            malformed.append(f"command line: {text}: {value!r} is not a YAML value; quote it: {key}='\"…\"'")
+    return parsed, malformed
 
 
 def _apply(override: Override, tree: dict[str, Any]) -> list[str]:
-    for i, part in enumerate(override.path[:-1]):
+    for depth, part in enumerate(override.key[:-1], start=1):
         tree = tree.setdefault(part, {})
         if not isinstance(tree, dict):
-            inner = ".".join(override.path[: i + 1])
-            return [f"{COMMAND_LINE}: {override.text}: {inner} is a value, not a section; write {inner}=VALUE"]
-    tree[override.path[-1]] = override.value
+            above = ".".join(override.key[:depth])
+            return [f"command line: {override.text}: {above} is a value, not a section; write {above}=VALUE"]
+    tree[override.key[-1]] = override.value
     return []
 
 
-def _schema(tree: dict[str, Any]) -> type[Recipe[Any]]:
-    model = tree.get("model")
-    kind = model.get("kind") if isinstance(model, dict) else None
-    if kind is None and "transformer" in models():
-        # a section without a kind is checked as the default model's, and its other mistakes are shown at once
-        return Recipe[_with_required_kind()]
-    return Recipe[module_of(str(kind)).Settings]
-
-
-def _with_required_kind() -> type[BaseModel]:
-    from pydantic import create_model
-
-    settings = module_of("transformer").Settings
-    return create_model("Model", __base__=settings, kind=(settings.model_fields["kind"].annotation, ...))
-
-
-def _mistakes_outside_the_model(tree: dict[str, Any], places: "_Places") -> list[str]:
-    from s2s.recipe.schema import Section
-
+def _check(tree: dict[str, Any]) -> tuple[Recipe[Any] | None, dict[Location, str]]:
+    """The recipe, or the mistake of each key."""
+    model = tree.get("model", {})
+    if not isinstance(model, dict):
+        return _held_against(Section, tree)
     try:
-        Recipe[Section].model_validate_json(json.dumps(tree | {"model": {}}))
+        return _held_against(_settings(model), tree)
+    except UserError as error:
+        # without its kind the model's other keys cannot be checked, but everything else can
+        _, found = _held_against(Section, tree | {"model": {}})
+        return None, found | {_KIND: f"{error.what}; {error.remedy}"}
+
+
+def _settings(model: Mapping[str, Any]) -> type[Section]:
+    if "kind" not in model:
+        raise UserError("is missing", remedy=f"expected one of {', '.join(models())}")
+    if not isinstance(model["kind"], str):
+        raise UserError(f"is {shown(model['kind'])}", remedy=f"expected one of {', '.join(models())}")
+    return module_of(model["kind"]).Settings
+
+
+def _held_against(settings: type[Section], tree: dict[str, Any]) -> tuple[Recipe[Any] | None, dict[Location, str]]:
+    schema = Recipe[settings]
+    try:
+        # through JSON, because only there strict mode takes a list for a tuple, and still no true for 1
+        return schema.model_validate_json(json.dumps(tree)), {}
     except ValidationError as error:
-        return explain(error.errors(include_url=False), places.of, tree)
-    return []
+        return None, explain(error.errors(include_url=False), schema, tree)
 
 
-class _Places:
-    """Where each key was written."""
-
-    def __init__(self, path: Path, tree: CommentedMap, overrides: list[Override]) -> None:
-        self._path = path
-        self._tree = tree
-        self._overrides = {o.path: o for o in overrides}
-
-    def of(self, location: Location) -> str:
-        """`file:line` of a key, or of the section that should have held it; or the override that set it."""
-        keys = tuple(str(part) for part in location)
-        for length in range(len(keys), 0, -1):
-            if keys[:length] in self._overrides:
-                return f"{COMMAND_LINE}: {self._overrides[keys[:length]].text}"
-        node, line = self._tree, 0
-        for part in location:
-            try:
-                line = node.lc.key(part)[0] if isinstance(node, CommentedMap) else node.lc.item(part)[0]
-                node = node[part]
-            except (KeyError, IndexError, TypeError, AttributeError):
-                break
-        return f"{self._path}:{line + 1}"
+def _again(key: Location, page: Page) -> str:
+    return f"is written twice, first in line {page.lines[key]}; remove one of the two"
 
 
-def _absolute(recipe: Recipe[Any], folder: Path, overrides: list[Override]) -> Recipe[Any]:
+def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:
+    """A mistake with its place: the line of its key, or of the section that should hold it, or the override that set it."""
+    words = f"{'.'.join(key)}: {what}" if key else what
+    for depth in range(len(key), 0, -1):
+        above = key[:depth]
+        # an override answers for its key, for a section that it began, and for a section whose keys do not fit together
+        setting = [o for o in overrides if o.key[:depth] == above and (depth == len(key) or above not in page.lines)]
+        if setting:
+            return float("inf"), f"command line: {setting[-1].text}: {words}"
+        if above in page.lines:
+            return page.lines[above], f"{path}:{page.lines[above]}: {words}"
+    return 1, f"{path}:1: {words}"
+
+
+def _absolute(recipe: Recipe[Any], folder: Path, given: set[Location]) -> Recipe[Any]:
     """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
-    given = {o.path for o in overrides}
-
-    def base(key: str) -> Path:
-        return Path.cwd() if ("data", key) in given else folder.absolute()
-
     data = recipe.data
-    root = None if data.root is None else base("root") / Path(data.root).expanduser()
-    changes: dict[str, Any] = {"root": None if root is None else str(root)}
+
+    def absolute(file: str, key: str, root: Path | None = None) -> str:
+        start = root or (Path.cwd() if {("data", key), ("data",)} & given else folder.absolute())
+        return str(start / os.path.expanduser(file))  # noqa: PTH111  Path.expanduser fails for an unknown user's ~
+
+    changes: dict[str, Any] = {}
+    if data.root is not None:
+        changes["root"] = absolute(data.root, "root")
     if data.corpus == "files":
+        root = Path(changes["root"]) if data.root is not None else None
         for key in ("train", "validation", "test"):
-            value, start = getattr(data, key), root or base(key)
+            value = getattr(data, key)
             if isinstance(value, str):
-                changes[key] = str(start / Path(value).expanduser())
+                changes[key] = absolute(value, key, root)
             elif isinstance(value, tuple):
-                changes[key] = tuple(str(start / Path(file).expanduser()) for file in value)
+                changes[key] = tuple(absolute(file, key, root) for file in value)
     return recipe.model_copy(update={"data": data.model_copy(update=changes)})

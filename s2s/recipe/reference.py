@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.schema import Recipe, Section
+from s2s.recipe.wording import expected, section_of
 
 _INTRODUCTION = """# The recipe
 
@@ -18,72 +18,62 @@ A recipe is one page of YAML (1.2). Every key is listed here; a key that is not 
 
 
 def reference() -> str:
-    """Every section and key as Markdown: meaning, type, limits and default."""
-    parts = [_INTRODUCTION]
-    sections: list[tuple[str, type[BaseModel]]] = []
-    top = [_row(name, field) for name, field in Recipe.model_fields.items() if not _section(field)]
-    parts.append(_table("Top level", Recipe, top))
-    for name, field in Recipe.model_fields.items():
-        if (section := _section(field)) and name != "model":
-            sections += [(name, section), *((f"{name}.{n}", s) for n, f in section.model_fields.items() if (s := _section(f)))]
-    sections += [(f"model, kind: {kind}", module_of(kind).Settings) for kind in models()]
-    for title, section in sections:
-        rows = [_row(name, field) for name, field in section.model_fields.items() if not _section(field)]
-        parts.append(_table(f"`{title}`", section, rows))
-    return "\n".join(parts)
+    """Every section and key as Markdown: type, limits, default and meaning."""
+    sections = [("Top level", Recipe), *_sections(Recipe, "")]
+    for kind in models():
+        settings = module_of(kind).Settings
+        sections += [(f"`model` of kind `{kind}`", settings), *_sections(settings, "model.")]
+    return "\n".join([_INTRODUCTION, *(_table(title, section) for title, section in sections)])
 
 
-def json_schema() -> str:
-    """The JSON schema of a recipe whose model is any of the installed ones."""
-    kinds = [module_of(kind).Settings for kind in models()]
+def json_schema(kinds: list[str] | None = None) -> str:
+    """The JSON schema of a recipe.
+
+    Args:
+        kinds: models that the recipe may name; all installed ones when None.
+
+    Raises:
+        UserError: there is no such model.
+    """
     schema = Recipe[Section].model_json_schema()
-    definitions = schema.setdefault("$defs", {})
-    for settings in kinds:
-        found = settings.model_json_schema(ref_template="#/$defs/{model}")
-        definitions.update(found.pop("$defs", {}))
-        definitions[f"model_{settings.model_fields['kind'].default}"] = found | {"required": ["kind"]}
-    schema["properties"]["model"] = {"oneOf": [{"$ref": f"#/$defs/model_{kind}"} for kind in models()]}
-    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema, indent=1)
+    definitions = schema["$defs"]
+    alternatives = []
+    for kind in models() if kinds is None else kinds:
+        # two packages may name their inner sections alike
+        settings = module_of(kind).Settings.model_json_schema(ref_template=f"#/$defs/{kind}.{{model}}")
+        definitions.update({f"{kind}.{name}": part for name, part in settings.pop("$defs", {}).items()})
+        required = sorted({"kind", *settings.get("required", [])})
+        definitions[f"model_{kind}"] = settings | {"required": required}
+        alternatives.append({"$ref": f"#/$defs/model_{kind}"})
+    description = schema["properties"]["model"]["description"]
+    schema["properties"]["model"] = {"description": description, "oneOf": alternatives}
+    del definitions["Section"]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(head | schema | {"title": "s2s recipe"}, indent=1, ensure_ascii=False)
 
 
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    for name, field in section.model_fields.items():
+        inner = section_of(field)
+        if inner is not None:
+            yield f"`{above}{name}`", inner
+            yield from _sections(inner, f"{above}{name}.")
 
 
-def _table(title: str, section: type[BaseModel], rows: list[str]) -> str:
+def _table(title: str, section: type[BaseModel]) -> str:
+    rows = [_row(name, field) for name, field in section.model_fields.items() if not section_of(field)]
     words = (section.__doc__ or "").strip().split("\n")[0]
     return "\n".join([f"\n## {title}\n", words, "", "| key | value | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    default = "(required)" if field.is_required() else f"`{json.dumps(field.default)}`"
-    meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | {_type(field).replace('|', chr(92) + '|')} | {default} | {meaning} |"
+    # the model's section is a type variable; what it holds follows in tables of its own
+    value = "a section" if name == "model" else expected(field)
+    default = "(required)" if field.is_required() else f"`{_default(field)}`"
+    meaning = " ".join((field.description or "").split())
+    cells = [f"`{name}`", value, default, meaning]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _type(field: FieldInfo) -> str:
-    schema = _type_schema(field.annotation, field.metadata)
-    return " or ".join(dict.fromkeys(_words(schema)))
-
-
-def _type_schema(annotation: Any, metadata: list[Any]) -> dict[str, Any]:
-    return TypeAdapter(Annotated[(annotation, *metadata)] if metadata else annotation).json_schema()
-
-
-def _words(schema: dict[str, Any]) -> Iterator[str]:
-    if "anyOf" in schema:
-        for option in schema["anyOf"]:
-            yield from _words(option)
-        return
-    if "enum" in schema or "const" in schema:
-        yield ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
-        return
-    names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`", "null": "`null`"}
-    limits = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    if schema.get("type") == "array":
-        inner = [" or ".join(_words(item)) for item in schema.get("prefixItems", [])]
-        yield f"[{', '.join(inner)}]"
-        return
-    found = [f"{sign} {schema[key]:g}" for key, sign in limits.items() if key in schema]
-    yield " ".join([names.get(schema.get("type", ""), "section"), ", ".join(found)]).strip()
+def _default(field: FieldInfo) -> str:
+    return json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)

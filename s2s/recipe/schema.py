@@ -9,15 +9,19 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Share = Annotated[float, Field(gt=0, lt=1)]
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Split = PositiveInt | Annotated[str, Field(min_length=1)] | tuple[str, str]
 
 
 class Section(BaseModel):
     """A part of a recipe: strict, closed and unchangeable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class RunSettings(Section):
@@ -61,7 +65,7 @@ class DataSettings(Section):
     """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
     test: Split | None = "test"
     """As `validation`; nothing is tested when null."""
-    seed: int = 1
+    seed: Seed = 1
     """Seed of the built-in corpus and of the pairs held out."""
     filters: FilterSettings = FilterSettings()
 
@@ -101,6 +105,7 @@ class TrainingSettings(Section):
     """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
     The number of micro-batches follows from it."""
     optimizer: Literal["adam", "adamw"] = "adam"
+    """Adam (Kingma & Ba 2015), or with weight decay decoupled from the gradient (Loshchilov & Hutter 2019)."""
     learning_rate: PositiveFloat = 1e-3
     """Peak rate, reached at the end of the warm-up."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
@@ -110,6 +115,7 @@ class TrainingSettings(Section):
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay of Adam's two moment averages."""
     epsilon: PositiveFloat = 1e-9
+    """Adam's guard against division by zero."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """Decay of matrices; biases, norms and embeddings are exempt."""
     clip: PositiveFloat | None = 1.0
@@ -124,7 +130,10 @@ class TrainingSettings(Section):
     @model_validator(mode="after")
     def _warmup_fits(self) -> "TrainingSettings":
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
-            raise ValueError(f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}")
+            raise ValueError(
+                f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
+                f"try training.warmup={self.updates // 10}"
+            )
         return self
 
 
@@ -155,6 +164,8 @@ class DecodingSettings(Section):
     max_ratio: PositiveFloat = 2.0
     """Longest output: this times the source's pieces, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0)] = 10
+    """See `max_ratio`."""
+    """Pieces; see `max_ratio`."""
     batch: PositiveInt = 64
     """Sentences translated at once."""
 
@@ -162,10 +173,12 @@ class DecodingSettings(Section):
 class SeedSettings(Section):
     """Separate sources of chance, so that each can be changed alone."""
 
-    initialization: int = 1
-    data: int = 1
+    initialization: Seed = 1
+    """The weights before the first update."""
+    data: Seed = 1
     """Order of the batches."""
-    dropout: int = 1
+    dropout: Seed = 1
+    """What is dropped."""
 
 
 class DeviceSettings(Section):
@@ -187,17 +200,27 @@ Model = TypeVar("Model", bound=Section)
 class Recipe(Section, Generic[Model]):
     """One run, whole: what is learned from, what learns, how, and how it is measured."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
     """Name of the run and, unless `run.dir` says otherwise, of its folder."""
     description: str = ""
     """What the recipe is for and what it is expected to score."""
     run: RunSettings = RunSettings()
+    """Where the run is kept."""
     data: DataSettings = DataSettings()
+    """The parallel corpus."""
     tokenizer: TokenizerSettings = TokenizerSettings()
+    """How text becomes pieces."""
     batches: BatchSettings = BatchSettings()
+    """How examples become batches."""
     model: Model
+    """What learns: `kind` names an installed model (`s2s models`), which brings its own keys."""
     training: TrainingSettings = TrainingSettings()
+    """The optimisation."""
     validation: ValidationSettings = ValidationSettings()
+    """When training pauses to measure and to save."""
     decoding: DecodingSettings = DecodingSettings()
+    """How text is generated."""
     seeds: SeedSettings = SeedSettings()
+    """Sources of chance."""
     device: DeviceSettings = DeviceSettings()
+    """What computes."""

@@ -1,18 +1,17 @@
 """The recipes that come with s2s."""
 
-import sysconfig
 from pathlib import Path
 
 from s2s.errors import UserError
-from s2s.recipe.installed import suggestion
-
-_NEXT_TO_THE_CODE = Path(__file__).parents[2] / "recipes"
+from s2s.recipe.wording import suggestion
 
 
 def shipped() -> dict[str, Path]:
-    """The recipes that come with s2s, by name: from the source tree, or from where pip put them."""
-    installed = Path(sysconfig.get_path("data")) / "share" / "s2s" / "recipes"
-    folder = _NEXT_TO_THE_CODE if _NEXT_TO_THE_CODE.is_dir() else installed
+    """The recipes that come with s2s, by name: from the installed package, or from the source tree's `recipes/`."""
+    package = Path(__file__).parents[1]
+    folder = package / "recipes"
+    if not folder.is_dir():
+        folder = package.parent / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
@@ -29,7 +28,7 @@ def copy(name: str, destination: Path, overwrite: bool = False) -> Path:
     """
     known = shipped()
     if name not in known:
-        raise UserError(f"no recipe {name!r} comes with s2s", remedy=f"use {suggestion(name, list(known))}")
+        raise UserError(f"no recipe {name!r} comes with s2s", remedy=suggestion(name, list(known)))
     target = destination / f"{name}.yaml" if destination.is_dir() else destination
     write_new(target, known[name].read_text(encoding="utf-8"), overwrite)
     return target

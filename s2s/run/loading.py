@@ -87,7 +87,9 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         )
     if not found.exists():
         there = ", ".join(sorted(p.name for p in checkpoints.folder.glob("[!.]*"))) or "none"
-        raise UserError(f"no checkpoint {name!r}; there: {there}", where=str(path), remedy="name one of these, best or last")
+        raise UserError(
+            f"no checkpoint {name!r}; there: {there}", where=str(path), remedy="name one of these, best or last"
+        )
     return found
 
 

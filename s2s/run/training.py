@@ -174,7 +174,10 @@ class _Run:
             memory = trainer.model.encoder(batch.source, batch.source_valid)
             weights = trainer.model.decoder.attention_weights(memory, batch.target_in)[0]
         if len(weights):
-            pieces = [*prepared.source_tokenizer.pieces(source), "</s>"], [*prepared.target_tokenizer.pieces(target), "</s>"]
+            pieces = (
+                [*prepared.source_tokenizer.pieces(source), "</s>"],
+                [*prepared.target_tokenizer.pieces(target), "</s>"],
+            )
             log.picture("attention/last_layer", attention_picture(weights[-1], *pieces), trainer.update)
 
     def _test(self, folder: Path, prepared: Prepared, log: RunLog) -> None:

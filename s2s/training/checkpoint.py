@@ -90,7 +90,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path), remedy="use another checkpoint of the run") from None
+        raise UserError(
+            f"cannot be read: {error}", where=str(path), remedy="use another checkpoint of the run"
+        ) from None
 
 
 class Checkpoints:

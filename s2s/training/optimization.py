@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import TrainingSettings
 
@@ -62,12 +63,12 @@ class Optimization:
 
     def gradient_norms(self) -> tuple[float, dict[str, float]]:
         """The norm of the whole gradient, and of each layer's part of it."""
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        names = [n for n, p in zip(self.names, self.parameters, strict=True) if p.grad is not None]
-        squares: dict[str, float] = {}
-        for name, norm in zip(names, torch.stack(torch._foreach_norm(gradients)).tolist(), strict=True):
-            squares[group_of(name)] = squares.get(group_of(name), 0.0) + norm**2
-        return math.sqrt(sum(squares.values())), {name: math.sqrt(square) for name, square in squares.items()}
+        groups: dict[str, list[Tensor]] = {}
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if p.grad is not None:
+                groups.setdefault(group_of(name), []).append(p.grad)
+        norms = torch.stack([nn.utils.get_total_norm(gradients) for gradients in groups.values()]).tolist()
+        return math.sqrt(sum(norm**2 for norm in norms)), dict(zip(groups, norms, strict=True))
 
     def step(self, update: int, norm: float) -> bool:
         """Clips the gradient, moves the weights, forgets the gradient.
@@ -80,9 +81,8 @@ class Optimization:
             Whether the gradient was clipped.
         """
         clip = self.settings.clip
-        clipped = clip is not None and norm > clip
-        if clipped:
-            torch._foreach_mul_([p.grad for p in self.parameters if p.grad is not None], clip / norm)
+        if clip is not None:
+            nn.utils.clip_grads_with_norm_(self.parameters, clip, torch.tensor(norm))
         for group in self.adam.param_groups:
             group["lr"] = learning_rate(update, self.settings)
         self.adam.step()
@@ -90,8 +90,8 @@ class Optimization:
         if self.average is not None and self.settings.ema:
             # a young average trusts the newest weights more: without this it would remember the initial ones
             decay = min(self.settings.ema, (1 + update) / (10 + update))
-            torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
-        return clipped
+            get_ema_multi_avg_fn(decay)(self.average, [p.detach() for p in self.parameters], update)
+        return clip is not None and norm > clip
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -9,9 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def attention_picture(
-    weights: Float[Tensor, "head target source"], source: list[str], target: list[str]
-) -> "Figure":
+def attention_picture(weights: Float[Tensor, "head target source"], source: list[str], target: list[str]) -> "Figure":
     """Where each head looks: one panel a head, targets downward, sources to the right, dark is much.
 
     Args:

@@ -133,8 +133,16 @@ def test_reading_is_lazy_and_ends_at_newlines_only(tmp_path):
 BAD = {
     "counts": ({"a.en": b"x\ny\nz\n", "a.de": b"x\n"}, ("a.en", "a.de"), r"a.en has 3 lines, .*a.de has 1"),
     "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*a.en"),
-    "bytes": ({"a.en": b"x\nb\xffd\n", "a.de": b"x\ny\n"}, ("a.en", "a.de"), r"a.en:2: byte 0xff at position 1(.|\n)*iconv"),
-    "column": ({"a.tsv": b"en\tger\nx\ty\n"}, "a.tsv", r"a.tsv:1: no column 'de'; there are 'en', 'ger'(.|\n)*data.target"),
+    "bytes": (
+        {"a.en": b"x\nb\xffd\n", "a.de": b"x\ny\n"},
+        ("a.en", "a.de"),
+        r"a.en:2: byte 0xff at position 1(.|\n)*iconv",
+    ),
+    "column": (
+        {"a.tsv": b"en\tger\nx\ty\n"},
+        "a.tsv",
+        r"a.tsv:1: no column 'de'; there are 'en', 'ger'(.|\n)*data.target",
+    ),
     "row": ({"a.tsv": b"en\tde\nx\ty\nz\n"}, "a.tsv", r"a.tsv:3: has 1 columns, expected 2"),
     "json": ({"a.jsonl": b'{"en": "x", "de": "y"}\n{"en": \n'}, "a.jsonl", r"a.jsonl:2: not JSON"),
     "cell": ({"a.jsonl": b'{"en": "x", "de": null}\n'}, "a.jsonl", r"a.jsonl:1: de is None, expected text"),
@@ -178,8 +186,6 @@ def test_multi30k_is_read_whole(multi30k):
 def test_tatoeba_is_read_by_position(multi30k):
     folder = multi30k.parent / "tatoeba"
     train = [str(folder / f"deu-eng.{split}.tsv.gz") for split in ("dev", "dev", "test")]
-    settings = DataSettings(
-        corpus="files", train=train[0], validation=train[1], test=train[2], source="0", target="1"
-    )
+    settings = DataSettings(corpus="files", train=train[0], validation=train[1], test=train[2], source="0", target="1")
     corpus = load(settings)
     assert len(corpus.train) == len(corpus.test) == 2_000

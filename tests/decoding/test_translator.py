@@ -7,7 +7,15 @@ from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
 
-LINES = ["a dog runs", "", "the small cat sees a big dog", "dogs", "   ", "a cat", "the dog that sees the cat runs home"]
+LINES = [
+    "a dog runs",
+    "",
+    "the small cat sees a big dog",
+    "dogs",
+    "   ",
+    "a cat",
+    "the dog that sees the cat runs home",
+]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +31,9 @@ def parts():
 
 def _translator(parts, nbest: int = 1, **settings) -> Translator:
     model, tokenizer = parts
-    return Translator(model, tokenizer, tokenizer, DecodingSettings(**({"beam": 3, "max_ratio": 1.0} | settings)), nbest)
+    return Translator(
+        model, tokenizer, tokenizer, DecodingSettings(**({"beam": 3, "max_ratio": 1.0} | settings)), nbest
+    )
 
 
 def test_a_file_is_its_lines_alone_in_the_same_order(parts):

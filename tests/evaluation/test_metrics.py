@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import pytest
@@ -11,7 +12,7 @@ from s2s.evaluation.significance import compare
 @pytest.fixture
 def texts() -> tuple[list[str], list[str]]:
     generator = random.Random(1)
-    words = "der die das Hund Katze Haus sieht geht im am Ein".split()
+    words = ["der", "die", "das", "Hund", "Katze", "Haus", "sieht", "geht", "im", "am", "Ein"]
     references = [" ".join(generator.choices(words, k=generator.randint(3, 12))) + "." for _ in range(120)]
     translations = [" ".join(w if generator.random() < 0.8 else "nicht" for w in r.split()) for r in references]
     return translations, references
@@ -71,7 +72,7 @@ def test_length_buckets_have_equal_counts_and_together_hold_everything(texts):
     translations, references = texts
     buckets = by_source_length(references, translations, references)
     assert [b.sentences for b in buckets] == [30] * 4
-    assert all(a.longest <= b.shortest for a, b in zip(buckets, buckets[1:], strict=False))
+    assert all(a.longest <= b.shortest for a, b in itertools.pairwise(buckets))
     shortest = sorted(range(120), key=lambda i: len(references[i].split()))[:30]
     alone = sacrebleu.corpus_bleu([translations[i] for i in shortest], [[references[i] for i in shortest]])
     assert buckets[0].bleu == alone.score
@@ -80,7 +81,9 @@ def test_length_buckets_have_equal_counts_and_together_hold_everything(texts):
 def test_a_real_difference_is_significant_and_none_is_not(texts):
     translations, references = texts
     worse = [" ".join(t.split()[:-2]) for t in translations]
-    found = {(c.system, c.metric): c for c in compare({"a": translations, "b": worse, "c": list(translations)}, references)}
+    found = {
+        (c.system, c.metric): c for c in compare({"a": translations, "b": worse, "c": list(translations)}, references)
+    }
     assert found["b", "bleu"].p_value < 0.01
     assert found["c", "bleu"].p_value == 1.0
     assert found["a", "bleu"].p_value is None

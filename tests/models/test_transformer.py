@@ -44,7 +44,9 @@ def _as_torch_transformer(model, settings: Settings) -> nn.Transformer:
     )
     with torch.no_grad():
         for layer, ours in zip(theirs.encoder.layers, model.encoder.layers, strict=True):
-            _copy_layer(layer, ours, {"self_attn": "attention"}, {"norm1": "attention_block", "norm2": "feedforward_block"})
+            _copy_layer(
+                layer, ours, {"self_attn": "attention"}, {"norm1": "attention_block", "norm2": "feedforward_block"}
+            )
         for layer, ours in zip(theirs.decoder.layers, model.decoder.layers, strict=True):
             attentions = {"self_attn": "self_attention", "multihead_attn": "cross_attention"}
             _copy_layer(

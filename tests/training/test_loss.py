@@ -39,7 +39,9 @@ def test_what_lies_in_the_padding_changes_no_loss(case):
     states, weight, targets, valid = case
     other = torch.where(valid, targets, (targets + 1) % 11)
     assert not torch.equal(other, targets)
-    assert torch.equal(cross_entropy(states, weight, other, valid, 0.1)[0], cross_entropy(states, weight, targets, valid, 0.1)[0])
+    assert torch.equal(
+        cross_entropy(states, weight, other, valid, 0.1)[0], cross_entropy(states, weight, targets, valid, 0.1)[0]
+    )
 
 
 def test_in_bf16_the_loss_is_that_of_autocast_products(case):

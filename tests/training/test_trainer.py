@@ -98,7 +98,9 @@ def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
     fresh = _trainer(pairs, dropout=0.3, precision=precision, ema=0.9)
     fresh.load_state(tensors, place)
     assert [u.loss for u in fresh.updates(len(straight.groups) + 7)] == losses[-4:]
-    for a, b in zip(_weights(fresh) + fresh.optimization.average, _weights(straight) + straight.optimization.average, strict=True):
+    for a, b in zip(
+        _weights(fresh) + fresh.optimization.average, _weights(straight) + straight.optimization.average, strict=True
+    ):
         assert torch.equal(a, b)
 
 

@@ -1,0 +1,124 @@
+"""A page of YAML as plain values, with the line of every key.
+
+YAML 1.2 as ruamel.yaml reads it: `1e-3` is a number, `no` is text. Keys written twice are found and not lost.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from s2s.errors import UserError
+
+Location = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a file says and where it says it.
+
+    Attributes:
+        values: mappings, lists and plain values.
+        lines: the line of each key, by its path from the top, counted from 1.
+        twice: keys written a second time, each with that line; their first value counts.
+    """
+
+    values: dict[str, Any]
+    lines: dict[Location, int]
+    twice: dict[Location, int]
+
+
+def read_page(path: Path) -> Page:
+    """Reads a file whose top level is a mapping.
+
+    Raises:
+        UserError: it cannot be read, is not UTF-8 or not YAML, or holds something else.
+    """
+    reader, text = _Reader(), ""
+    try:
+        text = path.read_bytes().decode("utf-8")
+        values = reader.read(text)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        byte = error.object[error.start]
+        raise UserError(
+            f"byte 0x{byte:02x} is not UTF-8", where=f"{path}:{line}", remedy="save the file as UTF-8"
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="name a recipe file") from None
+    except YAMLError as error:
+        raise _not_yaml(path, text, error) from None
+    if not isinstance(values, dict):
+        found = "is empty" if values is None else f"is a {'list' if isinstance(values, list) else 'single value'}"
+        raise UserError(
+            f"{found}, expected a mapping of sections",
+            where=str(path),
+            remedy="start from `s2s recipe copy translate`",
+        )
+    return Page(values, reader.lines, reader.twice)
+
+
+def read_value(text: str) -> Any:
+    """A value as the command line gives it.
+
+    Raises:
+        YAMLError: it is not YAML.
+    """
+    return _Reader().read(text)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.lines: dict[Location, int] = {}
+        self.twice: dict[Location, int] = {}
+        self._yaml = YAML(typ="safe", pure=True)
+
+    def read(self, text: str) -> Any:
+        node = self._yaml.compose(text)
+        return None if node is None else self._value(node, (), ())
+
+    def _value(self, node: Node, location: Location, around: tuple[Node, ...]) -> Any:
+        if node in around:
+            raise MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
+        around = (*around, node)
+        if isinstance(node, MappingNode):
+            return self._mapping(node, location, around)
+        if isinstance(node, SequenceNode):
+            return [self._value(item, (*location, str(i)), around) for i, item in enumerate(node.value)]
+        value = self._yaml.constructor.construct_object(node)
+        # a date or another type that no key wants is the text that was written
+        return value if value is None or isinstance(value, bool | int | float | str) else node.value
+
+    def _mapping(self, node: MappingNode, location: Location, around: tuple[Node, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node.value, str):
+                raise MarkedYAMLError(problem="a key that is not a word", problem_mark=key_node.start_mark)
+            key, line = (*location, key_node.value), key_node.start_mark.line + 1
+            if key in self.lines:
+                self.twice[key] = line
+                continue
+            self.lines[key] = line
+            found[key_node.value] = self._value(value_node, key, around)
+        return found
+
+
+def _not_yaml(path: Path, text: str, error: YAMLError) -> UserError:
+    if isinstance(error, ReaderError):
+        where = f"{path}:{text.count(chr(10), 0, error.position) + 1}"
+        return UserError(f"not YAML: character U+{ord(text[error.position]):04X} is not allowed", where, "remove it")
+    if not isinstance(error, MarkedYAMLError) or error.problem is None:
+        return UserError(f"not YAML: {error}", where=str(path), remedy="compare it with `s2s recipe show translate`")
+    mark = error.problem_mark or error.context_mark
+    remedy = "look at the colons, quotes, brackets and indentation of this line and the one above"
+    if "\\t" in error.problem:
+        remedy = "indent with spaces, not tabs"
+    elif "another document" in error.problem:
+        remedy = "one recipe a file: remove the line ---"
+    return UserError(
+        f"not YAML: {error.problem}", where=f"{path}:{mark.line + 1}" if mark else str(path), remedy=remedy
+    )

@@ -1,0 +1,85 @@
+"""The schema's types in plain words, the same ones in messages and in the reference."""
+
+import difflib
+import json
+import math
+from collections.abc import Collection, Iterator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from s2s.recipe.schema import NAME_PATTERN
+
+_NAMES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "`true` or `false`",
+    "null": "`null`",
+}
+_LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The section that a key holds; None for a plain value."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def expected(field: FieldInfo) -> str:
+    """What a key may hold: `a whole number above 0 or null`."""
+    if section_of(field):
+        return "a section: `key: value` lines, indented"
+    return " or ".join(dict.fromkeys(_words(_json_schema(field))))
+
+
+def choices(field: FieldInfo) -> list[str]:
+    """The words that a key may hold; empty where any are allowed."""
+    schema = _json_schema(field)
+    return [word for part in schema.get("anyOf", [schema]) for word in part.get("enum", [])]
+
+
+def shown(value: object) -> str:
+    """A value as YAML might write it, cut when it is long."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def nearest(word: str, known: Collection[str]) -> str | None:
+    """The known word that a wrong one was probably meant to be."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+def suggestion(word: str, known: Collection[str]) -> str:
+    """`did you mean …?`, or all there is to choose from."""
+    near = nearest(word, known)
+    return f"did you mean {near}?" if near else f"expected one of {', '.join(known)}"
+
+
+def _json_schema(field: FieldInfo) -> dict[str, Any]:
+    kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    return TypeAdapter(kind).json_schema()
+
+
+def _words(schema: dict[str, Any]) -> Iterator[str]:
+    if "anyOf" in schema:
+        for option in schema["anyOf"]:
+            yield from _words(option)
+    elif "enum" in schema or "const" in schema:
+        words = [f"`{value}`" for value in schema.get("enum", [schema.get("const")])]
+        yield "one of " * (len(words) > 1) + ", ".join(words)
+    elif "prefixItems" in schema:
+        yield f"[{', '.join(' or '.join(_words(item)) for item in schema['prefixItems'])}]"
+    elif schema.get("type") == "array":
+        yield f"a list of {' or '.join(_words(schema.get('items', {})))}"
+    elif schema.get("pattern") == NAME_PATTERN:
+        yield "letters, digits, `.`, `_` and `-`, the first a letter or digit"
+    elif "pattern" in schema:
+        yield f"text like {schema['pattern']}"
+    else:
+        limits = [f"{word} {schema[key]:.12g}" for key, word in _LIMITS.items() if key in schema]
+        yield " ".join([_NAMES.get(schema.get("type", ""), "a value"), " and ".join(limits)]).strip()

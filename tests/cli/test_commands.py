@@ -1,0 +1,144 @@
+"""The commands as a shell calls them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RECIPE = """
+name: tiny
+data: {train: 300, validation: 10, test: 12}
+tokenizer: {size: 450}
+batches: {tokens: 600}
+model: {kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 1, decoder_layers: 1}
+training: {updates: 12, warmup: 2, average_last: 2}
+validation: {every: 6}
+decoding: {beam: 2, max_ratio: 0.5, max_extra: 1}
+"""
+SENTENCES = "The dog sleeps.\n\nThree old women read a book.\nA cat.\n"
+
+
+def _s2s(folder: Path, *words: str, text: str = "") -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "s2s.cli.main", *words],
+        cwd=folder,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "tiny.yaml").write_text(RECIPE)
+    done = _s2s(folder, "train", "tiny.yaml")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_run_holds_what_the_documentation_lists(folder):
+    run = folder / "runs" / "tiny"
+    names = {p.name for p in run.iterdir()}
+    assert {"recipe.yaml", "manifest.json", "tokenizer", "checkpoints", "metrics.jsonl", "evaluation-test.json"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert {p.name for p in (run / "checkpoints").iterdir()} == {"0000006", "0000012", "average"}
+    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    updates = [e for e in entries if "loss" in e]
+    assert [e["update"] for e in updates] == list(range(1, 13))
+    assert all({"update", "loss", "tokens", "seconds"} <= e.keys() for e in updates)
+    assert [e["update"] for e in entries if "validation" in e] == [6, 12]
+    start = json.loads((run / "manifest.json").read_text())[0]
+    assert {"packages", "git", "device", "threads", "seeds", "hashes", "counts"} <= start.keys()
+    scores = json.loads((run / "evaluation-test.json").read_text())
+    assert scores["checkpoint"] == "average"
+    assert len(scores["translations"]) == 12
+    assert "tok:13a" in scores["scores"]["bleu"]["signature"]
+
+
+def test_tensorboard_has_the_curves_pictures_and_texts(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(folder / "runs" / "tiny"))
+    board.Reload()
+    scalars, tags = set(board.Tags()["scalars"]), board.Tags()
+    wanted = {"loss", "perplexity", "learning_rate", "clip_rate", "tokens_per_second", "real_tokens"}
+    assert {f"training/{name}" for name in wanted} <= scalars
+    assert {"gradient_norm/all", "gradient_norm/encoder.layers.0", "validation/bleu", "validation/chrf"} <= scalars
+    assert "attention/last_layer" in tags["images"]
+    assert any("translations" in name for name in tags["tensors"])
+    assert len(board.Scalars("training/loss")) == 12
+
+
+def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
+    (folder / "lines.txt").write_text(SENTENCES)
+    piped = _s2s(folder, "translate", "runs/tiny", text=SENTENCES)
+    filed = _s2s(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")
+    assert piped.returncode == filed.returncode == 0, piped.stderr + filed.stderr
+    assert (folder / "out.txt").read_text() == piped.stdout
+    lines = piped.stdout.split("\n")
+    assert len(lines) == 5
+    assert lines[1] == lines[4] == ""
+    single = _s2s(folder, "translate", "runs/tiny", text=SENTENCES.split("\n")[2])
+    assert single.stdout == lines[2] + "\n"
+
+
+def test_n_best_lines_have_number_score_and_text(folder):
+    best = _s2s(folder, "translate", "runs/tiny", "--nbest", "3", "--beam", "4", text=SENTENCES)
+    rows = [line.split("\t") for line in best.stdout.rstrip("\n").split("\n")]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] + ["3"] * 3 + ["4"] * 3
+    scores = [float(row[1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_pipe_is_answered_line_by_line_before_it_ends(folder):
+    command = [sys.executable, "-m", "s2s.cli.main", "translate", "runs/tiny"]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for line in (b"The dog sleeps.\n", b"A cat.\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            # the pipe is still open: an answer now means that nothing was waited for
+            assert process.stdout.readline().endswith(b"\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_runs_are_compared_with_a_paired_test(folder):
+    other = _s2s(folder, "train", "tiny.yaml", "run.dir=runs/other", "seeds.initialization=5")
+    assert other.returncode == 0, other.stderr
+    done = _s2s(folder, "evaluate", "runs/tiny", "runs/other", "--lowercase", "--json", "scores.json")
+    assert done.returncode == 0, done.stderr
+    assert "against the first" in done.stdout
+    assert "case:lc" in done.stdout
+    assert len(json.loads((folder / "scores.json").read_text())) == 2
+
+
+MISTAKES = [
+    (["translate", "runs/none"], "not a run"),
+    (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; there: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--nbest", "9"], "--beam 9"),
+    (["translate", "runs/tiny", "--input", "nowhere"], "nowhere"),
+    (["evaluate", "runs/tiny", "data.test=null"], "has no test set"),
+    (["evaluate", "runs/tiny", "decoding.beem=2"], "did you mean beam?"),
+    (["train", "tiny.yaml"], "--resume"),
+    (["train", "nowhere.yaml"], "nowhere.yaml"),
+    (["train", "tiny.yaml", "run.dir=x", "device.kind=mps"], "device.kind"),
+    (["train", "tiny.yaml", "run.dir=x", "batches.tokens=8"], "batches.tokens"),
+    (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
+    (["fly"], "fly"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_a_mistake_is_one_clear_message_and_exit_status_2(folder, words, message):
+    done = _s2s(folder, *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "x").exists()

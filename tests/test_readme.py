@@ -1,0 +1,84 @@
+"""Every command that README and docs show is executed here, on small data."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from s2s.data.phrasebook import phrases
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# executed by .ci/run in a fresh environment, or by this very test run, or not ours
+ELSEWHERE = ("pip ", "pytest", "pre-commit", ".ci/run", "python benchmarks/", "kill")
+SMALL = {
+    "recipes/translate.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=450",
+    "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50",
+    "translate.yaml": "tokenizer.size=450",
+}
+BRIEF = "training.updates=6 training.warmup=2 validation.every=3 validation.sentences=3 batches.tokens=600"
+
+
+def _commands(page: Path) -> Iterator[str]:
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        for line in block.strip().split("\n"):
+            command = re.sub(r"\s+#.*", "", line).strip()
+            if command:
+                yield command
+
+
+def _small(command: str) -> str:
+    """The command as shown, with sizes for a test."""
+    command = command.replace("tensorboard --logdir", "tensorboard --inspect --logdir").replace("DIR", "files")
+    if command.startswith("s2s train ") and "--resume" not in command:
+        recipe = command.split()[2]
+        given = {word.partition("=")[0] for word in command.split()}
+        sizes = [
+            w for w in f"{SMALL[recipe]} {BRIEF}".split() if w.partition("=")[0] not in given - {"training.updates"}
+        ]
+        command = f"{command} {' '.join(sizes)}"
+    return command
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    found = phrases("train", 300, seed=5)
+    (tmp_path / "files").mkdir()
+    for stem in ("files/train", "files/val", "files/test_2016_flickr", "a"):
+        for side, texts in (("en", [p.source for p in found]), ("de", [p.target for p in found])):
+            (tmp_path / f"{stem}.{side}").write_text(
+                "\n".join(texts[: 300 if "train" in stem or stem == "a" else 8]) + "\n"
+            )
+    (tmp_path / "lines.txt").write_text("A dog runs.\n\nThe old man sleeps.\n")
+    return tmp_path
+
+
+def test_the_commands_of_the_first_page_are_the_two_of_ci():
+    installs = [c for c in _commands(ROOT / "README.md") if c.startswith("pip install -c constraints.txt -e")]
+    assert len(installs) == 2
+    assert "README.md" in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(not c.startswith(ELSEWHERE) for c in _commands(p))], ids=lambda p: p.name
+)
+def test_every_command_shown_works(page, folder):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1"}
+    for command in _commands(page):
+        if command.startswith("pip install -c") and "&&" in command:
+            command = command.split("&& ", 1)[1]
+        if command.startswith(ELSEWHERE):
+            continue
+        done = subprocess.run(
+            _small(command), shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-500:]}\n{done.stderr[-1500:]}"
+        assert "Traceback" not in done.stderr
+        assert done.stdout.strip() or "--output" in command
