@@ -4,14 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parents[1]
 
+# before torch or datasets are imported, here or in a process that a test starts
 os.environ["HF_HUB_OFFLINE"] = "1"
-if os.environ.get("S2S_SHAPE_CHECKS", "1") == "1":
-    from jaxtyping import install_import_hook
-
-    install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training"], "beartype.beartype")
+os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
+if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
+    # the rooms of tensors; elsewhere beartype refuses what pyright allows, such as an int for a float
+    install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training", "baselines"], "beartype.beartype")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,9 +26,25 @@ def _temporary_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real corpora; tests are skipped where there is none."""
+    return _real(".")
+
+
+@pytest.fixture(scope="session")
 def multi30k() -> Path:
-    """The folder with Multi30k's files; the test is skipped where it is absent."""
-    folder = Path(os.environ.get("S2S_DATA", ROOT.parent / "shared" / "data")) / "multi30k"
+    """The folder with Multi30k's files."""
+    return _real("multi30k")
+
+
+@pytest.fixture(scope="session")
+def tatoeba() -> Path:
+    """The folder with Tatoeba's English-German tables."""
+    return _real("tatoeba")
+
+
+def _real(name: str) -> Path:
+    folder = Path(os.environ.get("S2S_DATA", ROOT.parent / "shared" / "data")) / name
     if not folder.is_dir():
-        pytest.skip(f"S2S_DATA has no multi30k: {folder}")
+        pytest.skip(f"S2S_DATA has no {name}: {folder}")
     return folder

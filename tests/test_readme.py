@@ -20,7 +20,7 @@ ELSEWHERE = ("pip ", "pytest", "pre-commit", ".ci/run", "python benchmarks/", "k
 SMALL = {
     "recipes/translate.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=450",
     "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50",
-    "translate.yaml": "tokenizer.size=450",
+    "mine.yaml": "tokenizer.size=450",
 }
 BRIEF = "training.updates=6 training.warmup=2 validation.every=3 validation.sentences=3 batches.tokens=600"
 
@@ -81,4 +81,4 @@ def test_every_command_shown_works(page, folder):
         )
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-500:]}\n{done.stderr[-1500:]}"
         assert "Traceback" not in done.stderr
-        assert done.stdout.strip() or "--output" in command
+        assert done.stdout or "--output" in command

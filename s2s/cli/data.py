@@ -19,6 +19,6 @@ def check(recipe: Path, overrides: tuple[str, ...]) -> None:
 
     settings = read(recipe_path(recipe), overrides).data
     from s2s.data.corpora import load
-    from s2s.data.inspection import inspect
+    from s2s.data.inspection import inspect, render
 
-    click.echo(str(inspect(load(settings), settings.filters)))
+    click.echo(render(inspect(load(settings), settings)))

@@ -1,5 +1,6 @@
 """`s2s new`."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ def new() -> None:
 @click.option("--target", type=_FILE, required=True, help="Their translations, line by line.")
 @click.option("--validation-source", type=_FILE, help="Lines to validate by; held out of --source when absent.")
 @click.option("--validation-target", type=_FILE, help="Their translations.")
-@click.option("--output", type=_FILE, default="translate.yaml", show_default=True, help="The recipe.")
+@click.option("--output", type=_FILE, default="mine.yaml", show_default=True, help="The recipe.")
 @click.option("--overwrite", is_flag=True, help="Replace a recipe of that name.")
 def translate(
     source: Path,
@@ -37,7 +38,8 @@ def translate(
     validation = _both(validation_source, validation_target)
     write_new(output, fitted_recipe(output.stem, (source, target), validation), overwrite)
     read(output)
-    click.echo(f"wrote {output}\nlook:   s2s data check {output}\ntrain:  s2s train {output}")
+    name = shlex.quote(str(output))
+    click.echo(f"wrote {name}\nlook:   s2s data check {name}\ntrain:  s2s train {name}")
 
 
 def _both(source: Path | None, target: Path | None) -> tuple[Path, Path] | None:

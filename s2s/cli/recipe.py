@@ -65,7 +65,9 @@ def copy(name: str, destination: Path, overwrite: bool) -> None:
 
 
 @recipe.command()
-@click.option("--model", "kinds", multiple=True, metavar="KIND", help="Only this model's keys; all installed ones if absent.")
+@click.option(
+    "--model", "kinds", multiple=True, metavar="KIND", help="Only this model's keys; all installed ones if absent."
+)
 def schema(kinds: tuple[str, ...]) -> None:
     """Print the JSON schema, for completion in editors."""
     from s2s.recipe.reference import json_schema

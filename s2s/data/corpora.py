@@ -1,20 +1,24 @@
 """Parallel corpora as Hugging Face data sets: built-in, from files, or from the hub."""
 
+import difflib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 from datasets.exceptions import DatasetGenerationError, DatasetsError
 
+from s2s import __version__
 from s2s.data.phrasebook import phrases
 from s2s.data.text_files import COMPRESSIONS, TABLES, Row, checked_cells, line_pairs, table_kind, table_rows
 from s2s.errors import UserError
 from s2s.recipe.schema import DataSettings, Split
 
-_ALIASES = {"validation": ("validation", "valid", "val", "dev"), "test": ("test",), "train": ("train",)}
+_ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 _TEXT = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
@@ -34,34 +38,38 @@ class Corpus:
 def load(settings: DataSettings) -> Corpus:
     """Loads the corpus that a recipe's `data` section describes.
 
+    Pairs held out of the training data have different sources, none of which is left in the training data.
+
     Raises:
         UserError: a file, column or split is missing, a file is damaged, files have different numbers of lines, or
             nothing is in a split.
     """
-    # the progress of Arrow's conversions would disturb the run's own
-    datasets.disable_progress_bars()
-    found = {name: load_split(settings, name) for name in ("train", "validation", "test")}
-    train, validation, test = found["train"], found["validation"], found["test"]
-    if train is None:
-        raise UserError("data.train cannot be held out of itself", remedy="name a file or a split")
-    if settings.corpus != "built-in":
-        held_out = {n: v for n in ("validation", "test") if isinstance(v := getattr(settings, n), int)}
+    train, validation, test = (load_split(settings, name) for name in ("train", "validation", "test"))
+    held_out = {
+        name: size
+        for name, part, size in (("validation", validation, settings.validation), ("test", test, settings.test))
+        if part is None and isinstance(size, int)
+    }
+    if train is None or (validation is None and "validation" not in held_out):
+        raise UserError("data.train and data.validation are needed", remedy="name a file or a split")
+    if held_out:
         train, parts = _hold_out(train, held_out, settings.seed)
         validation, test = parts.get("validation", validation), parts.get("test", test)
-    if validation is None:
-        raise UserError("data.validation is needed", remedy="name a file or a split, or how many pairs to hold out")
-    for name, part in (("train", train), ("validation", validation), ("test", test)):
-        if part is not None and not len(part):
-            raise UserError(f"data.{name} has no sentence pairs", remedy="look at the file, or name another")
-    return Corpus(train, validation, test)
+    return Corpus(train, validation, test)  # type: ignore[arg-type]
 
 
 def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
-    """One of `train`, `validation` and `test`; None where the recipe has none or holds it out of the training data.
+    """One split; None where the recipe has none or holds it out of the training data.
+
+    Args:
+        settings: the recipe's `data` section.
+        name: `train`, `validation` or `test`.
 
     Raises:
         UserError: see `load`.
     """
+    # the progress of Arrow's conversions would disturb the run's own
+    datasets.disable_progress_bars()
     split: Split | None = getattr(settings, name)
     if split is None:
         return None
@@ -72,18 +80,30 @@ def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
             raise UserError(f"data.train is {split}; only the built-in corpus is made to measure", remedy="name a file")
         return None
     if settings.corpus == "files":
-        return _from_files(split, settings)
-    if isinstance(split, tuple):
+        found = _from_files(name, split, settings)
+    elif isinstance(split, tuple):
         raise UserError(
             f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}", remedy="set data.corpus: files"
         )
-    return _from_root(Path(settings.root), split, settings) if settings.root else _from_hub(split, settings)
+    else:
+        found = _from_root(name, split, settings) if settings.root else _from_hub(split, settings)
+    if not len(found):
+        raise UserError(f"data.{name} has no sentence pairs", remedy="look at the file, or name another")
+    return found
+
+
+def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
+    """Source and target of each row, read some thousand rows at a time."""
+    for first in range(0, len(dataset), 10_000):
+        rows = dataset[first : first + 10_000]
+        yield from zip(rows["source"], rows["target"], strict=True)
 
 
 def _built_in(name: str, split: Split, seed: int) -> datasets.Dataset:
     if not isinstance(split, int) and split != name:
         raise UserError(
-            f"data.{name} is {split!r}, but the built-in corpus is made to measure", remedy=f"set data.{name}: 1000"
+            f"data.{name} is {split!r}, but the built-in corpus is made to measure",
+            remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
         )
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
     found = phrases(name, size, seed)
@@ -95,105 +115,123 @@ def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:
     try:
         found = datasets.load_dataset(settings.corpus, settings.config, split=split, revision=settings.revision)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        near = difflib.get_close_matches(settings.corpus, ["built-in", "files"], n=1)
         raise UserError(
-            f"Hugging Face data set {settings.corpus!r}, split {split!r}: {str(error).strip().splitlines()[0]}",
+            f"Hugging Face data set {settings.corpus!r}, split {split!r}: {str(error).strip().split(chr(10))[0]}",
             where="data.corpus",
-            remedy="check name, config, revision, split and the network; or read local files with data.root=DIR",
+            remedy=(f"did you mean {near[0]}? " if near else "")
+            + "check name, config, revision, split and the network; or read local files with data.root=DIR",
         ) from None
     columns = (settings.source, settings.target)
 
-    def take(rows: dict[str, list[Any]]) -> dict[str, list[str]]:
-        names = list(rows)
+    def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[str]]:
         cells = [
-            checked_cells(dict(zip(names, values, strict=True)), columns, f"{settings.corpus} {split}")
-            for values in zip(*rows.values(), strict=True)
+            checked_cells(dict(zip(rows, values, strict=True)), columns, f"{settings.corpus} {split} row {number + 1}")
+            for number, *values in zip(numbers, *rows.values(), strict=True)
         ]
         return {"source": [source for source, _ in cells], "target": [target for _, target in cells]}
 
-    return found.map(take, batched=True, remove_columns=found.column_names, features=_TEXT)
+    return found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_TEXT)
 
 
-def _from_root(root: Path, split: str, settings: DataSettings) -> datasets.Dataset:
+def _from_root(name: str, split: str, settings: DataSettings) -> datasets.Dataset:
     """Files of the usual names in a folder."""
+    root = Path(settings.root or "")
     if not root.is_dir():
-        raise UserError(
-            "there is no such folder", where=f"data.root: {root}", remedy="name the folder that holds the files"
-        )
-    for stem in _stems(root, split):
-        sides = [_existing(root, f"{stem}.{language}", COMPRESSIONS) for language in (settings.source, settings.target)]
-        if sides[0] and sides[1]:
-            return _line_files(sides[0], sides[1])
-        table = next((p for kind in TABLES if (p := _existing(root, stem + kind, COMPRESSIONS))), None)
-        if table:
-            return _table(table, settings)
-    wanted = f"{split}.{settings.source} and {split}.{settings.target}, or {split}.tsv, .csv, .jsonl, .parquet"
-    there = ", ".join(sorted(p.name for p in root.iterdir())[:20]) or "nothing"
+        raise UserError("there is no such folder", where=f"data.root: {root}", remedy="name the folder of the files")
+    stems = _ALIASES.get(split, (split,))
+    if split == "test" and not _usual_files(root, split, settings):
+        stems = _longer_test_names(root, settings) or stems
+    found = next((files for stem in stems if (files := _usual_files(root, stem, settings))), ())
+    if len(found) == 2:
+        return _line_files(found[0], found[1])
+    if found:
+        return _table(found[0], settings)
+    names = sorted(p.name for p in root.iterdir())
     raise UserError(
-        f"no files for the split {split!r}: looked for {wanted} (plain, .gz, .xz; also as "
-        f"{', '.join(_ALIASES.get(split, ()))[:60] or 'no other name'}); there: {there}",
+        f"no files for the split {split!r}: looked for {split}.{settings.source} and {split}.{settings.target}, or "
+        f"{split} with {', '.join(TABLES)} (plain, .gz or .xz)"
+        + (f", also as {', '.join(stems[1:])}" if stems[1:] else "")
+        + f"; there: {', '.join(names[:20]) or 'nothing'}{' …' if names[20:] else ''}",
         where=f"data.root: {root}",
-        remedy="name the split by the files' beginning, e.g. data.test=test_2016_flickr",
+        remedy=f"name the split by the beginning of its files: data.{name}=BEGINNING",
     )
 
 
-def _stems(root: Path, split: str) -> list[str]:
-    stems = list(_ALIASES.get(split, (split,)))
-    if split == "test" and not list(root.glob("test.*")):
-        longer = sorted({p.name.split(".")[0] for p in root.glob("test*")})
-        if len(longer) > 1:
-            raise UserError(
-                f"several test sets: {', '.join(longer)}",
-                where=f"data.root: {root}",
-                remedy=f"choose: data.test={longer[0]}",
-            )
-        stems += longer
-    return stems
+def _usual_files(root: Path, stem: str, settings: DataSettings) -> tuple[Path, ...]:
+    """Two line files, or one table, or nothing."""
+
+    def existing(name: str) -> Path | None:
+        return next((p for ending in COMPRESSIONS if (p := root / (name + ending)).is_file()), None)
+
+    source, target = existing(f"{stem}.{settings.source}"), existing(f"{stem}.{settings.target}")
+    if source and target:
+        return source, target
+    return tuple(path for kind in TABLES if (path := existing(stem + kind)))[:1]
 
 
-def _existing(root: Path, name: str, endings: tuple[str, ...]) -> Path | None:
-    return next((p for ending in endings if (p := root / (name + ending)).is_file()), None)
-
-
-def _from_files(split: Split, settings: DataSettings) -> datasets.Dataset:
-    if isinstance(split, tuple):
-        return _line_files(Path(split[0]), Path(split[1]))
-    path = Path(str(split))
-    if table_kind(path) is None:
+def _longer_test_names(root: Path, settings: DataSettings) -> tuple[str, ...]:
+    """`test_2016_flickr` where the files of that name are the only test set."""
+    endings = [e + c for e in (f".{settings.source}", *TABLES) for c in COMPRESSIONS]
+    names = {p.name.removesuffix(e) for p in root.glob("test*") for e in endings if p.name.endswith(e)}
+    complete = sorted(name for name in names if _usual_files(root, name, settings))
+    if len(complete) > 1:
         raise UserError(
-            "is no table", where=str(path), remedy=f"name a {', '.join(TABLES)} file, or a pair of files: [a.en, a.de]"
+            f"several test sets: {', '.join(complete)}",
+            where=f"data.root: {root}",
+            remedy=f"choose: data.test={complete[0]}",
         )
-    return _table(path, settings)
+    return tuple(complete)
+
+
+def _from_files(name: str, split: str | tuple[str, str], settings: DataSettings) -> datasets.Dataset:
+    root = Path(settings.root or "")
+    if isinstance(split, tuple):
+        return _line_files(root / split[0], root / split[1])
+    if table_kind(Path(split)) is None:
+        raise UserError(
+            f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)",
+            where=f"data.{name}: {split}",
+            remedy="name a table, or a pair of line-aligned files: [a.en, a.de]",
+        )
+    return _table(root / split, settings)
 
 
 def _line_files(source: Path, target: Path) -> datasets.Dataset:
     _check_there(source, target)
-    return _cached(line_pairs, {"source": source, "target": target}, (source, target))
+    return _cached(partial(line_pairs, source, target), (source, target), "lines")
 
 
 def _table(path: Path, settings: DataSettings) -> datasets.Dataset:
     _check_there(path)
-    return _cached(table_rows, {"path": path, "source": settings.source, "target": settings.target}, (path,))
+    columns = (settings.source, settings.target)
+    return _cached(partial(table_rows, path, *columns), (path,), f"columns {columns}")
 
 
 def _check_there(*paths: Path) -> None:
     for path in paths:
-        if not path.is_file():
-            near = ", ".join(sorted(p.name for p in path.parent.glob(f"{path.name.split('.')[0]}*"))[:5])
-            raise UserError("no such file", where=str(path), remedy=f"there is {near}" if near else "check the path")
+        if path.is_file():
+            continue
+        there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, there, n=3)
+        what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
+        raise UserError(what, where=str(path), remedy=f"there is {', '.join(near)}" if near else "check the path")
 
 
-def _cached(read: Any, arguments: dict[str, Any], files: tuple[Path, ...]) -> datasets.Dataset:
-    """Rows of files, written to Arrow once and found again while the files stay the same."""
-    if next(read(**arguments), None) is None:
-        # the builder cannot make a data set of nothing
-        return datasets.Dataset.from_dict({"source": [], "target": []}, features=_TEXT)
-    identity = [str(arguments)] + [f"{p.resolve()} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files]
-    fingerprint = hashlib.blake2b("\n".join([read.__name__, *identity]).encode(), digest_size=16).hexdigest()
+def _cached(read: Callable[[], Iterator[Row]], files: tuple[Path, ...], reading: str) -> datasets.Dataset:
+    """Rows of files, written to Arrow once and found again while files, columns and our version stay the same."""
+    identity = [f"{p.resolve()} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files]
+    fingerprint = hashlib.blake2b("\n".join([__version__, reading, *identity]).encode(), digest_size=16).hexdigest()
     failure: list[UserError] = []
 
     def rows() -> Iterator[Row]:
+        row = None
         try:
-            yield from read(**arguments)
+            for row in read():
+                yield row
+            if row is None:
+                # the builder would say this in its own words
+                raise UserError("holds no sentence pairs", where=", ".join(map(str, files)), remedy="name another file")
         except UserError as error:
             # the builder wraps what its generator raises; the user wants our words
             failure.append(error)
@@ -210,21 +248,22 @@ def _cached(read: Any, arguments: dict[str, Any], files: tuple[Path, ...]) -> da
 def _hold_out(
     train: datasets.Dataset, sizes: dict[str, int], seed: int
 ) -> tuple[datasets.Dataset, dict[str, datasets.Dataset]]:
-    """Takes pairs out of the training data, and with them every other pair of the same source."""
-    if not sizes:
-        return train, {}
-    if sum(sizes.values()) >= len(train):
+    """Takes pairs of different sources out of the training data, and drops from it all others of these sources."""
+    wanted, rows_of = sum(sizes.values()), {}
+    order = np.random.default_rng(seed).permutation(len(train))
+    # a corpus may repeat its sources: row by row, until there are enough different ones
+    for row in map(int, order):
+        if len(rows_of) == wanted:
+            break
+        rows_of.setdefault(train[row]["source"], row)
+    rest = [row for row, (source, _) in enumerate(pairs(train)) if source not in rows_of]
+    if len(rows_of) < wanted or not rest:
         raise UserError(
-            f"{sum(sizes.values()):,} pairs to hold out of {len(train):,}",
-            where=", ".join(f"data.{name}" for name in sizes),
+            f"{wanted:,} pairs to hold out of {len(train):,} leave nothing to train on",
+            where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
             remedy="hold out fewer",
         )
-    shuffled = train.shuffle(seed=abs(seed))
-    parts, first = {}, 0
+    held, parts = list(rows_of.values()), {}
     for name, size in sizes.items():
-        parts[name] = shuffled.select(range(first, first + size))
-        first += size
-    held = {source for part in parts.values() for source in part["source"]}
-    rest = shuffled.select(range(first, len(shuffled)))
-    sources = rest["source"]
-    return rest.select([i for i, source in enumerate(sources) if source not in held]), parts
+        parts[name], held = train.select(held[:size]), held[size:]
+    return train.select(rest), parts

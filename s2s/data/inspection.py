@@ -2,182 +2,295 @@
 
 import itertools
 import random
-from collections import Counter
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import datasets
 import numpy as np
+from jaxtyping import Int
 
-from s2s.data.corpora import Corpus
-from s2s.data.filters import broken_rule, filter_training
-from s2s.recipe.schema import FilterSettings
+from s2s.data.corpora import Corpus, pairs
+from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
+from s2s.recipe.schema import DataSettings, FilterSettings
 
-_SEPARATORS = {
+SUSPICIOUS = {
     "\r": "carriage return",
-    "\u2028": "U+2028",
-    "\u0085": "U+0085",
+    "\u2028": "line separator U+2028",
+    "\u2029": "paragraph separator U+2029",
+    "\u0085": "next line U+0085",
     "\0": "NUL",
     "\ufeff": "byte order mark",
+    "\ufffd": "replacement character U+FFFD",
 }
-_BINS = (0, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
+"""Characters that other programs take for a line's end, or that tell of a wrong conversion."""
+
+_BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
 _OUTLIERS = 5
 _SPOTS = 10
+_BAR = 20
+_SHOWN = 110
+_MANY = 0.05
+_NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 
 
-@dataclass
+@dataclass(frozen=True)
+class SideFindings:
+    """What one side of a split holds.
+
+    Attributes:
+        words: white-space separated words.
+        characters: Unicode code points.
+        types: different words.
+        histogram: texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
+    """
+
+    words: int
+    characters: int
+    types: int
+    histogram: list[int]
+
+
+@dataclass(frozen=True)
 class SplitFindings:
-    """What one split holds.
+    """What one split holds. Rows count from 1: of line files they are the line numbers, unless pairs were held out.
 
     Attributes:
         pairs: sentence pairs.
-        words: white-space separated words of the sources and of the targets.
-        types: different words of each side.
-        histogram: pairs by words of the source, in the bins of `_BINS`, then the same for targets.
-        empty: row numbers, from 1 on, with an empty side.
-        copies: pairs whose target is the source.
-        duplicates: second and later copies of a pair.
-        separators: rows with a character that other programs may take for a line's end, by name.
-        outliers: the rows of the most unequal lengths: ratio in characters, row number, source, target.
+        source: the side that is read.
+        target: the side that is written.
+        correlation: between the lengths of source and target (log characters), in [-1, 1]; the lengths of translations
+            go together (Gale & Church 1993). None for fewer than 100 pairs, and where all lengths are equal.
+        empty: rows with an empty side.
+        duplicates: rows whose pair stands in an earlier row, too.
+        copies: rows whose target is the source.
+        suspicious: rows with one of the `SUSPICIOUS` characters, by its name.
+        windows_ends: rows in which a side ends with a carriage return.
+        outliers: rows of the most unequal lengths for this corpus, the worst first, with their texts.
     """
 
     pairs: int
-    words: tuple[int, int] = (0, 0)
-    types: tuple[int, int] = (0, 0)
-    histogram: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    empty: list[int] = field(default_factory=list)
-    copies: int = 0
-    duplicates: int = 0
-    separators: Counter[str] = field(default_factory=Counter)
-    outliers: list[tuple[float, int, str, str]] = field(default_factory=list)
+    source: SideFindings
+    target: SideFindings
+    correlation: float | None
+    empty: list[int]
+    duplicates: list[int]
+    copies: list[int]
+    suspicious: dict[str, list[int]]
+    windows_ends: int
+    outliers: list[tuple[int, str, str]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Inspection:
     """What a corpus holds, and what is suspicious.
 
     Attributes:
         splits: by name.
-        overlap: rows of validation and test that also occur in train: whole pairs, and sources alone.
+        overlap: for validation and test, how many of their pairs, and how many of their sources, also occur in train.
         ledger: what the recipe's filters would drop from train.
-        spots: pairs to read with one's own eyes.
+        spots: rows of train drawn at random, with their texts, to read with one's own eyes.
+        advice: what should be mended, in plain words.
     """
 
     splits: dict[str, SplitFindings]
     overlap: dict[str, tuple[int, int]]
-    ledger: str
+    ledger: Ledger
     spots: list[tuple[int, str, str]]
-
-    def advice(self) -> list[str]:
-        """What should be mended, in plain words."""
-        return list(self._advice())
-
-    def _advice(self) -> Iterator[str]:
-        for name, found in self.splits.items():
-            if found.empty:
-                some = ", ".join(map(str, found.empty[:5]))
-                yield f"{len(found.empty):,} pairs of {name} have an empty side (rows {some} …): is the corpus aligned?"
-            if found.copies > 0.05 * found.pairs:
-                yield f"{found.copies:,} pairs of {name} are copies of the source: untranslated lines teach copying"
-            if name == "train" and found.duplicates > 0.05 * found.pairs:
-                yield f"{found.duplicates:,} pairs of train are duplicates: see data.filters.duplicates"
-            for separator, count in found.separators.items():
-                yield f"{count:,} rows of {name} hold a {separator}: data to s2s, but a line's end to some programs"
-        for name, (pairs, sources) in self.overlap.items():
-            if sources:
-                yield (
-                    f"{sources:,} sources of {name} also occur in train ({pairs:,} with the same target): "
-                    "its scores will flatter"
-                )
-
-    def __str__(self) -> str:
-        lines = []
-        for name, found in self.splits.items():
-            lines += _described(name, found)
-        lines += ["", f"filters: {self.ledger}", "", "ten pairs of train, drawn at random:"]
-        lines += [f"  {row:>7}  {source}\n           {target}" for row, source, target in self.spots]
-        advice = self.advice()
-        lines += ["", "advice:" if advice else "nothing suspicious found", *(f"  - {words}" for words in advice)]
-        return "\n".join(lines)
+    advice: list[str]
 
 
-def inspect(corpus: Corpus, filters: FilterSettings, seed: int = 1) -> Inspection:
+def inspect(corpus: Corpus, settings: DataSettings) -> Inspection:
     """Looks through a corpus.
 
     Args:
         corpus: as loaded, nothing filtered.
-        filters: the recipe's `data.filters`.
-        seed: of the pairs to read.
+        settings: the recipe's `data` section: filters, and the seed of the pairs to read.
     """
     parts = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-    there = {name: part for name, part in parts.items() if part is not None}
-    rows = sorted(random.Random(seed).sample(range(len(corpus.train)), min(_SPOTS, len(corpus.train))))
-    return Inspection(
-        splits={name: _findings(part) for name, part in there.items()},
-        overlap={name: _overlap(corpus.train, part) for name, part in there.items() if name != "train"},
-        ledger=str(filter_training(corpus.train, filters)[1]),
-        spots=[(i + 1, corpus.train[i]["source"], corpus.train[i]["target"]) for i in rows],
+    splits = {name: _findings(part) for name, part in parts.items() if part is not None}
+    overlap = _overlap(
+        corpus.train, {name: part for name, part in parts.items() if part is not None and name != "train"}
     )
+    ledger = filter_training(corpus.train, settings.filters)[1]
+    chosen = random.Random(settings.seed).sample(range(len(corpus.train)), min(_SPOTS, len(corpus.train)))
+    advice = [words for name, found in splits.items() for words in _split_advice(name, found)]
+    advice += _corpus_advice(overlap, ledger)
+    return Inspection(splits, overlap, ledger, _rows(corpus.train, sorted(chosen)), advice)
 
 
-def pairs_of(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
-    """Source and target of each row, read some thousand rows at a time."""
-    for first in range(0, len(dataset), 10_000):
-        rows = dataset[first : first + 10_000]
-        yield from zip(rows["source"], rows["target"], strict=True)
+def render(inspection: Inspection) -> str:
+    """The findings as plain text for a terminal: numbers, bars, pairs to read, and last what should be mended."""
+    blocks = [_summary(inspection)]
+    for name, found in inspection.splits.items():
+        blocks.append([f"{name}: pairs by words of the source and of the target", *_bars(found)])
+    for name, found in inspection.splits.items():
+        blocks.append([f"{name}: most unequal lengths", *_texts(found.outliers)])
+    blocks.append([f"train: {len(inspection.spots)} pairs drawn at random", *_texts(inspection.spots)])
+    blocks.append(["what the recipe's filters do", *(f"  {line}" for line in str(inspection.ledger).split("\n"))])
+    advice = [f"  - {words}" for words in inspection.advice]
+    blocks.append(["advice", *advice] if advice else ["nothing suspicious found"])
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+class _Side:
+    """Tallies one side of a split, text by text."""
+
+    def __init__(self) -> None:
+        self.words, self.characters = array("l"), array("l")
+        self.types: set[str] = set()
+
+    def add(self, text: str) -> None:
+        words = text.split()
+        self.words.append(len(words))
+        self.characters.append(len(text))
+        self.types.update(words)
+
+    def found(self) -> SideFindings:
+        histogram = np.histogram(self.words, bins=np.array(_BINS))[0].tolist()
+        return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram)
 
 
 def _findings(dataset: datasets.Dataset) -> SplitFindings:
-    found, seen = SplitFindings(len(dataset)), set()
-    lengths: tuple[list[int], list[int]] = ([], [])
-    vocabulary: tuple[set[str], set[str]] = (set(), set())
-    for row, pair in enumerate(pairs_of(dataset), start=1):
-        for side, text in enumerate(pair):
-            words = text.split()
-            lengths[side].append(len(words))
-            vocabulary[side].update(words)
-        found.separators.update({name for c, name in _SEPARATORS.items() if c in pair[0] or c in pair[1]})
-        if broken_rule(*pair, FilterSettings(max_words=None, max_ratio=None)):
-            found.empty.append(row)
-            continue
-        found.copies += pair[0] == pair[1]
-        found.duplicates += hash(pair) in seen
-        seen.add(hash(pair))
-        found.outliers.append((_ratio(*pair), row, *pair))
-        if len(found.outliers) > 1000:
-            found.outliers = sorted(found.outliers, reverse=True)[:_OUTLIERS]
-    found.outliers = sorted(found.outliers, reverse=True)[:_OUTLIERS]
-    found.words = (sum(lengths[0]), sum(lengths[1]))
-    found.types = (len(vocabulary[0]), len(vocabulary[1]))
-    found.histogram = tuple(np.histogram(side, bins=_BINS)[0].tolist() for side in lengths)  # type: ignore[assignment]
+    source, target = _Side(), _Side()
+    empty, copies, windows_ends = [], [], 0
+    suspicious: dict[str, list[int]] = {}
+    for row, (one, other) in enumerate(pairs(dataset), start=1):
+        source.add(one)
+        target.add(other)
+        windows_ends += one.endswith("\r") or other.endswith("\r")
+        for character, name in SUSPICIOUS.items():
+            if character in one or character in other:
+                suspicious.setdefault(name, []).append(row)
+        if broken_rule(one, other, _NO_LIMITS):
+            empty.append(row)
+        elif one == other:
+            copies.append(row)
+    lengths = np.stack([source.characters, target.characters])
+    return SplitFindings(
+        pairs=len(dataset),
+        source=source.found(),
+        target=target.found(),
+        correlation=_correlation(lengths),
+        empty=empty,
+        duplicates=(later_copies(dataset) + 1).tolist(),
+        copies=copies,
+        suspicious=suspicious,
+        windows_ends=windows_ends,
+        outliers=_rows(dataset, _most_unequal(lengths)),
+    )
+
+
+def _correlation(lengths: Int[np.ndarray, "2 rows"]) -> float | None:
+    logs = np.log1p(lengths[:, (lengths > 0).all(0)])
+    if logs.shape[1] < 100 or not logs.std(1).all():
+        return None
+    return float(np.corrcoef(logs)[0, 1])
+
+
+def _most_unequal(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
+    """Rows, from 0 on, whose ratio of lengths is farthest from the corpus' own, the worst first; no empty sides."""
+    usual = lengths[1].sum() / max(1, lengths[0].sum())
+    # twenty characters are added so that short pairs, whose ratios mean little, do not fill the list
+    distances = np.abs(np.log((lengths[1] + 20) / (lengths[0] * usual + 20)))
+    distances[(lengths == 0).any(0)] = -1
+    worst = np.argsort(-distances, kind="stable")[:_OUTLIERS]
+    return [int(row) for row in worst if distances[row] >= 0]
+
+
+def _rows(dataset: datasets.Dataset, chosen: list[int]) -> list[tuple[int, str, str]]:
+    return [(row + 1, dataset[row]["source"], dataset[row]["target"]) for row in chosen]
+
+
+def _overlap(train: datasets.Dataset, parts: dict[str, datasets.Dataset]) -> dict[str, tuple[int, int]]:
+    def hashes(dataset: datasets.Dataset) -> np.ndarray:
+        both = (number for pair in pairs(dataset) for number in (hash(pair), hash(pair[0])))
+        return np.fromiter(both, np.int64, 2 * len(dataset)).reshape(-1, 2)
+
+    learned = hashes(train)
+    found = {}
+    for name, part in parts.items():
+        whole, source = (int(np.isin(hashes(part)[:, i], learned[:, i]).sum()) for i in (0, 1))
+        found[name] = (whole, source)
     return found
 
 
-def _ratio(source: str, target: str) -> float:
-    # twenty characters are added so that short pairs, whose ratios mean little, do not fill the list
-    shorter, longer = sorted((len(source.strip()) + 20, len(target.strip()) + 20))
-    return longer / shorter
+def _split_advice(name: str, found: SplitFindings) -> Iterator[str]:
+    if found.correlation is not None and found.correlation < 0.5:
+        yield (
+            f"the lengths of source and target hardly go together in {name} (correlation {found.correlation:.2f}; "
+            "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
+        )
+    if found.empty:
+        some = f"{_count(found.empty, 'pair')} of {name} with an empty side ({_some(found.empty)})"
+        yield f"{some}: are the lines aligned?"
+    if len(found.copies) > _MANY * found.pairs:
+        yield f"{_count(found.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
+    if name == "train" and len(found.duplicates) > _MANY * found.pairs:
+        yield f"{_count(found.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
+    windows = found.windows_ends > found.pairs / 2
+    if windows:
+        yield f"most lines of {name} end with a carriage return, learned as text: convert the files, e.g. dos2unix"
+    for character, rows in found.suspicious.items():
+        if not (windows and character == SUSPICIOUS["\r"]):
+            some = f"{_count(rows, 'row')} of {name} with a {character} ({_some(rows)})"
+            yield f"{some}: wanted, or a conversion gone wrong?"
 
 
-def _overlap(train: datasets.Dataset, part: datasets.Dataset) -> tuple[int, int]:
-    pairs = {hash(pair) for pair in pairs_of(train)}
-    sources = {hash(source) for source, _ in pairs_of(train)}
-    there = list(pairs_of(part))
-    return sum(hash(pair) in pairs for pair in there), sum(hash(source) in sources for source, _ in there)
+def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: Ledger) -> Iterator[str]:
+    for name, (whole, sources) in overlap.items():
+        if sources:
+            occurs = "source also occurs" if sources == 1 else "sources also occur"
+            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will flatter"
+    dropped = sum(ledger.dropped.values())
+    if dropped > _MANY * (dropped + ledger.kept):
+        share = dropped / (dropped + ledger.kept)
+        yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
 
 
-def _described(name: str, found: SplitFindings) -> list[str]:
-    lines = [
-        f"{name}: {found.pairs:,} pairs · words {found.words[0]:,} → {found.words[1]:,} · different words "
-        f"{found.types[0]:,} → {found.types[1]:,} · {len(found.empty):,} empty · {found.duplicates:,} duplicates"
-    ]
-    most = max(1, *found.histogram[0], *found.histogram[1])
-    for i, (low, high) in enumerate(itertools.pairwise(_BINS)):
-        counts = [side[i] for side in found.histogram]
+def _count(rows: list[int], noun: str) -> str:
+    return f"{len(rows):,} {noun}{'s' * (len(rows) != 1)}"
+
+
+def _some(rows: list[int]) -> str:
+    return f"row{'s' * (len(rows) != 1)} {', '.join(f'{row:,}' for row in rows[:5])}{' …' if rows[5:] else ''}"
+
+
+def _summary(inspection: Inspection) -> list[str]:
+    splits = list(inspection.splits.values())
+    rows: dict[str, list[str]] = {"": list(inspection.splits), "pairs": [f"{found.pairs:,}" for found in splits]}
+    for side, of in (("source", [found.source for found in splits]), ("target", [found.target for found in splits])):
+        rows[f"{side} words"] = [f"{found.words:,}" for found in of]
+        rows[f"{side} words, different"] = [f"{found.types:,}" for found in of]
+        rows[f"{side} characters"] = [f"{found.characters:,}" for found in of]
+    correlations = [found.correlation for found in splits]
+    rows["correlation of lengths"] = ["–" if c is None else f"{c:.2f}" for c in correlations]
+    rows["pairs with an empty side"] = [f"{len(found.empty):,}" for found in splits]
+    rows["repeated pairs"] = [f"{len(found.duplicates):,}" for found in splits]
+    rows["targets equal to the source"] = [f"{len(found.copies):,}" for found in splits]
+    overlap = [inspection.overlap.get(name) for name in inspection.splits]
+    rows["sources also in train"] = ["–" if both is None else f"{both[1]:,}" for both in overlap]
+    rows["pairs also in train"] = ["–" if both is None else f"{both[0]:,}" for both in overlap]
+    return [f"{label:28}" + "".join(f"{cell:>13}" for cell in cells) for label, cells in rows.items()]
+
+
+def _bars(found: SplitFindings) -> Iterator[str]:
+    most = max(found.source.histogram + found.target.histogram)
+    ends = [*itertools.pairwise(_BINS)]
+    for (low, high), *counts in zip(ends, found.source.histogram, found.target.histogram, strict=True):
         if any(counts):
-            label = f"{low}–{high - 1} words" if high < 1 << 60 else f"{low}+ words"
-            bars = [f"{'█' * round(20 * count / most):20} {count:>9,}" for count in counts]
-            lines.append(f"  {label:>14}  source {bars[0]}   target {bars[1]}")
-    lines.append("  most unequal lengths:")
-    lines += [f"    row {row:,}: {source[:70]!r} | {target[:70]!r}" for _, row, source, target in found.outliers[:3]]
-    return lines
+            label = f"{low}" if high == low + 1 else f"{low}–{high - 1}" if high < _BINS[-1] else f"{low} or more"
+            cells = [f"{'█' * round(_BAR * count / most):{_BAR}} {count:>11,}" for count in counts]
+            yield f"  {label:>11}  {'   '.join(cells)}"
+
+
+def _texts(rows: list[tuple[int, str, str]]) -> Iterator[str]:
+    for row, source, target in rows:
+        yield f"  {row:>9,}  {_shown(source)}"
+        yield f"  {'':>9}  {_shown(target)}"
+
+
+def _shown(text: str) -> str:
+    """One line of a terminal, whatever characters the text holds."""
+    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return visible if len(visible) <= _SHOWN else visible[: _SHOWN - 1] + "…"

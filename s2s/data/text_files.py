@@ -10,15 +10,19 @@ import gzip
 import io
 import json
 import lzma
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from s2s.errors import UserError
 
 COMPRESSIONS = ("", ".gz", ".xz")
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 Row = dict[str, str]
+
+_DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def table_kind(path: Path) -> str | None:
@@ -31,7 +35,7 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a file, without their ends.
 
     Raises:
-        UserError: the file is missing or damaged, or a line is not UTF-8.
+        UserError: the file cannot be read or is damaged, or a line is not UTF-8.
     """
     with _open(path) as file:
         for number, raw in enumerate(_raw_lines(file, path), start=1):
@@ -63,14 +67,17 @@ def line_pairs(source: Path, target: Path) -> Iterator[Row]:
 def table_rows(path: Path, source: str, target: str) -> Iterator[Row]:
     """The rows of a table, two columns of it as source and target.
 
+    A tsv is never quoted; a csv is, after RFC 4180, and empty lines of it are skipped. A jsonl or parquet file may nest
+    the two columns in one that is called `translation`, as many hub data sets do.
+
     Args:
-        path: a tsv (never quoted), csv (RFC 4180), jsonl or parquet file.
-        source: name of the source column. A tsv or csv file with the header's names missing may be read by position:
-            `0` is the first column.
-        target: name of the target column.
+        path: a tsv, csv, jsonl or parquet file. A compressed parquet file is read into memory whole.
+        source: name of the source column. A tsv or csv file without a header is read by position: `"0"` is its first
+            column, and its first line is a pair like all others.
+        target: name or position of the target column.
 
     Raises:
-        UserError: as `lines`; or a column is missing, a row is too short, or a cell is not text.
+        UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.
     """
     kind = table_kind(path)
     if kind == ".parquet":
@@ -78,24 +85,48 @@ def table_rows(path: Path, source: str, target: str) -> Iterator[Row]:
     elif kind == ".jsonl":
         rows = _json_rows(path, (source, target))
     else:
-        rows = _separated_rows(path, "\t" if kind == ".tsv" else ",", (source, target))
+        rows = _separated_rows(path, (source, target))
     for one, other in rows:
         yield {"source": one, "target": other}
 
 
-def _open(path: Path) -> IO[bytes]:
+def checked_cells(row: dict[str, Any], columns: tuple[str, str], where: str) -> tuple[str, str]:
+    """The source and the target of a row; a `translation` column of nested languages is looked into.
+
+    Args:
+        row: cells by column.
+        columns: names of the two columns.
+        where: the row's place, for messages.
+
+    Raises:
+        UserError: a column is missing, or a cell is not text.
+    """
+    nested = row.get("translation")
+    if isinstance(nested, dict) and columns[0] not in row:
+        row = nested
+    for column in columns:
+        if column not in row:
+            raise _no_column(column, list(row), where)
+        if not _is_text(row[column]):
+            raise UserError(
+                f"{column} is {row[column]!r:.60}, expected text", where=where, remedy="remove or mend the row"
+            )
+    return row[columns[0]], row[columns[1]]
+
+
+def _open(path: Path) -> io.BufferedIOBase:
     try:
         if path.suffix == ".gz":
-            return gzip.open(path, "rb")  # type: ignore[return-value]
-        return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")  # type: ignore[return-value]
+            return gzip.open(path, "rb")
+        return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from None
 
 
-def _raw_lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _raw_lines(file: Iterable[bytes], path: Path) -> Iterator[bytes]:
     try:
         yield from file
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except _DAMAGE as error:
         raise UserError(f"is damaged: {error}", where=str(path), remedy="compress or download it again") from None
 
 
@@ -110,48 +141,58 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         ) from None
 
 
-def _separated_rows(path: Path, separator: str, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    numbered = _csv_cells(path) if separator == "," else ((n, x.split("\t")) for n, x in enumerate(lines(path), 1))
-    positions: list[int] | None = [int(c) for c in columns] if all(c.isdigit() for c in columns) else None
+def _separated_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    quoted = table_kind(path) == ".csv"
+    rows = _csv_cells(path) if quoted else ((n, line.split("\t")) for n, line in enumerate(lines(path), start=1))
+    positions = [int(column) for column in columns] if all(column.isdecimal() for column in columns) else []
     width = 0
-    for number, cells in numbered:
-        if positions is None:
-            positions = [_position(column, cells, path) for column in columns]
-            width = len(cells)
+    for number, cells in rows:
+        if not positions:
+            positions, width = _header_positions(cells, columns, f"{path}:{number}"), len(cells)
             continue
-        width = width or len(cells)
-        if len(cells) != width or max(positions) >= width:
+        width = width or max(len(cells), *(position + 1 for position in positions))
+        if len(cells) != width:
             raise UserError(
-                f"has {len(cells)} columns, expected {max(width, max(positions) + 1)}",
+                f"has {len(cells)} cells, expected {width}",
                 where=f"{path}:{number}",
-                remedy="mend the row" if separator == "," else "mend the row: a tsv cell holds no tab and no line end",
+                remedy="mend the row" if quoted else "mend the row: a tsv cell holds no tab and no line end",
             )
         yield cells[positions[0]], cells[positions[1]]
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with _open(path) as raw:
-        reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""), strict=True)
-        try:
-            for cells in reader:
-                yield reader.line_num, cells
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"not CSV: {error}", where=f"{path}:{reader.line_num + 1}", remedy="mend the row") from None
+    """The rows that have cells, with the number of the line that each begins in."""
+    reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
+    begins = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield begins, cells
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"the row that begins here is not CSV: {error}", where=f"{path}:{begins}", remedy="mend the row's quotes"
+        ) from None
 
 
-def _position(column: str, header: list[str], path: Path) -> int:
-    if column not in header:
-        raise _no_column(column, header, f"{path}:1")
-    return header.index(column)
+def _header_positions(header: list[str], columns: tuple[str, str], where: str) -> list[int]:
+    # a byte order mark is a signature that some programs write before the first name
+    header = [header[0].removeprefix(_BYTE_ORDER_MARK), *header[1:]]
+    if header[-1].removesuffix("\r") in columns and header[-1] not in columns:
+        raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
+    for column in columns:
+        if column not in header:
+            hint = '; without a header by position: data.source: "0"'
+            raise _no_column(column, header, where, hint)
+    return [header.index(column) for column in columns]
 
 
-def _no_column(column: str, there: list[str], where: str) -> UserError:
+def _no_column(column: str, there: list[str], where: str, hint: str = "") -> UserError:
     near = difflib.get_close_matches(column, there, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     return UserError(
-        f"no column {column!r}; there are {', '.join(map(repr, there)) or 'none'}{hint}",
+        f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
         where=where,
-        remedy="name columns with data.source and data.target, by position (0, 1 …) in a tsv or csv without a header",
+        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with data.source and data.target{hint}",
     )
 
 
@@ -160,42 +201,40 @@ def _json_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]
         where = f"{path}:{number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"not JSON: {error}", where=where, remedy="one JSON object a line") from None
         if not isinstance(row, dict):
             raise UserError(f"is {line[:40]!r}, expected an object", where=where, remedy="one JSON object a line")
         yield checked_cells(row, columns, where)
 
 
-def checked_cells(row: dict[str, object], columns: tuple[str, str], where: str) -> tuple[str, str]:
-    """The source and the target of a row; the hub's `translation` column of nested languages is looked into.
-
-    Raises:
-        UserError: a column is missing, or a cell is not text.
-    """
-    nested = row.get("translation")
-    if isinstance(nested, dict) and columns[0] not in row:
-        row = nested
-    for column in columns:
-        if column not in row:
-            raise _no_column(column, list(row), where)
-        if not isinstance(row[column], str):
-            raise UserError(f"{column} is {row[column]!r}, expected text", where=where, remedy="remove or mend the row")
-    return str(row[columns[0]]), str(row[columns[1]])
+def _is_text(cell: object) -> bool:
+    if not isinstance(cell, str):
+        return False
+    try:
+        # JSON can spell half of a surrogate pair, which is no character
+        cell.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parquet_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
     # pyarrow is half a second to import, and only parquet needs it here
     import pyarrow
-    import pyarrow.parquet
+    from pyarrow.parquet import ParquetFile
 
     try:
         with _open(path) as raw:
-            file = pyarrow.parquet.ParquetFile(io.BytesIO(raw.read()) if path.suffix in COMPRESSIONS else raw)
+            file = ParquetFile(io.BytesIO(raw.read()) if path.suffix in COMPRESSIONS else raw)
+            there = file.schema_arrow.names
+            wanted = [name for name in dict.fromkeys((*columns, "translation")) if name in there]
+            if columns[0] not in there and "translation" not in there:
+                raise _no_column(columns[0], there, str(path))
             number = 0
-            for batch in file.iter_batches():
+            for batch in file.iter_batches(columns=wanted):
                 for row in batch.to_pylist():
                     number += 1
                     yield checked_cells(row, columns, f"{path} row {number}")
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowException, *_DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None

@@ -125,7 +125,8 @@ def by_source_length(
     lengths = np.array([len(source.split()) for source in sources])
     order = np.argsort(lengths, kind="stable")
     buckets = []
-    for rows in (part.tolist() for part in np.array_split(order, min(_BUCKETS, len(order)))):
+    for part in np.array_split(order, min(_BUCKETS, len(order))):
+        rows: list[int] = part.tolist()
         written, wanted = [translations[i] for i in rows], [references[i] for i in rows]
         bleu = metrics(lowercase)["bleu"].corpus_score(written, [wanted]).score
         buckets.append(Bucket(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), bleu))

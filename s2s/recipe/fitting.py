@@ -101,7 +101,7 @@ def _files(pair: Pair) -> str:
 
 
 def _text(text: str) -> str:
-    # YAML reads JSON's quotes; plain words need none, except those that mean something else (no.txt is safe, null is not)
+    # YAML reads JSON's quotes, and a plain word needs none unless it means something else
     plain = re.fullmatch(r"[A-Za-z/][A-Za-z0-9._/-]*", text) and text.lower() not in ("null", "true", "false")
     return text if plain else json.dumps(text, ensure_ascii=False)
 

@@ -48,7 +48,7 @@ def module_of(kind: str) -> ModuleType:
         raise UserError(
             "no models are installed",
             where="model.kind",
-            remedy=f"entry points ({GROUP}) are read from installed metadata: pip install s2s, or pip install -e . in its folder",
+            remedy=f"entry points ({GROUP}) are read from installed metadata: pip install -e .",
         )
     if kind not in known:
         raise UserError(f"{kind!r} is not an installed model", where="model.kind", remedy=suggestion(kind, list(known)))

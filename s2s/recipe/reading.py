@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
@@ -21,6 +22,7 @@ from s2s.recipe.schema import Recipe, Section
 from s2s.recipe.wording import nearest, shown
 
 _KIND = ("model", "kind")
+_LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def _flowing(value: Any) -> Any:
         sequence = CommentedSeq(value)
         sequence.fa.set_flow_style()
         return sequence
-    return value
+    # what Unicode counts as a line end would be lost in any other quotes
+    return DoubleQuotedScalarString(value) if isinstance(value, str) and set(value) & _LINE_ENDS else value
 
 
 def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
@@ -169,14 +172,13 @@ def _again(key: Location, page: Page) -> str:
 
 
 def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:
-    """A mistake with its place: the line of its key, or of the section that should hold it, or the override that set it."""
+    """A mistake with its place: the override that made it, else the line of its key or of the section around it."""
     words = f"{'.'.join(key)}: {what}" if key else what
     for depth in range(len(key), 0, -1):
         above = key[:depth]
-        # an override answers for its key, for a section that it began, and for a section whose keys do not fit together
-        setting = [o for o in overrides if o.key[:depth] == above and (depth == len(key) or above not in page.lines)]
-        if setting:
-            return float("inf"), f"command line: {setting[-1].text}: {words}"
+        within = [o for o in overrides if o.key[:depth] == above or above[: len(o.key)] == o.key]
+        if within and (depth == len(key) or above not in page.lines):
+            return float("inf"), f"command line: {within[-1].text}: {words}"
         if above in page.lines:
             return page.lines[above], f"{path}:{page.lines[above]}: {words}"
     return 1, f"{path}:1: {words}"

@@ -63,7 +63,9 @@ def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[
 def _table(title: str, section: type[BaseModel]) -> str:
     rows = [_row(name, field) for name, field in section.model_fields.items() if not section_of(field)]
     words = (section.__doc__ or "").strip().split("\n")[0]
-    return "\n".join([f"\n## {title}\n", words, "", "| key | value | default | meaning |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(
+        [f"\n## {title}\n", words, "", "| key | value | default | meaning |", "|---|---|---|---|", *rows, ""]
+    )
 
 
 def _row(name: str, field: FieldInfo) -> str:

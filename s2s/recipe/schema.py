@@ -55,7 +55,8 @@ class DataSettings(Section):
     """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
     source: str = "en"
-    """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column."""
+    """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
+    without a header, the column's position from 0, in quotes."""
     target: str = "de"
     """Language or column that is written."""
     train: Split = "train"
@@ -68,6 +69,7 @@ class DataSettings(Section):
     seed: Seed = 1
     """Seed of the built-in corpus and of the pairs held out."""
     filters: FilterSettings = FilterSettings()
+    """Which training pairs are dropped."""
 
 
 class TokenizerSettings(Section):
@@ -164,7 +166,6 @@ class DecodingSettings(Section):
     max_ratio: PositiveFloat = 2.0
     """Longest output: this times the source's pieces, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0)] = 10
-    """See `max_ratio`."""
     """Pieces; see `max_ratio`."""
     batch: PositiveInt = 64
     """Sentences translated at once."""

@@ -61,7 +61,7 @@ def suggestion(word: str, known: Collection[str]) -> str:
 
 
 def _json_schema(field: FieldInfo) -> dict[str, Any]:
-    kind = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
     return TypeAdapter(kind).json_schema()
 
 

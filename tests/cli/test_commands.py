@@ -46,7 +46,14 @@ def folder(tmp_path_factory) -> Path:
 def test_a_run_holds_what_the_documentation_lists(folder):
     run = folder / "runs" / "tiny"
     names = {p.name for p in run.iterdir()}
-    assert {"recipe.yaml", "manifest.json", "tokenizer", "checkpoints", "metrics.jsonl", "evaluation-test.json"} <= names
+    assert {
+        "recipe.yaml",
+        "manifest.json",
+        "tokenizer",
+        "checkpoints",
+        "metrics.jsonl",
+        "evaluation-test.json",
+    } <= names
     assert any(name.startswith("events.out.tfevents") for name in names)
     assert {p.name for p in (run / "checkpoints").iterdir()} == {"0000006", "0000012", "average"}
     entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -8,30 +8,33 @@ from pathlib import Path
 import datasets
 import pytest
 
-from s2s.data.corpora import Corpus, load
+from s2s.data import corpora
+from s2s.data.corpora import Corpus, load, load_split, pairs
+from s2s.data.phrasebook import phrases
 from s2s.data.text_files import line_pairs, lines
 from s2s.errors import UserError
 from s2s.recipe.schema import DataSettings
 
 # what other programs take for the end of a line is data here
 PAIRS = [("A dog.", "Ein Hund."), ("one\u2028two", "eins\u0085zwei"), ("a\rb", "c\rd"), ("", "leer"), ("ß", "ẞ „q“")]
+KINDS = (".tsv", ".csv", ".jsonl", ".parquet")
 
 
 def _packed(data: bytes, ending: str) -> bytes:
     return {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending](data)
 
 
-def _table(kind: str) -> bytes:
+def _table(kind: str, rows: list[tuple[str, str]]) -> bytes:
     if kind == ".tsv":
-        return "".join(f"{a}\t{b}\n" for a, b in [("en", "de"), *PAIRS]).encode()
+        return "".join(f"{a}\t{b}\n" for a, b in [("en", "de"), *rows]).encode()
     if kind == ".jsonl":
-        return "".join(json.dumps({"id": 1, "en": a, "de": b}) + "\n" for a, b in PAIRS).encode()
+        return "".join(json.dumps({"id": 1, "en": a, "de": b}) + "\n" for a, b in rows).encode()
     if kind == ".csv":
         text = io.StringIO(newline="")
-        csv.writer(text).writerows([("en", "de"), *PAIRS])
+        csv.writer(text).writerows([("en", "de"), *rows])
         return text.getvalue().encode()
     buffer = io.BytesIO()
-    datasets.Dataset.from_dict({"en": [a for a, _ in PAIRS], "de": [b for _, b in PAIRS]}).to_parquet(buffer)
+    datasets.Dataset.from_dict({"en": [a for a, _ in rows], "de": [b for _, b in rows]}).to_parquet(buffer)
     return buffer.getvalue()
 
 
@@ -43,12 +46,21 @@ def _pairs(dataset) -> list[tuple[str, str]]:
     return list(zip(dataset["source"], dataset["target"], strict=True))
 
 
+def _write(folder: Path, *names: str, text: str = "x\n") -> None:
+    for name in names:
+        (folder / name).write_bytes(
+            _packed(text.encode(), Path(name).suffix if Path(name).suffix in (".gz", ".xz") else "")
+        )
+
+
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_table_gives_back_the_pairs_written(tmp_path, kind, ending):
+    # a tab or a newline inside a cell only where the format can hold it
+    rows = PAIRS if kind == ".tsv" else [*PAIRS, ('"quoted",\tcell', "two\nlines\r\n")]
     path = tmp_path / f"train{kind}{ending}"
-    path.write_bytes(_packed(_table(kind), ending))
-    assert _pairs(_files(str(path)).train) == PAIRS
+    path.write_bytes(_packed(_table(kind, rows), ending))
+    assert _pairs(_files(str(path)).train) == rows
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
@@ -67,30 +79,78 @@ def test_a_table_without_a_header_is_read_by_position(tmp_path):
     assert _pairs(_files(str(path), source="1", target="0").train)[0] == ("hallo", "hello")
 
 
+@pytest.mark.parametrize("kind", [".tsv", ".csv"])
+def test_a_byte_order_mark_is_no_part_of_the_first_columns_name(tmp_path, kind):
+    path = tmp_path / f"a{kind}"
+    path.write_bytes(b"\xef\xbb\xbf" + _table(kind, PAIRS))
+    assert _pairs(_files(str(path)).train) == PAIRS
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
+def test_a_translation_column_is_looked_into(tmp_path, kind):
+    rows = [{"translation": {"en": a, "de": b}} for a, b in PAIRS]
+    path = tmp_path / f"a{kind}"
+    if kind == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        datasets.Dataset.from_list(rows).to_parquet(path)
+    assert _pairs(_files(str(path)).train) == PAIRS
+
+
+def test_relative_files_start_from_root(tmp_path):
+    (tmp_path / "a.tsv").write_bytes(_table(".tsv", PAIRS))
+    assert _pairs(_files("a.tsv", root=str(tmp_path)).train) == PAIRS
+
+
 def test_usual_names_are_found_in_a_folder(tmp_path):
     for stem, rows in (("train", 3), ("val", 2), ("test_2016_flickr", 1)):
-        for side in ("en", "de"):
-            (tmp_path / f"{stem}.{side}.gz").write_bytes(gzip.compress(f"{stem}\n".encode() * rows))
-    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(tmp_path)))
+        _write(tmp_path, f"{stem}.en.gz", f"{stem}.de.gz", text=f"{stem}\n" * rows)
+    # neither half a test set nor notes are a second one
+    _write(tmp_path, "test_2017.en", "testing.md")
+    settings = DataSettings(corpus="bentrevett/multi30k", root=str(tmp_path))
+    corpus = load(settings)
     assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [3, 2, 1]
-    (tmp_path / "test_2017.en").write_text("x\n")
-    with pytest.raises(UserError, match=r"several test sets: test_2016_flickr, test_2017(.|\n)*data.test="):
-        load(DataSettings(corpus="bentrevett/multi30k", root=str(tmp_path)))
-    named = DataSettings(corpus="bentrevett/multi30k", root=str(tmp_path), test="test_2016_flickr")
-    assert len(load(named).test) == 1
+    _write(tmp_path, "test_2017.de")
+    with pytest.raises(UserError, match=r"several test sets: test_2016_flickr, test_2017\n.*data.test=test_2016"):
+        load(settings)
+    assert _pairs(load_split(settings.model_copy(update={"test": "test_2017"}), "test")) == [("x", "x")]
+    _write(tmp_path, "test.en.xz", "test.de", text="plain\n")
+    assert _pairs(load(settings).test) == [("plain", "plain")]
+
+
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_in_a_folder_may_have_any_of_the_usual_names(tmp_path, name, kind):
+    (tmp_path / f"{name}{kind}.gz").write_bytes(_packed(_table(kind, PAIRS), ".gz"))
+    settings = DataSettings(corpus="x/y", root=str(tmp_path))
+    assert _pairs(load_split(settings, "validation")) == PAIRS
+
+
+def test_a_missing_split_says_what_was_looked_for_and_what_is_there(tmp_path):
+    _write(tmp_path, "train.en", "train.de", "val.en")
+    message = (
+        r"data.root: .*: no files for the split 'validation': looked for validation.en and validation.de, or "
+        r"validation with .tsv.*also as valid, val, dev; there: train.de, train.en, val.en\n.*data.validation=BEGINNING"
+    )
+    with pytest.raises(UserError, match=message):
+        load(DataSettings(corpus="x/y", root=str(tmp_path)))
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_hub_data_set_is_read_by_its_columns(tmp_path, nested):
     for split in ("train", "validation", "test"):
         rows = [{"en": f"{split} {i}", "de": f"{split} {-i}"} for i in range(4)]
-        text = "".join(json.dumps({"translation": row} if nested else row) + "\n" for row in rows)
+        text = "".join(json.dumps({"id": 1, "translation": row} if nested else row) + "\n" for row in rows)
         (tmp_path / f"{split}.jsonl").write_text(text)
     corpus = load(DataSettings(corpus=str(tmp_path)))
     assert _pairs(corpus.validation) == [(f"validation {i}", f"validation {-i}") for i in range(4)]
     assert corpus.train.column_names == ["source", "target"]
-    with pytest.raises(UserError, match=r"no column 'fr'"):
+    held_out = load(DataSettings(corpus=str(tmp_path), validation=1))
+    assert sorted(_pairs(held_out.train) + _pairs(held_out.validation)) == sorted(_pairs(corpus.train))
+    with pytest.raises(UserError, match=r"train row 1: no column 'fr'; there are 'en', 'de'"):
         load(DataSettings(corpus=str(tmp_path), target="fr"))
+    with pytest.raises(UserError, match=r"split 'dev'(.|\n)*validation"):
+        load(DataSettings(corpus=str(tmp_path), validation="dev"))
 
 
 def test_held_out_pairs_are_never_trained_on(tmp_path):
@@ -98,59 +158,111 @@ def test_held_out_pairs_are_never_trained_on(tmp_path):
     path.write_text("en\tde\n" + "".join(f"source {i // 2}\ttarget {i}\n" for i in range(200)))
     settings = DataSettings(corpus="files", train=str(path), validation=10, test=15)
     corpus = load(settings)
+    assert [len(corpus.validation), len(corpus.test)] == [10, 15]
     held = set(corpus.validation["source"]) | set(corpus.test["source"])
-    assert len(corpus.validation) == 10
-    assert len(corpus.test) == 15
-    assert not held & set(corpus.train["source"])
-    assert not set(corpus.validation["target"]) & set(corpus.test["target"])
-    assert {s for s, _ in _pairs(corpus.train)} | held == {f"source {i}" for i in range(100)}
-    assert _pairs(load(settings).validation) == _pairs(corpus.validation)
-    other = load(settings.model_copy(update={"seed": 2}))
-    assert _pairs(other.validation) != _pairs(corpus.validation)
+    # twenty-five different sources are held out; both pairs of each are gone from train, all others are left, in order
+    assert len(held) == 25
+    every = [(f"source {i // 2}", f"target {i}") for i in range(200)]
+    assert _pairs(corpus.train) == [pair for pair in every if pair[0] not in held]
+    assert set(_pairs(corpus.validation) + _pairs(corpus.test)) <= set(every)
 
 
-def test_the_built_in_corpus_has_the_sizes_asked_for_and_knows_its_distances():
-    corpus = load(DataSettings(train=50, validation=5, test=7))
-    assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [50, 5, 7]
-    assert {"construction", "distance"} <= set(corpus.train.column_names)
-
-
-def test_a_changed_file_is_read_again(tmp_path):
+def test_the_held_out_pairs_follow_from_the_seed(tmp_path):
     path = tmp_path / "a.tsv"
+    path.write_text("en\tde\n" + "".join(f"source {i}\ttarget {i}\n" for i in range(200)))
+    settings = DataSettings(corpus="files", train=str(path), validation=10, test=15)
+    validation = _pairs(load(settings).validation)
+    assert _pairs(load(settings).validation) == validation
+    assert _pairs(load(settings.model_copy(update={"test": 20})).validation) == validation
+    assert _pairs(load(settings.model_copy(update={"seed": 2})).validation) != validation
+
+
+@pytest.mark.parametrize("size", [100, 150, 1000])
+def test_holding_everything_out_is_refused(tmp_path, size):
+    path = tmp_path / "a.tsv"
+    path.write_text("en\tde\n" + "".join(f"source {i // 2}\ttarget {i}\n" for i in range(200)))
+    with pytest.raises(UserError, match=rf"data.validation: {size}: .* out of 200 leave nothing to train on"):
+        load(DataSettings(corpus="files", train=str(path), validation=size, test=None))
+
+
+def test_the_built_in_corpus_is_the_phrasebook():
+    corpus = load(DataSettings(train=50, validation=5, test=7, seed=3))
+    assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [50, 5, 7]
+    for row, phrase in zip(corpus.test, phrases("test", 7, 3), strict=True):
+        assert row == {name: getattr(phrase, name) for name in ("source", "target", "construction", "distance")}
+    assert len(load_split(DataSettings(), "validation")) == 500
+
+
+def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
+    path, read = tmp_path / "a.tsv", []
     path.write_text("en\tde\na\tb\n")
-    assert len(_files(str(path)).train) == 1
+    real = corpora.table_rows
+    monkeypatch.setattr(corpora, "table_rows", lambda *words: (read.append(words), real(*words))[1])
+    settings = DataSettings(corpus="files", train=str(path))
+    assert len(load_split(settings, "train")) == len(load_split(settings, "train")) == 1
+    assert len(read) == 1
     path.write_text("en\tde\na\tb\nc\td\n")
-    assert len(_files(str(path)).train) == 2
+    assert len(load_split(settings, "train")) == 2
+    assert _pairs(load_split(settings.model_copy(update={"source": "de"}), "train"))[0] == ("b", "b")
+    assert len(read) == 3
+
+
+def test_rows_lie_on_disk(tmp_path):
+    _write(tmp_path, "a.en", "a.de", text="line\n" * 25_000)
+    dataset = _files((str(tmp_path / "a.en"), str(tmp_path / "a.de"))).train
+    assert dataset.cache_files
+    assert sum(1 for pair in pairs(dataset) if pair == ("line", "line")) == 25_000
 
 
 def test_reading_is_lazy_and_ends_at_newlines_only(tmp_path):
     path = tmp_path / "a"
-    path.write_bytes("one\u2028\rtwo\nthree".encode())
-    assert list(lines(path)) == ["one\u2028\rtwo", "three"]
+    path.write_bytes("one\u2028\rtwo\nthree\r\n\n".encode() + b"\xff")
     assert next(line_pairs(path, path))["source"] == "one\u2028\rtwo"
+    found = lines(path)
+    assert [next(found) for _ in range(3)] == ["one\u2028\rtwo", "three\r", ""]
+    with pytest.raises(UserError, match=":4: byte 0xff at position 0"):
+        next(found)
 
 
+_LONG = "".join(f"{i * i}\t{i**3}\n" for i in range(5_000)).encode()
+_XZ = lzma.compress(_LONG)
 BAD = {
     "counts": ({"a.en": b"x\ny\nz\n", "a.de": b"x\n"}, ("a.en", "a.de"), r"a.en has 3 lines, .*a.de has 1"),
-    "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*a.en"),
+    "counts the other way": ({"a.en": b"x", "a.de": b"x\ny"}, ("a.en", "a.de"), r"a.en has 1 lines, .*a.de has 2"),
+    "missing file": ({"a.en": b"x\n"}, ("a.en", "a.de"), r"a.de: no such file(.|\n)*there is a.en"),
+    "missing folder": ({}, "b/a.tsv", r"b/a.tsv: no such file, and no folder b"),
     "bytes": (
         {"a.en": b"x\nb\xffd\n", "a.de": b"x\ny\n"},
         ("a.en", "a.de"),
         r"a.en:2: byte 0xff at position 1(.|\n)*iconv",
     ),
+    "bytes in csv": ({"a.csv": b"en,de\n" + b"x,y\n" * 8000 + b"\xfc,y\n"}, "a.csv", r"a.csv:8002: byte 0xfc"),
     "column": (
-        {"a.tsv": b"en\tger\nx\ty\n"},
+        {"a.tsv": b"en\tded\nx\ty\n"},
         "a.tsv",
-        r"a.tsv:1: no column 'de'; there are 'en', 'ger'(.|\n)*data.target",
+        r"a.tsv:1: no column 'de'; there are 'en', 'ded'(.|\n)*did you mean ded(.|\n)*data.target(.|\n)*position",
     ),
-    "row": ({"a.tsv": b"en\tde\nx\ty\nz\n"}, "a.tsv", r"a.tsv:3: has 1 columns, expected 2"),
+    "windows header": ({"a.tsv": b"en\tde\r\nx\ty\r\n"}, "a.tsv", r"a.tsv:1: .*carriage return(.|\n)*dos2unix"),
+    "row": ({"a.tsv": b"en\tde\nx\ty\nz\n"}, "a.tsv", r"a.tsv:3: has 1 cells, expected 2"),
+    "row after two lines in a cell": ({"a.csv": b'en,de\n"x\nx",y\nz\n'}, "a.csv", r"a.csv:4: has 1 cells, expected 2"),
+    "row of two lines": ({"a.csv": b'en,de\n"x\nx",y,z\n'}, "a.csv", r"a.csv:2: has 3 cells, expected 2"),
     "json": ({"a.jsonl": b'{"en": "x", "de": "y"}\n{"en": \n'}, "a.jsonl", r"a.jsonl:2: not JSON"),
-    "cell": ({"a.jsonl": b'{"en": "x", "de": null}\n'}, "a.jsonl", r"a.jsonl:1: de is None, expected text"),
-    "empty": ({"a.tsv": b"en\tde\n"}, "a.tsv", r"data.train has no sentence pairs"),
+    "json list": ({"a.jsonl": b'["x", "y"]\n'}, "a.jsonl", r"a.jsonl:1: is .*, expected an object"),
+    "null": ({"a.jsonl": b'{"en": "x", "de": null}\n'}, "a.jsonl", r"a.jsonl:1: de is None, expected text"),
+    "number": ({"a.jsonl": b'{"en": "x", "de": 7}\n'}, "a.jsonl", r"a.jsonl:1: de is 7, expected text"),
+    "surrogate": ({"a.jsonl": b'{"en": "x", "de": "\\ud800"}\n'}, "a.jsonl", r"a.jsonl:1: de is .*, expected text"),
+    "empty": ({"a.tsv": b"en\tde\n"}, "a.tsv", r"a.tsv: holds no sentence pairs"),
+    "empty lines": ({"a.en": b"", "a.de": b""}, ("a.en", "a.de"), r"a.en, .*a.de: holds no sentence pairs"),
     "gzip": ({"a.tsv.gz": b"not gzip"}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
-    "kind": ({"a.txt": b"x\n"}, "a.txt", r"a.txt: is no table(.|\n)*pair of files"),
+    "gzip inside": ({"a.tsv.gz": gzip.compress(_LONG)[:10] + bytes([255]) * 50}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
+    "gzip cut": ({"a.tsv.gz": gzip.compress(_LONG)[:-20]}, "a.tsv.gz", r"a.tsv.gz: is damaged"),
+    "xz inside": ({"a.tsv.xz": _XZ[:5_000] + bytes(50) + _XZ[5_050:]}, "a.tsv.xz", r"a.tsv.xz: is damaged"),
+    "csv gzip": ({"a.csv.gz": b"not gzip"}, "a.csv.gz", r"a.csv.gz: is damaged"),
+    "parquet gzip": ({"a.parquet.gz": b"not gzip"}, "a.parquet.gz", r"a.parquet.gz: not parquet"),
+    "kind": ({"a.txt": b"x\n"}, "a.txt", r"data.train: a.txt: is no table(.|\n)*pair of line-aligned files"),
     "parquet": ({"a.parquet": b"nonsense"}, "a.parquet", r"a.parquet: not parquet"),
-    "csv": ({"a.csv": b'en,de\n"x,y\n'}, "a.csv", r"a.csv:\d+: not CSV"),
+    "parquet column": ({"a.parquet": _table(".parquet", PAIRS)}, "a.parquet", r"a.parquet row 1: no column '0'"),
+    "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),
 }
 
 
@@ -160,8 +272,15 @@ def test_a_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
+    columns = {
+        "gzip inside": ("0", "1"),
+        "gzip cut": ("0", "1"),
+        "xz inside": ("0", "1"),
+        "parquet column": ("de", "0"),
+    }
+    source, target = columns.get(case, ("en", "de"))
     with pytest.raises(UserError, match=message):
-        _files(split)
+        _files(split, source=source, target=target)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +289,9 @@ def test_a_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
         ({"root": "nowhere", "corpus": "x/y"}, r"data.root: nowhere: there is no such folder"),
         ({"train": "mine"}, r"data.train is 'mine', but the built-in corpus"),
         ({"corpus": "nobody/nothing"}, r"data.corpus: Hugging Face data set 'nobody/nothing'(.|\n)*data.root=DIR"),
+        ({"corpus": "file"}, r"data.corpus: Hugging Face data set 'file'(.|\n)*did you mean files"),
+        ({"corpus": "files", "train": 7}, r"data.train is 7; only the built-in corpus is made to measure"),
+        ({"corpus": "x/y", "train": ("a", "b")}, r"data.train is a pair of files(.|\n)*set data.corpus: files"),
     ],
 )
 def test_a_corpus_that_is_not_there_gives_one_clear_message(settings, message):
@@ -180,12 +302,15 @@ def test_a_corpus_that_is_not_there_gives_one_clear_message(settings, message):
 def test_multi30k_is_read_whole(multi30k):
     corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(multi30k)))
     assert [len(x) for x in (corpus.train, corpus.validation, corpus.test)] == [29_000, 1_014, 1_000]
-    assert corpus.train[0]["target"] == "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."
+    for dataset, stem in ((corpus.train, "train"), (corpus.validation, "val"), (corpus.test, "test_2016_flickr")):
+        for column, language in (("source", "en"), ("target", "de")):
+            with gzip.open(multi30k / f"{stem}.{language}.gz") as file:
+                assert "".join(f"{text}\n" for text in dataset[column]).encode() == file.read()
 
 
-def test_tatoeba_is_read_by_position(multi30k):
-    folder = multi30k.parent / "tatoeba"
-    train = [str(folder / f"deu-eng.{split}.tsv.gz") for split in ("dev", "dev", "test")]
-    settings = DataSettings(corpus="files", train=train[0], validation=train[1], test=train[2], source="0", target="1")
-    corpus = load(settings)
-    assert len(corpus.train) == len(corpus.test) == 2_000
+def test_tatoeba_is_read_by_position(tatoeba):
+    names = {"train": "deu-eng.test", "validation": "deu-eng.dev", "test": "deu-eng.test"}
+    corpus = load(DataSettings(corpus="x/y", root=str(tatoeba), source="0", target="1", **names))
+    assert len(corpus.train) == len(corpus.validation) == 2_000
+    with gzip.open(tatoeba / "deu-eng.dev.tsv.gz") as file:
+        assert "".join(f"{s}\t{t}\n" for s, t in pairs(corpus.validation)).encode() == file.read()

@@ -1,0 +1,95 @@
+"""Decoding speed of a trained run, with and without the key/value cache.
+
+    python benchmarks/decoding.py runs/multi30k            # its own test set
+    python benchmarks/decoding.py runs/multi30k data.root=DIR
+
+Sentences a second for greedy search and beam 5, batches of 64, on 2 threads. The two contestants take turns on the
+same chunk of sentences. "without cache" feeds the whole prefix again at every step, as a decoder without state does;
+both give the same translations, which is checked.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from s2s.data.corpora import load_split
+from s2s.decoding.translator import Translator
+from s2s.models.contract import Rows, Seq2Seq
+from s2s.run.loading import LoadedRun, load_run
+
+CHUNK = 250
+
+
+class Uncached(torch.nn.Module):
+    """A decoder that remembers tokens instead of keys and values, and reads them all again at each step."""
+
+    def __init__(self, decoder: torch.nn.Module) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def start(self, memory: Any, limit: int) -> tuple[Any, Any]:
+        """The context, and no tokens yet."""
+        context, self.empty = self.decoder.start(memory, limit)
+        return context, _Prefix(memory.valid.new_zeros(len(memory.valid), 0, dtype=torch.long))
+
+    def forward(self, context: Any, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+        """The states of the new tokens, from all tokens."""
+        whole = torch.cat((state.tokens, tokens), dim=1)
+        states, _ = self.decoder(context, self.empty, whole)
+        return states[:, -tokens.shape[1] :], _Prefix(whole)
+
+
+class _Prefix(Rows):
+    def __init__(self, tokens: Tensor) -> None:
+        object.__setattr__(self, "tokens", tokens)
+
+    def select(self, rows: Tensor) -> "_Prefix":
+        """The chosen rows."""
+        return _Prefix(self.tokens[rows])
+
+
+def translator(run: LoadedRun, beam: int, cached: bool) -> Translator:
+    """A translator of batches of 64."""
+    model = run.model if cached else Seq2Seq(run.model.encoder, Uncached(run.model.decoder), run.model.projection)
+    settings = run.recipe.decoding.model_copy(update={"beam": beam, "batch": 64})
+    return Translator(model, run.source_tokenizer, run.target_tokenizer, settings)
+
+
+def main() -> None:
+    """Runs the contest and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("overrides", nargs="*")
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    run = load_run(options.run, None, options.overrides)
+    test = load_split(run.recipe.data, "test")
+    if test is None:
+        raise SystemExit("the run's recipe has no test set")
+    lines = list(test["source"])
+    print(f"{len(lines):,} sentences, 2 threads, fp32, batches of 64")
+    for beam in (1, 5):
+        contestants = {name: translator(run, beam, name == "cached") for name in ("cached", "without cache")}
+        speeds: dict[str, list[float]] = {name: [] for name in contestants}
+        for first in range(0, len(lines), CHUNK):
+            chunk, texts = lines[first : first + CHUNK], []
+            for name, translate in contestants.items():
+                began = time.perf_counter()
+                texts.append([t.text for t in translate.translate_chunk(chunk)])
+                speeds[name].append(len(chunk) / (time.perf_counter() - began))
+            same = sum(a == b for a, b in zip(*texts, strict=True))
+            print(f"  beam {beam}, sentences {first}–{first + len(chunk) - 1}: {same} of {len(chunk)} the same")
+        medians = {name: statistics.median(values) for name, values in speeds.items()}
+        print(
+            f"beam {beam}: {medians['cached']:.0f} sentences/s cached, {medians['without cache']:.0f} without: "
+            f"{medians['cached'] / medians['without cache']:.2f}×"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""`s2s recipe`, `s2s models`, `s2s new` and the group itself, as a shell calls them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import s2s
+from s2s.cli.main import _COMMANDS, commands, main
+from s2s.errors import UserError
+from s2s.recipe.reading import read
+from s2s.recipe.reference import reference
+from s2s.recipe.shipped import shipped
+
+GOOD = "name: good\nmodel: {kind: transformer}\n"
+BAD = "name: bad\ntrainig: {}\nmodel:\n  kind: transformer\n  heads: 0\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    return tmp_path
+
+
+def _s2s(*words: str) -> str:
+    return CliRunner().invoke(commands, words, catch_exceptions=False, standalone_mode=False).output
+
+
+def _main(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["s2s", *words])
+    try:
+        main()
+        status = 0
+    except SystemExit as end:
+        status = int(end.code or 0)
+    return status, *capsys.readouterr()
+
+
+def _shell(*words: str, code: str = "") -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "s2s.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_typo_is_answered_without_loading_anything_heavy():
+    code = (
+        "import sys; from s2s.cli.main import main; sys.argv = ['s2s', 'recipe', 'validate', 'bad.yaml']\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print([m for m in 'torch numpy datasets pyarrow sacrebleu sentencepiece rich'.split() if m in sys.modules])"
+    )
+    done = _shell(code=code)
+    assert done.stdout == "2\n[]\n"
+    assert done.stderr.split("\n")[:2] == [
+        "bad.yaml:2: trainig: unknown key; did you mean training?",
+        "bad.yaml:5: model.heads: is 0, expected a whole number above 0",
+    ]
+
+
+def test_help_names_every_command_and_loads_none():
+    code = (
+        "import sys; from s2s.cli.main import main; sys.argv = ['s2s', '--help']; main()\n"
+        "print('LOADED', sorted(m for m in sys.modules if m.startswith('s2s.')), 'pydantic' in sys.modules)"
+    )
+    done = _shell(code=code)
+    assert done.stdout.split("\n")[-2] == "LOADED ['s2s.cli', 's2s.cli.main', 's2s.errors'] False"
+    for name, (_, words) in _COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(words)}$", done.stdout, re.M)
+
+
+@pytest.mark.parametrize("name", [name for name in _COMMANDS if name not in ("evaluate", "translate")])
+def test_every_command_is_there_with_help_of_its_own(name):
+    assert _s2s(name, "--help").startswith(f"Usage: commands {name}")
+
+
+def test_the_version_is_the_packages():
+    assert _s2s("--version") == f"s2s, version {s2s.__version__}\n"
+
+
+def test_good_recipes_are_fine_one_line_each():
+    assert (
+        _s2s("recipe", "validate", "good.yaml", "translate", "training.updates=500")
+        == "good.yaml: fine\ntranslate: fine\n"
+    )
+
+
+def test_all_mistakes_of_all_files_are_told_and_the_status_is_2(capsys, monkeypatch):
+    status, output, errors = _main(
+        capsys, monkeypatch, "recipe", "validate", "bad.yaml", "good.yaml", "none.yaml", "bad.yaml"
+    )
+    assert (status, output) == (2, "good.yaml: fine\n")
+    assert errors.count("bad.yaml:2: trainig") == errors.count("bad.yaml:5: model.heads") == 2
+    assert "none.yaml: no such recipe" in errors
+    assert "Traceback" not in errors
+
+
+def test_validating_nothing_is_a_mistake():
+    with pytest.raises(UserError, match=r"'training.updates=3' overrides a recipe, but there is none"):
+        _s2s("recipe", "validate", "training.updates=3")
+
+
+def test_what_show_prints_is_the_recipe_itself(folder):
+    (folder / "shown.yaml").write_text(_s2s("recipe", "show", "good.yaml", "training.updates=500"))
+    assert read(folder / "shown.yaml") == read(folder / "good.yaml", ["training.updates=500"])
+    assert "label_smoothing: 0.1" in (folder / "shown.yaml").read_text()
+
+
+def test_a_run_folder_can_be_shown(folder):
+    (folder / "run").mkdir()
+    (folder / "good.yaml").rename(folder / "run" / "recipe.yaml")
+    assert _s2s("recipe", "show", "run").startswith("name: good\n")
+
+
+def test_the_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(folder):
+    listed = _s2s("recipe", "list").rstrip("\n").split("\n")
+    assert [line.split()[0] for line in listed] == list(shipped())
+    for name, path in shipped().items():
+        _s2s("recipe", "copy", name)
+        assert (folder / f"{name}.yaml").read_bytes() == path.read_bytes()
+    (folder / "translate.yaml").write_text("mine")
+    with pytest.raises(UserError, match=r"translate.yaml: is there already(.|\n)*--overwrite"):
+        _s2s("recipe", "copy", "translate")
+    assert (folder / "translate.yaml").read_text() == "mine"
+    _s2s("recipe", "copy", "translate", "--overwrite")
+    assert (folder / "translate.yaml").read_bytes() == shipped()["translate"].read_bytes()
+    assert _s2s("recipe", "copy", "translate", "other.yaml").startswith("other.yaml: ")
+    with pytest.raises(UserError, match=r"its folder does not exist(.|\n)*mkdir -p far"):
+        _s2s("recipe", "copy", "translate", "far/other.yaml")
+
+
+def test_the_schema_and_the_reference_are_printed_whole():
+    assert set(json.loads(_s2s("recipe", "schema", "--model", "transformer"))["required"]) == {"name", "model"}
+    assert json.loads(_s2s("recipe", "schema"))["title"] == "s2s recipe"
+    assert _s2s("recipe", "reference") == reference()
+
+
+def test_models_are_listed_with_package_and_first_line():
+    assert re.search(r"^transformer +s2s +The Transformer \(Vaswani", _s2s("models"), re.M)
+
+
+def _pair(folder: Path, name: str, count: int) -> tuple[str, str]:
+    for side in ("en", "de"):
+        (folder / f"{name}.{side}").write_text("".join(f"{side} {i}\n" for i in range(count)))
+    return f"{name}.en", f"{name}.de"
+
+
+def test_a_new_recipe_is_written_once_and_names_the_next_commands(folder):
+    source, target = _pair(folder, "a", 100)
+    words = ["new", "translate", "--source", source, "--target", target, "--output", "my recipe.yaml"]
+    assert _s2s(*words).split("\n")[1:3] == [
+        "look:   s2s data check 'my recipe.yaml'",
+        "train:  s2s train 'my recipe.yaml'",
+    ]
+    recipe = read(folder / "my recipe.yaml")
+    assert (recipe.name, recipe.data.train) == ("my-recipe", (str(folder / source), str(folder / target)))
+    with pytest.raises(UserError, match="is there already"):
+        _s2s(*words)
+    validation = _pair(folder, "v", 10)
+    _s2s(*words, "--overwrite", "--validation-source", validation[0], "--validation-target", validation[1])
+    assert read(folder / "my recipe.yaml").data.validation == (str(folder / "v.en"), str(folder / "v.de"))
+    with pytest.raises(UserError, match=r"v.en is one side(.|\n)*--validation-target"):
+        _s2s(*words, "--overwrite", "--validation-source", validation[0])
+
+
+def test_nothing_is_written_for_files_that_do_not_fit(folder):
+    source, _ = _pair(folder, "a", 100)
+    _, target = _pair(folder, "b", 101)
+    with pytest.raises(UserError, match=r"a.en has 100 lines, b.de has 101"):
+        _s2s("new", "translate", "--source", source, "--target", target)
+    assert not (folder / "mine.yaml").exists()
+
+
+def test_a_mistyped_command_or_option_is_status_2_without_a_traceback(capsys, monkeypatch):
+    for words in (["trian"], ["recipe", "shwo"], ["recipe", "show"], ["recipe", "list", "--all"]):
+        status, output, errors = _main(capsys, monkeypatch, *words)
+        assert (status, output) == (2, "")
+        assert "Error: " in errors
+
+
+def test_a_reader_that_leaves_early_gets_no_complaint():
+    command = [sys.executable, "-m", "s2s.cli.main", "recipe", "reference"]
+    # a pipe whose reading end is closed before the first byte is written
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert done.stderr == ""
+
+
+def test_control_c_ends_with_status_130(folder):
+    fifo = folder / "slow.yaml"
+    os.mkfifo(fifo)
+    # a recipe that never comes: reading it waits
+    code = "from pathlib import Path; Path.is_file = lambda path: True\nimport s2s.cli.main as m; m.main()"
+    command = [sys.executable, "-c", code, "recipe", "validate", str(fifo)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process, fifo.open("w"):
+        # opening returned, so the other side has opened, too
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.split() == ["stopped"]
