@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -82,3 +83,10 @@ def test_every_command_shown_works(page, folder):
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-500:]}\n{done.stderr[-1500:]}"
         assert "Traceback" not in done.stderr
         assert done.stdout or "--output" in command
+
+
+def test_the_table_of_results_is_what_the_kept_runs_say():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    results = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
+    assert results["written"](page) == page
+    assert results["table"]().count("| `") >= 3

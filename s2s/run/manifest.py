@@ -37,6 +37,7 @@ def describe(
         "packages": {name: version(name) for name in _PACKAGES},
         "git": _git_commit(),
         "platform": platform.platform(),
+        "processor": _processor(),
         "device": str(computer),
         "threads": torch.get_num_threads(),
         "seeds": recipe.seeds.model_dump() | {"corpus": recipe.data.seed},
@@ -55,6 +56,14 @@ def write(manifest: dict[str, object], path: Path) -> None:
 def read(path: Path) -> list[dict]:
     """The manifests of a run's starts so far, oldest first."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _git_commit() -> dict[str, object] | None:

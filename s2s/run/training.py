@@ -1,6 +1,7 @@
 """`s2s train`: from a recipe to a trained and tested model."""
 
 import itertools
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +78,8 @@ class _Run:
         progress = self._continue(trainer, checkpoints)
         with RunLog(folder, progress.update, recipe.training.updates, self.console) as log:
             progress = self._train(trainer, prepared, checkpoints, progress, log)
+            memory = trainer.computer.peak_memory() / 2**30
+            log.say(f"trained in {progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
             if recipe.training.average_last:
                 average(model, checkpoints.numbered()[-recipe.training.average_last :])
                 checkpoints.save_average(model, progress)
@@ -127,17 +130,16 @@ class _Run:
         settings, total = self.recipe.validation, self.recipe.training.updates
         if self._out_of_patience(progress):
             return progress
-        seconds = progress.seconds
+        started = time.perf_counter() - progress.seconds
         for update in trainer.updates(total):
             log.update(update)
-            seconds += update.seconds
             if update.update % settings.every and update.update != total:
                 continue
             tensors, place = trainer.state()
             with trainer.optimization.averaged():
                 score = self._validate(trainer, prepared, log)
                 scores = [*progress.scores, (update.update, score)]
-                progress = Progress(**place, score=score, scores=scores, seconds=seconds)
+                progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
                 checkpoints.save(trainer.model, tensors, progress)
             if self._out_of_patience(progress):
                 log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")

@@ -35,7 +35,7 @@ class Progress:
         position: updates done in this epoch.
         score: of this checkpoint's validation, higher is better; None when it was not validated.
         scores: (update, score) of all validations so far.
-        seconds: training time so far, validation not counted.
+        seconds: time spent in training so far, validation included.
     """
 
     update: int

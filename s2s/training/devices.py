@@ -1,6 +1,7 @@
 """What computes: device, precision, threads, and seeds that need no saved state."""
 
-import os
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,13 @@ class Computer:
         enabled = self.precision != torch.float32
         with torch.autocast(self.device.type, dtype=self.precision if enabled else None, enabled=enabled):
             yield
+
+    def peak_memory(self) -> int:
+        """Most memory held so far, in bytes: tensors on a GPU, and everything in this process elsewhere."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
     def __str__(self) -> str:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
@@ -77,8 +85,3 @@ def seed_for(seed: int, *path: int) -> int:
     Every update's dropout is seeded by its own number, so there is no random state to save: resuming is arithmetic.
     """
     return int(np.random.SeedSequence([abs(seed), *path]).generate_state(1, np.uint64)[0] >> 1)
-
-
-def threads_available() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,11 +1,11 @@
 """The trainer's equalities: micro-batches, padding, resuming, and what it says when numbers blow up."""
 
-from dataclasses import dataclass
-
+import datasets
 import numpy as np
 import pytest
 import torch
 
+from s2s.data.encoding import Encoded
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
@@ -15,36 +15,16 @@ from s2s.training.trainer import Trainer, mean_loss
 SIZE = 20
 
 
-@dataclass
-class Pairs:
-    """Random pairs in memory, with what the trainer asks of an encoded corpus."""
-
-    sources: list[list[int]]
-    targets: list[list[int]]
-
-    def __post_init__(self) -> None:
-        self.source_lengths = np.array([len(s) + 1 for s in self.sources])
-        self.target_lengths = np.array([len(t) + 1 for t in self.targets])
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def rows(self, indices):
-        return [self.sources[i] for i in indices], [self.targets[i] for i in indices]
-
-    def within(self, max_length):
-        fits = np.maximum(self.source_lengths, self.target_lengths) <= max_length
-        return np.flatnonzero(fits), int((~fits).sum())
-
-
 @pytest.fixture
-def pairs() -> Pairs:
+def pairs() -> Encoded:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(60)] for _ in range(2)]
-    return Pairs([[int(x) for x in s] for s in sides[0]], [[int(x) for x in t] for t in sides[1]])
+    pieces = datasets.List(datasets.Value("int32"))
+    features = datasets.Features({"source": pieces, "target": pieces})
+    return Encoded(datasets.Dataset.from_dict(dict(zip(features, sides, strict=True)), features=features))
 
 
-def _trainer(pairs: Pairs, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training) -> Trainer:
+def _trainer(pairs: Encoded, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training) -> Trainer:
     torch.manual_seed(0)
     settings = Settings(width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=dropout)
     return Trainer(
@@ -124,16 +104,13 @@ def test_each_epoch_sees_every_pair_once_in_another_order(pairs):
 
 
 def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
-    longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
-    pairs.sources[3] = [5] * 30
-    pairs.__post_init__()
-    torch.manual_seed(0)
-    trainer = _trainer(pairs)
-    trainer = Trainer(
-        trainer.model, pairs, trainer.settings, BatchSettings(max_length=longest), SeedSettings(), trainer.computer
-    )
-    assert trainer.left_out == 1
-    assert 3 not in {int(i) for group in trainer.groups for rows in group for i in rows}
+    too_long = set(np.flatnonzero(np.maximum(pairs.source_lengths, pairs.target_lengths) > 8).tolist())
+    assert 0 < len(too_long) < len(pairs)
+    one = _trainer(pairs)
+    trainer = Trainer(one.model, pairs, one.settings, BatchSettings(max_length=8), SeedSettings(), one.computer)
+    assert trainer.left_out == len(too_long)
+    trained = [int(i) for group in trainer.groups for rows in group for i in rows]
+    assert sorted(trained) == sorted(set(range(len(pairs))) - too_long)
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module_and_batch(pairs):
