@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# Scores held at a time. On a processor a chunk should stay near its caches (measured: 2 million is faster than 8 million
-# and than half a million); an accelerator wants few large products.
+# Scores held at a time. On a processor a chunk should stay near its caches (measured: 2 million is faster than both 8
+# million and half a million); an accelerator wants few large products.
 _CHUNK = {"cpu": 2_000_000}
 _CHUNK_ELSEWHERE = 64_000_000
 

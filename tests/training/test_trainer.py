@@ -19,6 +19,10 @@ SIZE = 20
 def pairs() -> Encoded:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(60)] for _ in range(2)]
+    return _encoded(sides)
+
+
+def _encoded(sides: list[list[list[int]]]) -> Encoded:
     pieces = datasets.List(datasets.Value("int32"))
     features = datasets.Features({"source": pieces, "target": pieces})
     return Encoded(datasets.Dataset.from_dict(dict(zip(features, sides, strict=True)), features=features))
@@ -137,3 +141,13 @@ def test_a_gradient_that_is_not_finite_is_named(pairs):
     parameter.register_hook(lambda gradient: gradient * float("inf"))
     with pytest.raises(UserError, match=r"gradient of encoder.layers.0.attention.query.weight is not finite"):
         next(trainer.updates(1))
+
+
+def test_every_update_drops_other_numbers():
+    # weights that hardly move, and pairs that are all alike: losses differ by dropout alone
+    alike = _encoded([[[4, 5, 6]] * 20, [[7, 8]] * 20])
+    still = {"learning_rate": 1e-12, "warmup": 0}
+    losses = [update.loss for update in _trainer(alike, 0.3, 2000, **still).updates(3)]
+    assert len({round(loss, 4) for loss in losses}) == 3
+    without = [update.loss for update in _trainer(alike, 0.0, 2000, **still).updates(3)]
+    assert max(without) - min(without) < 1e-5
