@@ -68,7 +68,7 @@ def _processor() -> str:
 
 def _git_commit() -> dict[str, object] | None:
     def git(*words: str) -> str:
-        here = Path(__file__).parent
+        here = Path(__file__).parents[1]
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
