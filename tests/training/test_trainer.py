@@ -64,8 +64,9 @@ def test_the_reported_loss_is_the_mean_over_tokens_before_the_step(pairs):
     assert mean_loss(trainer.model, pairs, BatchSettings(), trainer.computer) < expected
 
 
-def test_the_mean_loss_does_not_depend_on_the_batches(pairs):
-    trainer = _trainer(pairs)
+def test_the_mean_loss_depends_neither_on_the_batches_nor_on_dropout(pairs):
+    trainer = _trainer(pairs, dropout=0.5)
+    trainer.model.train()
     losses = [mean_loss(trainer.model, pairs, BatchSettings(tokens=n), trainer.computer) for n in (9, 40, 5000)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
 
