@@ -61,9 +61,9 @@ def test_what_a_crash_leaves_half_written_is_no_checkpoint(tmp_path, monkeypatch
     def crash(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("save_weights", "_sync"):
+    for step in ("s2s.training.checkpoint.save_weights", "s2s.training.checkpoint._sync", "pathlib.Path.rename"):
         with monkeypatch.context() as broken:
-            broken.setattr(f"s2s.training.checkpoint.{step}", crash)
+            broken.setattr(step, crash)
             with pytest.raises(KeyboardInterrupt):
                 _save(checkpoints, 2, 2.0)
         assert checkpoints.last().name == "0000001"
