@@ -1,8 +1,12 @@
 """`s2s evaluate`."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+
+from s2s.errors import UserError
 
 
 @click.command()
@@ -16,10 +20,14 @@ def evaluate(
     words: tuple[str, ...], split: str, lowercase: bool, beam: int | None, checkpoint: str | None, file: Path | None
 ) -> None:
     """Score RUN on a split of its corpus; with several runs, test each against the first."""
+    if file and not file.parent.is_dir():
+        raise UserError("there is no such folder", where=str(file.parent), remedy="make it, or name another file")
     from s2s.cli.runs import score_runs
 
     evaluations, comparisons = score_runs(words, split, lowercase, beam, checkpoint)
     for part in (*evaluations, *comparisons):
         click.echo(str(part))
     if file:
-        file.write_text("[" + ",\n".join(e.to_json() for e in evaluations) + "]\n", encoding="utf-8")
+        found = {"evaluations": evaluations, "comparisons": comparisons}
+        rows = {name: [asdict(part) for part in parts] for name, parts in found.items()}
+        file.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

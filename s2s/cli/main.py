@@ -67,6 +67,14 @@ def main() -> None:
         # whoever read our output has gone; there is nobody to complain to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if not error.filename:
+            raise
+        where = UserError(
+            error.strerror or str(error), where=str(error.filename), remedy="look at the path and at who may use it"
+        )
+        click.echo(where, err=True)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What `s2s evaluate` and `s2s translate` do with the words they are given."""
 
 import os
+import re
 import select
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from s2s.decoding.translator import Translation, Translator
+from s2s.errors import UserError
 from s2s.evaluation.significance import Comparison
 from s2s.run.evaluation import Evaluation, compare_runs, evaluate_run
 from s2s.run.loading import load_run
@@ -26,8 +28,14 @@ def score_runs(
         checkpoint: see `load_run`.
     """
     runs = [Path(word) for word in words if "=" not in word]
+    if not runs:
+        raise UserError("no run is named", remedy="s2s evaluate runs/NAME")
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise UserError("the same run is named twice", remedy="name each run once")
     overrides = [word for word in words if "=" in word] + ([f"decoding.beam={beam}"] if beam else [])
-    evaluations = [evaluate_run(run, split, lowercase, checkpoint, overrides) for run in runs]
+    # what another search, checkpoint or corpus scores is not the run's result
+    keep = checkpoint is None and not overrides
+    evaluations = [evaluate_run(run, split, lowercase, checkpoint, overrides, keep) for run in runs]
     return evaluations, compare_runs(evaluations) if len(evaluations) > 1 else []
 
 
@@ -57,12 +65,17 @@ def translate_file(
 
 def _shown(translation: Translation, number: int, nbest: int) -> Iterator[str]:
     if nbest == 1:
-        yield translation.text
+        yield _one_line(translation.text)
         return
     for candidate in translation.candidates:
-        yield f"{number}\t{candidate.score:.4f}\t{candidate.text}"
+        yield f"{number}\t{candidate.score:.4f}\t{_one_line(candidate.text)}"
     if not translation.candidates:
         yield f"{number}\t\t"
+
+
+def _one_line(text: str) -> str:
+    # bytes can spell any character; a line in is a line out
+    return re.sub(r"[\r\n]+", " ", text)
 
 
 def _chunks(file: IO[bytes], most: int) -> Iterator[list[str]]:

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import click
 
-from s2s.errors import UserError
-
 
 @click.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
@@ -15,7 +13,8 @@ from s2s.errors import UserError
 def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool) -> None:
     """Train RECIPE: `s2s train recipes/translate.yaml training.updates=500`.
 
-    With --resume, RECIPE is the folder of a run, which continues as if it had never stopped.
+    With --resume, RECIPE is the folder of a run, which continues as if it had never stopped; data.* and device.* may
+    say where its data lies now and what computes.
     """
     folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
     click.echo(
@@ -38,17 +37,11 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
 
 
 def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
-    from s2s.run.folder import check_is_run
+    from s2s.run.folder import check_resumable
 
-    if overrides:
-        raise UserError(
-            f"--resume continues the run by its own recipe; {overrides[0]!r} cannot change it",
-            where=str(folder),
-            remedy="leave it out, or start a new run with run.dir=DIR",
-        )
-    check_is_run(folder)
+    check_resumable(folder, overrides)
     from rich.console import Console
 
     from s2s.run.training import resume
 
-    return resume(folder, Console())
+    return resume(folder, Console(), overrides)

@@ -255,7 +255,10 @@ def _hold_out(
     for row in map(int, order):
         if len(rows_of) == wanted:
             break
-        rows_of.setdefault(train[row]["source"], row)
+        pair = train[row]
+        # an empty side can be neither translated nor scored; it is left for the filters to count
+        if pair["source"].strip() and pair["target"].strip():
+            rows_of.setdefault(pair["source"], row)
     rest = [row for row, (source, _) in enumerate(pairs(train)) if source not in rows_of]
     if len(rows_of) < wanted or not rest:
         raise UserError(

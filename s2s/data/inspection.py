@@ -230,7 +230,7 @@ def _split_advice(name: str, found: SplitFindings) -> Iterator[str]:
         yield f"{_count(found.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
     windows = found.windows_ends > found.pairs / 2
     if windows:
-        yield f"most lines of {name} end with a carriage return, learned as text: convert the files, e.g. dos2unix"
+        yield f"most lines of {name} end with a carriage return, which references keep: convert them, e.g. dos2unix"
     for character, rows in found.suspicious.items():
         if not (windows and character == SUSPICIOUS["\r"]):
             some = f"{_count(rows, 'row')} of {name} with a {character} ({_some(rows)})"

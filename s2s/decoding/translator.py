@@ -92,6 +92,7 @@ class Translator:
         # an empty line has nothing to say, and a line of white space neither
         filled = [i for i, line in enumerate(lines) if line.strip()]
         pieces = dict(zip(filled, self.source.encode_batch([lines[i] for i in filled]), strict=True))
+        self._check_lengths(lines, pieces)
         order = sorted(filled, key=lambda i: len(pieces[i]))
         for first in range(0, len(order), self.settings.batch):
             batch = order[first : first + self.settings.batch]
@@ -99,10 +100,24 @@ class Translator:
                 translations[i] = Translation(tuple(self._candidate(h) for h in found))
         return translations
 
+    def _check_lengths(self, lines: list[str], pieces: dict[int, list[int]]) -> None:
+        longest = self.model.encoder.longest
+        too_long = [i for i, row in pieces.items() if longest is not None and len(row) >= longest]
+        if too_long:
+            i = too_long[0]
+            raise UserError(
+                f"a line of {len(pieces[i])} pieces ({lines[i][:40]!r} …) is longer than the {longest} positions that "
+                "the model has learned, its end counted",
+                remedy="split it, or train with a higher model.max_positions or with sinusoidal positions",
+            )
+
     def _search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         source, valid = (tensor.to(self.device) for tensor in collate_sources(sources))
         lengths = np.array([len(pieces) for pieces in sources])
         limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
+        if self.model.decoder.longest is not None:
+            # BOS is fed, too
+            limits = np.minimum(limits, self.model.decoder.longest - 1)
         return search(self.model, source, valid, limits, self.beam)
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:

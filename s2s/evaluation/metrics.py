@@ -106,9 +106,21 @@ def bootstrap_interval(
     return values[int(0.025 * _RESAMPLES)], values[int(0.975 * _RESAMPLES) - 1]
 
 
-def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
-    """Share of translations that are the reference, in percent."""
-    return 100 * sum(t == r for t, r in zip(translations, references, strict=True)) / max(1, len(references))
+def exact_share(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> float:
+    """Share of translations that are the reference, in percent; white space at the ends does not count.
+
+    Args:
+        translations: what a system wrote.
+        references: raw.
+        lowercase: compare without regard to case.
+    """
+
+    def seen(text: str) -> str:
+        """What of a text is compared."""
+        return text.strip().lower() if lowercase else text.strip()
+
+    same = sum(seen(t) == seen(r) for t, r in zip(translations, references, strict=True))
+    return 100 * same / max(1, len(references))
 
 
 def by_source_length(

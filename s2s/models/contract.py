@@ -52,7 +52,13 @@ class Memory(Rows):
 
 
 class Encoder(nn.Module, ABC):
-    """Reads a batch of token rows."""
+    """Reads a batch of token rows.
+
+    Attributes:
+        longest: most tokens that a row may have; None where there is no limit.
+    """
+
+    longest: int | None = None
 
     @abstractmethod
     def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> Memory:
@@ -64,7 +70,13 @@ State = TypeVar("State", bound=Rows)
 
 
 class Decoder(nn.Module, ABC, Generic[Context, State]):
-    """Writes a target, one token after another, or all at once when the target is known."""
+    """Writes a target, one token after another, or all at once when the target is known.
+
+    Attributes:
+        longest: most tokens that may be fed; None where there is no limit.
+    """
+
+    longest: int | None = None
 
     @abstractmethod
     def start(self, memory: Memory, limit: int) -> tuple[Context, State]:

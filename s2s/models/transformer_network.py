@@ -58,6 +58,7 @@ class TransformerEncoder(Encoder):
     def __init__(self, settings: Settings, embedding: Embedding) -> None:
         super().__init__()
         self.embedding = embedding
+        self.longest = embedding.longest
         self.dropout = Dropout(settings.dropout)
         self.layers = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
@@ -122,6 +123,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
     def __init__(self, settings: Settings, embedding: Embedding) -> None:
         super().__init__()
         self.embedding = embedding
+        self.longest = embedding.longest
         self.dropout = Dropout(settings.dropout)
         self.layers = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()

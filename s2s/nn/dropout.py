@@ -12,8 +12,8 @@ class Dropout(nn.Module):
     """Zeroes each number with a probability in training and scales the rest, so that the mean stays.
 
     On a processor the random numbers, not the arithmetic, are what dropout costs. One 64-bit random word therefore
-    decides about eight numbers, eight bits for each: the rate is rounded to a multiple of 1/256 and the scale is that
-    of the rounded rate. Elsewhere torch's own dropout runs.
+    decides about eight numbers, eight bits for each: the rate is rounded to a multiple of 1/256, from 1/256 to 255/256,
+    and the scale is that of the rounded rate. Elsewhere torch's own dropout runs.
 
     Args:
         rate: probability of zeroing, in [0, 1).
@@ -29,7 +29,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return functional.dropout(x, self.rate)
-        return x * _scaled_mask(x, round(self.rate * _LEVELS))
+        return x * _scaled_mask(x, min(_LEVELS - 1, max(1, round(self.rate * _LEVELS))))
 
     def extra_repr(self) -> str:
         """The rate, for printed models."""

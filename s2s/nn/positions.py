@@ -47,6 +47,11 @@ class Embedding(nn.Module):
             "table", sinusoids(256, self.width) if positions == "sinusoidal" else None, persistent=False
         )
 
+    @property
+    def longest(self) -> int | None:
+        """Positions that were learned; None where there is no limit."""
+        return None if self.positions is None else self.positions.num_embeddings
+
     def forward(self, tokens: Tensor, first: int = 0) -> Float[Tensor, "batch steps width"]:
         """Vectors of the tokens, the first of which stands at position `first`.
 

@@ -66,7 +66,7 @@ class Evaluation:
     def examples(self, count: int) -> list[str]:
         """Some translations beside their sources, spread over the split."""
         step = max(1, len(self.sources) // count)
-        return [f"  {self.sources[i]}  →  {self.translations[i]}" for i in range(0, step * count, step)][:count]
+        return [f"  {self.sources[i]}  →  {self.translations[i]}" for i in range(0, len(self.sources), step)][:count]
 
     def to_json(self) -> str:
         """Everything, translations included."""
@@ -79,8 +79,9 @@ def evaluate_run(
     lowercase: bool = False,
     checkpoint: str | None = None,
     overrides: Sequence[str] = (),
+    keep: bool = True,
 ) -> Evaluation:
-    """Translates a split and scores it on the untouched references; keeps the result as `evaluation-<split>.json`.
+    """Translates a split and scores it on the untouched references.
 
     Args:
         path: the run's folder.
@@ -88,6 +89,7 @@ def evaluate_run(
         lowercase: score without regard to case.
         checkpoint: see `load_run`.
         overrides: `section.key=value` for `data`, `decoding` and `device`.
+        keep: whether this is the run's result, kept in its folder as `evaluation-<split>.json`.
 
     Raises:
         UserError: it is not a run, or its recipe has no such split.
@@ -97,7 +99,8 @@ def evaluate_run(
     translations = [t.text for t in run.translator().translate(sources)]
     evaluation = _scored(run, path, split, lowercase, (sources, references, translations))
     cased = "-lowercase" if lowercase else ""
-    write_atomically(path / f"evaluation-{split}{cased}.json", evaluation.to_json())
+    if keep:
+        write_atomically(path / f"evaluation-{split}{cased}.json", evaluation.to_json())
     return evaluation
 
 
@@ -139,7 +142,7 @@ def _scored(
         length_penalty=run.recipe.decoding.length_penalty,
         lowercase=lowercase,
         scores=scores(translations, references, lowercase),
-        exact=exact_share(translations, references),
+        exact=exact_share(translations, references, lowercase),
         buckets=by_source_length(sources, translations, references, lowercase),
         sources=sources,
         references=references,

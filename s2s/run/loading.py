@@ -12,8 +12,8 @@ from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.reading import read
-from s2s.recipe.schema import Recipe, TokenizerSettings
-from s2s.run.folder import RECIPE, TOKENIZER, check_is_run, sides
+from s2s.recipe.schema import DeviceSettings, Recipe, TokenizerSettings
+from s2s.run.folder import RECIPE, TOKENIZER, check_is_run, check_sections, sides
 from s2s.training.checkpoint import Checkpoints, load_weights
 from s2s.training.devices import Computer, choose, seed_for
 
@@ -56,13 +56,24 @@ def load_run(path: Path, checkpoint: str | None = None, overrides: Sequence[str]
         UserError: it is not a run, it has no such checkpoint, or a file is damaged.
     """
     check_is_run(path)
+    check_sections(overrides, ("data", "decoding", "device"), "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)
-    computer = choose(recipe.device)
+    computer = _computer(recipe.device, overrides)
     source, target = load_tokenizers(folder / TOKENIZER, recipe.tokenizer)
     model = build_model(recipe, source.size, target.size)
     load_weights(model, folder / "model.safetensors")
     return LoadedRun(folder, recipe, model.to(computer.device).eval(), source, target, computer)
+
+
+def _computer(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
+    """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
+    try:
+        return choose(settings)
+    except UserError:
+        if any(override.startswith("device.") for override in overrides):
+            raise
+        return choose(settings.model_copy(update={"kind": "auto"}))
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:
@@ -72,6 +83,8 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         UserError: there is none of that name.
     """
     if (path / "model.safetensors").exists():
+        if name is not None:
+            raise UserError("is a checkpoint itself", where=str(path), remedy=f"leave out --checkpoint {name}")
         return path
     checkpoints = Checkpoints(path)
     average = checkpoints.folder / "average"

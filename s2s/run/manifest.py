@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from s2s.errors import UserError
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Recipe
 from s2s.training.checkpoint import write_atomically
@@ -54,8 +55,17 @@ def write(manifest: dict[str, object], path: Path) -> None:
 
 
 def read(path: Path) -> list[dict]:
-    """The manifests of a run's starts so far, oldest first."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    """The manifests of a run's starts so far, oldest first.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    except ValueError as error:
+        raise UserError(
+            f"cannot be read: {error}", where=str(path), remedy="restore it; without it nobody knows the run's data"
+        ) from None
 
 
 def _processor() -> str:
@@ -72,6 +82,8 @@ def _git_commit() -> dict[str, object] | None:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
+        # installed inside somebody's own repository, s2s is not part of it
+        git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
         return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "--", "."))}
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -8,6 +8,7 @@ from s2s.data.corpora import Corpus, load
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import filter_training
 from s2s.data.tokenizers import Tokenizer, train_pair
+from s2s.errors import UserError
 from s2s.recipe.schema import Recipe
 
 
@@ -52,6 +53,8 @@ def prepare(recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer] | None, say:
     corpus = load(recipe.data)
     kept, ledger = filter_training(corpus.train, recipe.data.filters)
     say(str(ledger))
+    if not len(kept):
+        raise UserError("the filters leave no training pair", where="data.filters", remedy="loosen them")
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
     corpus = Corpus(kept, corpus.validation, corpus.test)
     train = encode_corpus(kept, source, target)

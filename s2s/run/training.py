@@ -1,10 +1,11 @@
 """`s2s train`: from a recipe to a trained and tested model."""
 
-import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from rich.console import Console
 
@@ -12,21 +13,22 @@ from s2s.data.batches import collate
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import score
-from s2s.models.contract import parameter_count
+from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.reading import read
 from s2s.recipe.schema import Recipe
 from s2s.run import manifest
 from s2s.run.evaluation import evaluate_run
-from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, check_free, check_is_run, create, folder_of
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, alone, check_free, check_resumable, create, flat, folder_of
 from s2s.run.loading import build_model, load_tokenizers
 from s2s.run.preparing import Prepared, prepare
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_progress, read_tensors
 from s2s.training.devices import choose
-from s2s.training.logger import RunLog, Sample
+from s2s.training.logger import METRICS, RunLog, Sample
 from s2s.training.pictures import attention_picture
 from s2s.training.trainer import Trainer, mean_loss
 
 _SAMPLES = 5
+_DRAWN_PIECES = 40
 
 
 def train(recipe: Recipe, console: Console, overwrite: bool = False) -> Path:
@@ -44,24 +46,26 @@ def train(recipe: Recipe, console: Console, overwrite: bool = False) -> Path:
     return _Run(recipe, console).finish(None, overwrite)
 
 
-def resume(folder: Path, console: Console) -> Path:
+def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
     """Continues a run from its last checkpoint, as if it had never stopped.
 
     Args:
         folder: the run's folder.
         console: where progress is shown.
+        overrides: `section.key=value`, for `data` and `device`.
 
     Raises:
-        UserError: it is not a run, or its training data has changed since.
+        UserError: it is not a run, or its recipe or its training data has changed since.
     """
-    check_is_run(folder)
-    return _Run(read(folder / RECIPE), console).finish(folder, overwrite=False)
+    check_resumable(folder, overrides)
+    return _Run(read(folder / RECIPE, overrides), console, overrides).finish(folder, overwrite=False)
 
 
 @dataclass
 class _Run:
     recipe: Recipe
     console: Console
+    overrides: Sequence[str] = ()
 
     def finish(self, folder: Path | None, overwrite: bool) -> Path:
         recipe = self.recipe
@@ -71,8 +75,15 @@ class _Run:
         prepared = prepare(recipe, known, self.say)
         tokenizers = prepared.source_tokenizer, prepared.target_tokenizer
         model = build_model(recipe, tokenizers[0].size, tokenizers[1].size).to(computer.device)
+        self._check_lengths(model, prepared)
         trainer = Trainer(model, prepared.train, recipe.training, recipe.batches, recipe.seeds, computer)
         folder = folder or create(recipe, tokenizers, overwrite)
+        with alone(folder):
+            self._train_and_test(folder, prepared, trainer)
+        return folder
+
+    def _train_and_test(self, folder: Path, prepared: Prepared, trainer: Trainer) -> None:
+        recipe, model = self.recipe, trainer.model
         self._describe(folder, prepared, trainer)
         checkpoints = Checkpoints(folder, recipe.validation.keep_best, recipe.training.average_last or 1)
         progress = self._continue(trainer, checkpoints)
@@ -84,7 +95,21 @@ class _Run:
                 average(model, checkpoints.numbered()[-recipe.training.average_last :])
                 checkpoints.save_average(model, progress)
             self._test(folder, prepared, log)
-        return folder
+
+    def _check_lengths(self, model: Seq2Seq, prepared: Prepared) -> None:
+        """Before anything is made: positions that were not learned would stop the run at its first validation."""
+        for part, lengths in (
+            (model.encoder, prepared.validation.source_lengths),
+            (model.decoder, prepared.validation.target_lengths),
+        ):
+            longest = max(int(lengths.max()), self.recipe.batches.max_length)
+            if part.longest is not None and part.longest < longest:
+                raise UserError(
+                    f"the model knows {part.longest} positions, but batches.max_length is "
+                    f"{self.recipe.batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
+                    where="model.max_positions",
+                    remedy=f"set model.max_positions={longest} or higher, or use sinusoidal positions",
+                )
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -117,6 +142,8 @@ class _Run:
     def _continue(self, trainer: Trainer, checkpoints: Checkpoints) -> Progress:
         last = checkpoints.last()
         if last is None:
+            if (checkpoints.run / METRICS).exists():
+                self.say("no checkpoint yet: starting again from the first update")
             return Progress(0, 0, 0)
         progress = read_progress(last)
         place = {"update": progress.update, "epoch": progress.epoch, "position": progress.position}
@@ -170,7 +197,12 @@ class _Run:
         return {"loss": -loss, "bleu": bleu, "chrf": chrf}[settings.metric]
 
     def _picture_attention(self, trainer: Trainer, prepared: Prepared, log: RunLog) -> None:
-        source, target = prepared.validation.pair(0)
+        lengths = np.maximum(prepared.validation.source_lengths, prepared.validation.target_lengths)
+        # a picture grows with both sides, and nobody reads hundreds of pieces
+        short = np.flatnonzero(lengths <= _DRAWN_PIECES)
+        if not len(short):
+            return
+        source, target = prepared.validation.pair(int(short[0]))
         batch = collate([source], [target], [0]).to(trainer.computer.device)
         with torch.no_grad():
             memory = trainer.model.encoder(batch.source, batch.source_valid)
@@ -185,17 +217,8 @@ class _Run:
     def _test(self, folder: Path, prepared: Prepared, log: RunLog) -> None:
         if prepared.corpus.test is None:
             return
-        evaluation = evaluate_run(folder, "test")
-        log.settings(_flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
+        evaluation = evaluate_run(folder, "test", overrides=self.overrides)
+        log.settings(flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
         log.say(str(evaluation))
         for line in evaluation.examples(3):
             log.say(line)
-
-
-def _flat(tree: dict, prefix: str = "") -> dict[str, object]:
-    return dict(
-        itertools.chain.from_iterable(
-            _flat(value, f"{prefix}{key}.").items() if isinstance(value, dict) else [(f"{prefix}{key}", value)]
-            for key, value in tree.items()
-        )
-    )

@@ -57,7 +57,15 @@ def write_atomically(path: Path, text: str) -> None:
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes a model's parameters; tied ones once."""
-    save_file({name: p.detach().contiguous() for name, p in model.named_parameters()}, path)
+    _save({name: p.detach() for name, p in model.named_parameters()}, path)
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    # safetensors lets nobody else read what it writes; the user's own mask shall decide
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod(0o666 & ~mask)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -88,6 +96,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         UserError: the file is missing or damaged.
     """
     try:
+        # safetensors calls a file that may not be read missing
+        path.open("rb").close()
         return load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(
@@ -132,7 +142,7 @@ class Checkpoints:
         temporary.mkdir(parents=True)
         save_weights(model, temporary / "model.safetensors")
         if training is not None:
-            save_file({n: t.detach().contiguous() for n, t in training.items()}, temporary / "training.safetensors")
+            _save({n: t.detach() for n, t in training.items()}, temporary / "training.safetensors")
         (temporary / "state.json").write_text(json.dumps(asdict(progress), indent=1), encoding="utf-8")
         shutil.copy(self.run / "recipe.yaml", temporary / "recipe.yaml")
         shutil.copytree(self.run / "tokenizer", temporary / "tokenizer")

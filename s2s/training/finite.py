@@ -31,7 +31,7 @@ def _error(what: str, update: int, batch: Batch) -> UserError:
     rows = ", ".join(str(int(i)) for i in batch.indices[:8])
     more = f" … ({len(batch.indices)} in all)" if len(batch.indices) > 8 else ""
     return UserError(
-        f"{what}; batch of corpus rows {rows}{more}",
+        f"{what}; batch of training pairs {rows}{more}",
         where=f"update {update}",
         remedy="lower training.learning_rate, lengthen training.warmup, set training.clip, or look at these rows; "
         "checkpoints are whole, the last one resumes",

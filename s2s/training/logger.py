@@ -19,6 +19,7 @@ from s2s.training.trainer import Update
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+METRICS = "metrics.jsonl"
 _CURVE_POINTS = 1000
 _PLAIN_LINE_EVERY = 10.0
 
@@ -43,7 +44,7 @@ class RunLog:
     """
 
     def __init__(self, run: Path, done: int, total: int, console: Console) -> None:
-        self.path = run / "metrics.jsonl"
+        self.path = run / METRICS
         forget_after(self.path, done)
         self._metrics = self.path.open("a", encoding="utf-8", newline="\n")
         self._board = SummaryWriter(str(run), purge_step=done + 1)

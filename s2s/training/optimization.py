@@ -29,7 +29,7 @@ def learning_rate(update: int, settings: TrainingSettings) -> float:
         return peak * math.sqrt(max(warmup, 1) / update)
     if settings.schedule == "constant":
         return peak
-    done = min(1.0, (update - warmup) / (settings.updates - warmup))
+    done = min(1.0, (update - warmup) / (settings.updates - warmup + 1))
     return peak * (0.5 * (1 + math.cos(math.pi * done)) if settings.schedule == "cosine" else 1 - done)
 
 

@@ -24,7 +24,7 @@ def attention_picture(weights: Float[Tensor, "head target source"], source: list
     figure = Figure(figsize=(heads * (1.5 + 0.22 * len(source)), 1.5 + 0.22 * len(target)), layout="constrained")
     for head, panel in enumerate(figure.subplots(1, heads, sharey=True, squeeze=False)[0]):
         panel.imshow(weights[head].float().cpu().numpy(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
-        panel.set_xticks(range(len(source)), source, rotation=90, fontsize=8)
-        panel.set_yticks(range(len(target)), target, fontsize=8)
+        panel.set_xticks(range(len(source)), source, rotation=90, fontsize=8, parse_math=False)
+        panel.set_yticks(range(len(target)), target, fontsize=8, parse_math=False)
         panel.set_title(f"head {head}", fontsize=8)
     return figure

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from s2s.data.batches import Batch, accumulate, collate, plan
 from s2s.data.encoding import Encoded
+from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
 from s2s.training.devices import Computer, seed_for
@@ -80,6 +81,12 @@ class Trainer:
         self.computer = computer
         self.optimization = Optimization(model, training)
         self.kept, self.left_out = data.within(batches.max_length)
+        if not len(self.kept):
+            raise UserError(
+                f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
+                where="batches.max_length",
+                remedy="raise it",
+            )
         self.update = 0
         self.epoch = 0
         self.position = 0

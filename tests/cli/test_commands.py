@@ -89,6 +89,10 @@ def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
     filed = _s2s(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")
     assert piped.returncode == filed.returncode == 0, piped.stderr + filed.stderr
     assert (folder / "out.txt").read_text() == piped.stdout
+    # into itself: what is read is whole before what is written takes its name
+    again = _s2s(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "lines.txt")
+    assert again.returncode == 0, again.stderr
+    assert (folder / "lines.txt").read_text() == piped.stdout
     lines = piped.stdout.split("\n")
     assert len(lines) == 5
     assert lines[1] == lines[4] == ""
@@ -123,7 +127,9 @@ def test_runs_are_compared_with_a_paired_test(folder):
     assert done.returncode == 0, done.stderr
     assert "against the first" in done.stdout
     assert "case:lc" in done.stdout
-    assert len(json.loads((folder / "scores.json").read_text())) == 2
+    written = json.loads((folder / "scores.json").read_text())
+    assert [e["run"] for e in written["evaluations"]] == ["runs/tiny", "runs/other"]
+    assert {c["system"] for c in written["comparisons"]} == {"runs/tiny", "runs/other"}
 
 
 MISTAKES = [
@@ -137,6 +143,10 @@ MISTAKES = [
     (["train", "nowhere.yaml"], "nowhere.yaml"),
     (["train", "tiny.yaml", "run.dir=x", "device.kind=mps"], "device.kind"),
     (["train", "tiny.yaml", "run.dir=x", "batches.tokens=8"], "batches.tokens"),
+    (["train", "tiny.yaml", "run.dir=tiny.yaml/x"], "tiny.yaml"),
+    (["translate", "runs/tiny", "--output", "nowhere/out.txt"], "no folder nowhere"),
+    (["evaluate", "decoding.beam=1"], "no run is named"),
+    (["evaluate", "runs/tiny", "--json", "nowhere/x.json"], "nowhere"),
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
     (["fly"], "fly"),
 ]

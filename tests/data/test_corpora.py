@@ -314,3 +314,15 @@ def test_tatoeba_is_read_by_position(tatoeba):
     assert len(corpus.train) == len(corpus.validation) == 2_000
     with gzip.open(tatoeba / "deu-eng.dev.tsv.gz") as file:
         assert "".join(f"{s}\t{t}\n" for s, t in pairs(corpus.validation)).encode() == file.read()
+
+
+def test_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):
+    sides = [[f"a{i}" for i in range(40)], [f"b{i}" for i in range(40)]]
+    sides[0][:30] = [""] * 30
+    for side, texts in zip(("en", "de"), sides, strict=True):
+        (tmp_path / f"t.{side}").write_text("\n".join(texts) + "\n")
+    files = (str(tmp_path / "t.en"), str(tmp_path / "t.de"))
+    corpus = load(DataSettings(corpus="files", train=files, validation=4, test=3))
+    assert all(corpus.validation["source"])
+    assert all(corpus.test["source"])
+    assert list(corpus.train["source"]).count("") == 30

@@ -8,17 +8,38 @@ from s2s.recipe.installed import models, module_of
 
 SIZE = 23
 KINDS = sorted(models())
+# a model's other faces: settings that lead through other code than the defaults do
+VARIANTS = [
+    ("transformer", {"norm": "post", "encoder_positions": "learned", "decoder_positions": "none", "tie": "target"}),
+    ("transformer", {"attention": "explicit", "activation": "gelu", "tie": "none"}),
+    ("rnn", {"bidirectional": False, "residual": True}),
+    ("gru", {"bidirectional": False, "encoder_layers": 1, "decoder_layers": 3}),
+    ("lstm", {"bidirectional": False, "reverse_source": True, "residual": True}),
+    ("rnn-attention", {"attention": "dot", "tie": "none"}),
+    ("gru-attention", {"attention": "concat", "input_feeding": True}),
+    ("gru-attention", {"attention": "additive"}),
+    ("conv", {"kernel": 4, "encoder_layers": 2, "decoder_layers": 2, "tie": "none"}),
+    ("minlstm", {"bidirectional": False, "residual": True}),
+    ("lstm-attention", {"attention": "location", "tie": "target"}),
+    ("lstm-attention", {"attention": "additive", "coverage": True}),
+    ("lstm-attention", {"attention": "additive", "coverage": True, "input_feeding": True, "reverse_source": False}),
+]
+CASES = [(kind, {}) for kind in KINDS] + VARIANTS
 
 
-def _build(kind: str) -> Seq2Seq:
+def _build(kind: str, options: dict) -> Seq2Seq:
     torch.manual_seed(0)
     module = module_of(kind)
-    return module.build(module.Settings(kind=kind), SIZE, SIZE).double().eval()
+    return module.build(module.Settings(kind=kind, **options), SIZE, SIZE).double().eval()
 
 
-@pytest.fixture(params=KINDS)
+def _name(case: tuple[str, dict]) -> str:
+    return " ".join([case[0], *(f"{key}={value}" for key, value in case[1].items())])
+
+
+@pytest.fixture(params=CASES, ids=_name)
 def model(request) -> Seq2Seq:
-    return _build(request.param)
+    return _build(*request.param)
 
 
 @pytest.fixture
@@ -107,8 +128,31 @@ def test_gradients_reach_every_parameter(model, batch):
     assert [n for n in unreached if not n.endswith("key.bias")] == []
 
 
+def test_the_gradient_is_the_slope_of_the_loss(model, batch):
+    source, valid, target = batch
+    parameters = list(model.parameters())
+
+    def loss() -> torch.Tensor:
+        return model.logits(source, valid, target).log_softmax(-1)[..., 5].sum()
+
+    loss().backward()
+    torch.manual_seed(2)
+    direction = [torch.randn_like(p) for p in parameters]
+    # of length one: a long step would cross the kinks of a ReLU
+    length = torch.stack([d.norm() for d in direction]).norm()
+    direction = [d / length for d in direction]
+    slope = sum((p.grad * d).sum() for p, d in zip(parameters, direction, strict=True) if p.grad is not None)
+    around, step = [], 1e-5
+    with torch.no_grad():
+        for distance in (step, -2 * step):
+            for p, d in zip(parameters, direction, strict=True):
+                p += distance * d
+            around.append(loss())
+    torch.testing.assert_close((around[0] - around[1]) / (2 * step), slope, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_builds_the_same_model(kind):
-    first, second = _build(kind), _build(kind)
+    first, second = _build(kind, {}), _build(kind, {})
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)

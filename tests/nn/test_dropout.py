@@ -47,3 +47,11 @@ def test_nothing_is_dropped_in_evaluation_or_at_rate_zero():
     x = torch.randn(100)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
+
+
+def test_the_smallest_rates_drop_something_and_the_largest_not_all():
+    torch.manual_seed(0)
+    x = torch.ones(100_000)
+    for rate, share in ((1e-4, 1 / 256), (0.999, 255 / 256)):
+        dropped = (Dropout(rate)(x) == 0).float().mean()
+        assert abs(dropped - share) < 0.002

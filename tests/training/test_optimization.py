@@ -23,10 +23,12 @@ def test_the_rate_rises_linearly_to_its_peak_and_never_above(schedule):
 
 def test_each_schedule_is_its_formula():
     assert learning_rate(40, _settings(schedule="inverse-sqrt")) == pytest.approx(0.5 * math.sqrt(10 / 40))
-    assert learning_rate(55, _settings(schedule="cosine")) == pytest.approx(0.25)
-    assert learning_rate(55, _settings(schedule="linear")) == pytest.approx(0.25)
-    assert learning_rate(100, _settings(schedule="cosine")) == pytest.approx(0.0)
-    assert learning_rate(100, _settings(schedule="linear")) == pytest.approx(0.0)
+    cosine, linear = _settings(schedule="cosine"), _settings(schedule="linear")
+    for done in (9, 45, 90):
+        assert learning_rate(10 + done, cosine) == pytest.approx(0.25 * (1 + math.cos(math.pi * done / 91)))
+        assert learning_rate(10 + done, linear) == pytest.approx(0.5 * (1 - done / 91))
+    # the last update still learns; zero comes after it
+    assert learning_rate(101, cosine) == learning_rate(101, linear) == 0
     assert learning_rate(1, _settings(warmup=0)) == pytest.approx(0.5)
 
 

@@ -130,7 +130,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module
     assert "update 3" in message
     assert "decoder.layers.0.feedforward.expand" in message
     rows = trainer.groups[2][0]
-    assert f"corpus rows {int(rows[0])}" in message
+    assert f"training pairs {int(rows[0])}" in message
     assert "training.learning_rate" in message
     for a, b in zip(before, _weights(trainer), strict=True):
         assert torch.equal(a.nan_to_num(), b.nan_to_num())

@@ -1,0 +1,169 @@
+"""Attention for recurrent decoders (Bahdanau et al. 2015; Luong et al. 2015): where to look, and what is read there.
+
+A decoder state h asks, every source state s answers with a score, and a softmax makes the scores into weights:
+
+    α_j = exp(score(h, s_j)) / Σ_k exp(score(h, s_k)),    read = Σ_j α_j s_j
+
+The kinds differ in the score alone. What depends on the source alone, its *keys*, is computed once for all steps.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from s2s.errors import UserError
+
+Queries = Float[Tensor, "batch target width"]
+Keys = Float[Tensor, "batch source width"]
+Scores = Float[Tensor, "batch target source"]
+
+
+class Score(nn.Module, ABC):
+    """How well each source position answers each query."""
+
+    def keys(self, states: Keys) -> Keys:
+        """What of the score depends on the source alone; the states themselves where nothing does."""
+        return states
+
+    @abstractmethod
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        """The scores, before the softmax."""
+
+
+class Dot(Score):
+    """score = hᵀ s (Luong et al. 2015, equation 8)."""
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        """See `Score`."""
+        return queries @ keys.transpose(1, 2)
+
+
+class General(Dot):
+    """score = hᵀ W s: the dot product in a space that is learned."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Linear(width, width, bias=False)
+
+    def keys(self, states: Keys) -> Keys:
+        """W s."""
+        return self.weight(states)
+
+
+class Additive(Score):
+    """score = vᵀ tanh(W h + U s): a network with one hidden layer (Bahdanau et al. 2015, appendix A.1.2)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def keys(self, states: Keys) -> Keys:
+        """U s."""
+        return self.key(states)
+
+    def forward(
+        self, queries: Queries, keys: Keys, covered: Float[Tensor, "batch 1 source width"] | None = None
+    ) -> Scores:
+        """See `Score`; `covered` is added inside the tanh."""
+        hidden = self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
+        return self.score(torch.tanh(hidden if covered is None else hidden + covered)).squeeze(3)
+
+
+class Concat(Score):
+    """score = vᵀ tanh(W [h; s]): `additive` in another spelling, W = [W U]; both are kept because both are taught."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(2 * width, width, bias=False)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        """See `Score`."""
+        both = torch.broadcast_tensors(queries.unsqueeze(2), keys.unsqueeze(1))
+        return self.score(torch.tanh(self.hidden(torch.cat(both, dim=3)))).squeeze(3)
+
+
+class Location(Score):
+    """score_j = (W h)_j: where to look is read off the decoder's state, whatever stands there.
+
+    Args:
+        width: size of the queries.
+        positions: longest source.
+    """
+
+    def __init__(self, width: int, positions: int) -> None:
+        super().__init__()
+        self.place = nn.Linear(width, positions, bias=False)
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        """See `Score`.
+
+        Raises:
+            UserError: the source is longer than the positions that were learned.
+        """
+        if keys.shape[1] > self.place.out_features:
+            raise UserError(
+                f"a source of {keys.shape[1]} pieces is longer than the {self.place.out_features} positions of "
+                "attention: location",
+                remedy="raise model.max_positions, lower batches.max_length, or choose another attention",
+            )
+        return self.place(queries)[:, :, : keys.shape[1]]
+
+
+class Attention(nn.Module):
+    """Weights over the source, and what is read with them.
+
+    Args:
+        score: how positions are compared.
+        width: size of queries and source states.
+        coverage: whether the score sees how much each position was looked at before (Tu et al. 2016, the linguistic
+            variant without fertility); `score` is then an `Additive`.
+    """
+
+    def __init__(self, score: Score, width: int, coverage: bool) -> None:
+        super().__init__()
+        self.score = score
+        self.coverage = nn.Linear(1, width, bias=False) if coverage else None
+
+    def forward(
+        self,
+        queries: Queries,
+        states: Keys,
+        keys: Keys,
+        valid: Bool[Tensor, "batch source"],
+        seen: Float[Tensor, "batch source"] | None,
+    ) -> tuple[Queries, Scores]:
+        """What each query reads, and the weights it reads with.
+
+        Args:
+            queries: decoder states; a single step where there is coverage.
+            states: the source states that are read.
+            keys: `score.keys(states)`.
+            valid: True where a source token is real; the others get no weight.
+            seen: the sum of all earlier weights, where there is coverage.
+        """
+        if self.coverage is None or seen is None:
+            scores = self.score(queries, keys)
+        else:
+            scores = self.score(queries, keys, self.coverage(seen.unsqueeze(2)).unsqueeze(1))
+        weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
+        return weights.to(states.dtype) @ states, weights
+
+
+def score_of(kind: str, width: int, positions: int) -> Score:
+    """The score of that name.
+
+    Args:
+        kind: as written in recipes.
+        width: size of queries and source states.
+        positions: longest source of `location`.
+    """
+    if kind == "location":
+        return Location(width, positions)
+    if kind == "dot":
+        return Dot()
+    return {"additive": Additive, "general": General, "concat": Concat}[kind](width)

@@ -1,0 +1,179 @@
+"""Recurrent layers: the Elman network, GRU and LSTM as fused kernels; minGRU and minLSTM as a parallel scan.
+
+A layer maps a sequence to a sequence of states, and goes on from where it stopped: fed token by token or all at once,
+it gives the same numbers. A new cell is one class with `forward` and the number of its state tensors.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from baselines.scan import scan
+from s2s.nn.dropout import Dropout
+
+CellState = tuple[Tensor, ...]
+
+
+class Cell(nn.Module, ABC):
+    """One recurrent layer.
+
+    Attributes:
+        parts: how many tensors of shape `(batch, width)` its state has; the first is the hidden state.
+    """
+
+    parts: int = 1
+
+    @abstractmethod
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], state: CellState
+    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+        """The hidden state after each step, and the state after the last."""
+
+
+class Elman(Cell):
+    """h′ = tanh(W x + U h + b) (Elman 1990)."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.rnn = nn.RNN(inputs, width, batch_first=True)
+        _initialize(self.rnn, width)
+
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], state: CellState
+    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+        """See `Cell`."""
+        outputs, hidden = self.rnn(x, state[0].to(x.dtype).unsqueeze(0))
+        return outputs, (hidden[0],)
+
+
+class GRU(Cell):
+    """The gated recurrent unit (Cho et al. 2014): gates r, z decide how much of the old state is read and kept."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.gru = nn.GRU(inputs, width, batch_first=True)
+        _initialize(self.gru, width)
+
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], state: CellState
+    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+        """See `Cell`."""
+        outputs, hidden = self.gru(x, state[0].to(x.dtype).unsqueeze(0))
+        return outputs, (hidden[0],)
+
+
+class LSTM(Cell):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997): c′ = f ∘ c + i ∘ g is kept, h′ = o ∘ tanh(c′) is shown.
+
+    The forget gate's bias starts at 1, so that a young network remembers (Gers et al. 2000; Jozefowicz et al. 2015).
+    """
+
+    parts = 2
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inputs, width, batch_first=True)
+        _initialize(self.lstm, width)
+        with torch.no_grad():
+            # torch's order of gates is i, f, g, o
+            self.lstm.get_parameter("bias_ih_l0")[width : 2 * width] = 1.0
+
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], state: CellState
+    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+        """See `Cell`."""
+        hidden, cell = (part.to(x.dtype).unsqueeze(0) for part in state)
+        outputs, (hidden, cell) = self.lstm(x, (hidden, cell))
+        return outputs, (hidden[0], cell[0])
+
+
+class MinGRU(Cell):
+    """h′ = (1 − z) ∘ h + z ∘ h̃; z and h̃ see the input alone, so all steps are one scan (Feng et al. 2024)."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.gates = nn.Linear(inputs, 2 * width)
+        nn.init.xavier_uniform_(self.gates.weight)
+        nn.init.zeros_(self.gates.bias)
+
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], state: CellState
+    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+        """See `Cell`."""
+        gate, candidate = self.gates(x).chunk(2, dim=2)
+        states = scan(functional.logsigmoid(-gate), torch.sigmoid(gate) * candidate, state[0].to(gate.dtype))
+        return states, (states[:, -1],)
+
+
+class MinLSTM(Cell):
+    """h′ = f ∘ h + i ∘ h̃ with f + i = 1, where all three see the input alone (Feng et al. 2024, section 3.2)."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.gates = nn.Linear(inputs, 3 * width)
+        nn.init.xavier_uniform_(self.gates.weight)
+        nn.init.zeros_(self.gates.bias)
+
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], state: CellState
+    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+        """See `Cell`."""
+        forget, put, candidate = self.gates(x).chunk(3, dim=2)
+        # σ(f) / (σ(f) + σ(i)) is a sigmoid again
+        balance = functional.logsigmoid(forget) - functional.logsigmoid(put)
+        update = torch.sigmoid(-balance) * candidate
+        states = scan(functional.logsigmoid(balance), update, state[0].to(update.dtype))
+        return states, (states[:, -1],)
+
+
+CELLS: dict[str, type[Cell]] = {"rnn": Elman, "gru": GRU, "lstm": LSTM, "mingru": MinGRU, "minlstm": MinLSTM}
+
+
+class Stack(nn.Module):
+    """Recurrent layers on top of each other, with dropout between them.
+
+    Args:
+        cell: name of the layers' kind, see `CELLS`.
+        inputs: size of what the first layer reads.
+        width: size of all hidden states.
+        layers: how many.
+        dropout: probability of dropping a number between layers.
+        residual: add each layer's input to its output, from the second layer on.
+    """
+
+    def __init__(self, cell: str, inputs: int, width: int, layers: int, dropout: float, residual: bool) -> None:
+        super().__init__()
+        self.width = width
+        self.residual = residual
+        self.layers = nn.ModuleList([CELLS[cell](width if i else inputs, width) for i in range(layers)])
+        self.dropout = Dropout(dropout)
+        self.parts = [CELLS[cell].parts] * layers
+
+    def zero_state(self, x: Float[Tensor, "batch steps inputs"]) -> tuple[CellState, ...]:
+        """The state before the first step, for rows like these."""
+        return tuple((x.new_zeros(len(x), self.width),) * parts for parts in self.parts)
+
+    def forward(
+        self, x: Float[Tensor, "batch steps inputs"], states: tuple[CellState, ...]
+    ) -> tuple[Float[Tensor, "batch steps width"], tuple[CellState, ...]]:
+        """The top layer's hidden state after each step, and every layer's state after the last."""
+        kept = []
+        for i, (layer, state) in enumerate(zip(self.layers, states, strict=True)):
+            read = self.dropout(x) if i else x
+            y, state = layer(read, state)
+            x = x + y if self.residual and i else y
+            kept.append(state)
+        return x, tuple(kept)
+
+
+def _initialize(layer: nn.RNNBase, width: int) -> None:
+    """Orthogonal recurrent weights, gate by gate (Saxe et al. 2014), Xavier input weights, zero biases."""
+    for name, p in layer.named_parameters():
+        if "bias" in name:
+            nn.init.zeros_(p)
+        else:
+            for gate in p.detach().split(width):
+                (nn.init.orthogonal_ if "weight_hh" in name else nn.init.xavier_uniform_)(gate)

@@ -1,0 +1,50 @@
+"""The convolutional encoder and decoder (Gehring et al. 2017): gated convolutions, with attention in every layer."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from s2s.recipe.schema import Probability, Section
+
+if TYPE_CHECKING:
+    from s2s.models.contract import Encoder, Seq2Seq
+
+
+class Settings(Section):
+    """The convolutional model's section of a recipe."""
+
+    kind: Literal["conv"] = "conv"
+    """Gated convolutions with attention."""
+    width: PositiveInt = 256
+    """Size of every vector between layers."""
+    encoder_layers: PositiveInt = 4
+    """Convolutions that read the source; each sees `kernel` − 1 positions further."""
+    decoder_layers: PositiveInt = 4
+    """Convolutions that write the target, each with its own attention."""
+    kernel: Annotated[int, Field(ge=2)] = 3
+    """Positions that one convolution sees; in the encoder centred, in the decoder the last ones."""
+    max_positions: PositiveInt = 1024
+    """Longest sequence, since positions are learned."""
+    dropout: Probability = 0.2
+    """Applied to embeddings and to the input of every convolution."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
+    vocabulary."""
+
+
+def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
+    """A freshly initialised model.
+
+    Raises:
+        UserError: all embeddings shall be tied, but the vocabularies differ in size.
+    """
+    from baselines import convolution
+
+    return convolution.build(settings, source_size, target_size)
+
+
+def build_encoder(settings: Settings, source_size: int) -> "tuple[Encoder, int]":
+    """The encoder alone and the width of its summary, for classification."""
+    from baselines import convolution
+
+    return convolution.build_encoder(settings, source_size), settings.width

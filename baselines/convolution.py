@@ -1,0 +1,159 @@
+"""The network of `conv`: gated convolutions over source and target, and attention in every layer of the decoder.
+
+A position sees its neighbours, after two layers their neighbours, and so on: parallel over time, with a path between
+two positions that grows with their distance over the kernel's width.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from baselines.conv import Settings
+from baselines.embeddings import table, tables
+from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
+from s2s.nn.dropout import Dropout
+from s2s.nn.positions import Embedding
+
+# a sum of two parts of variance 1 has variance 1 again (Gehring et al. 2017, section 3.5)
+_HALF = math.sqrt(0.5)
+
+
+class GatedConvolution(nn.Module):
+    """v = a ∘ σ(b), where a and b are convolutions of the same window (Dauphin et al. 2017).
+
+    Args:
+        width: size of the vectors.
+        kernel: positions of a window.
+        dropout: probability of dropping a number of the input.
+    """
+
+    def __init__(self, width: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.dropout = Dropout(dropout)
+        self.convolution = nn.Linear(kernel * width, 2 * width)
+        # so that states keep their variance: half of it goes with the gates, 1 − dropout comes through
+        nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * width)))
+        nn.init.zeros_(self.convolution.bias)
+
+    def forward(self, x: Float[Tensor, "batch padded width"]) -> Float[Tensor, "batch steps width"]:
+        """One vector for each whole window: `kernel` − 1 fewer than positions."""
+        windows = self.dropout(x).unfold(1, self.kernel, 1).flatten(2)
+        return functional.glu(self.convolution(windows), dim=2)
+
+
+@dataclass(frozen=True)
+class ConvMemory(Memory):
+    """What the encoder leaves: beside its states, what attention reads, where the words themselves are mixed in."""
+
+    values: Float[Tensor, "batch source width"]
+
+
+class ConvEncoder(Encoder):
+    """Reads the source with centred windows; beyond its ends stand zeros."""
+
+    def __init__(self, settings: Settings, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.embedding = Embedding(tokens, "learned", settings.max_positions)
+        self.longest = settings.max_positions
+        self.dropout = Dropout(settings.dropout)
+        self.layers = nn.ModuleList(
+            [
+                GatedConvolution(settings.width, settings.kernel, settings.dropout)
+                for _ in range(settings.encoder_layers)
+            ]
+        )
+        self.before = (settings.kernel - 1) // 2
+        self.after = settings.kernel - 1 - self.before
+
+    def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> ConvMemory:
+        """One state for each source position."""
+        real = valid.unsqueeze(2)
+        embedded = self.dropout(self.embedding(source)) * real
+        x = embedded
+        for layer in self.layers:
+            # what stands in the padding is zero before every window, as it is beyond the end
+            x = (x + layer(functional.pad(x, (0, 0, self.before, self.after)))) * _HALF * real
+        return ConvMemory(x, valid, mean_over_valid(x, valid), (x + embedded) * _HALF)
+
+
+@dataclass(frozen=True)
+class ConvContext(Rows):
+    """What attention compares with, what it reads, and which positions are real."""
+
+    keys: Float[Tensor, "batch source width"]
+    values: Float[Tensor, "batch source width"]
+    valid: Bool[Tensor, "batch source"]
+
+
+@dataclass(frozen=True)
+class ConvState(Rows):
+    """Of each layer, the last `kernel` − 1 inputs: all that a window can still see; and how many came before."""
+
+    windows: tuple[Float[Tensor, "batch past width"], ...]
+    length: int
+
+
+class ConvDecoder(Decoder[ConvContext, ConvState]):
+    """Writes the target with windows that end at the newest position, looking at the source after each."""
+
+    def __init__(self, settings: Settings, tokens: nn.Embedding) -> None:
+        super().__init__()
+        width, count = settings.width, settings.decoder_layers
+        self.kernel = settings.kernel
+        self.embedding = Embedding(tokens, "learned", settings.max_positions)
+        self.longest = settings.max_positions
+        self.dropout = Dropout(settings.dropout)
+        self.layers = nn.ModuleList([GatedConvolution(width, settings.kernel, settings.dropout) for _ in range(count)])
+        self.queries = nn.ModuleList([nn.Linear(width, width) for _ in range(count)])
+        self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(count)])
+
+    def start(self, memory: Memory, limit: int) -> tuple[ConvContext, ConvState]:
+        """Before the first token stand zeros."""
+        values = memory.values if isinstance(memory, ConvMemory) else memory.states
+        zeros = memory.states.new_zeros(len(memory.states), self.kernel - 1, memory.states.shape[2])
+        return ConvContext(memory.states, values, memory.valid), ConvState((zeros,) * len(self.layers), 0)
+
+    def forward(
+        self, context: ConvContext, state: ConvState, tokens: Int[Tensor, "batch steps"]
+    ) -> tuple[Float[Tensor, "batch steps width"], ConvState]:
+        """The state after each token."""
+        x, state, _ = self._feed(context, state, tokens)
+        return x, state
+
+    def attention_weights(
+        self, memory: Memory, tokens: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch layer 1 target source"]:
+        """Where each layer looks; one head each."""
+        context, state = self.start(memory, tokens.shape[1])
+        return torch.stack(self._feed(context, state, tokens)[2], dim=1).unsqueeze(2)
+
+    def _feed(self, context: ConvContext, state: ConvState, tokens: Tensor) -> tuple[Tensor, ConvState, list[Tensor]]:
+        embedded = self.dropout(self.embedding(tokens, state.length))
+        x, windows, weights = embedded, [], []
+        for layer, query, output, past in zip(self.layers, self.queries, self.outputs, state.windows, strict=True):
+            seen = torch.cat((past.to(x.dtype), x), dim=1)
+            windows.append(seen[:, seen.shape[1] - self.kernel + 1 :])
+            hidden = layer(seen)
+            asked = (query(hidden) + embedded) * _HALF
+            scores = asked @ context.keys.transpose(1, 2).to(asked.dtype)
+            looked = scores.masked_fill(~context.valid.unsqueeze(1), float("-inf")).softmax(dim=2)
+            read = output(looked.to(context.values.dtype) @ context.values)
+            x = (x + (hidden + read) * _HALF) * _HALF
+            weights.append(looked)
+        return x, ConvState(tuple(windows), state.length + tokens.shape[1]), weights
+
+
+def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
+    """A freshly initialised model; see `baselines.conv.build`."""
+    source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
+    return Seq2Seq(ConvEncoder(settings, source), ConvDecoder(settings, target), projection)
+
+
+def build_encoder(settings: Settings, source_size: int) -> Encoder:
+    """A freshly initialised encoder."""
+    return ConvEncoder(settings, table(source_size, settings.width))

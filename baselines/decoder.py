@@ -1,0 +1,166 @@
+"""Recurrent decoders: without attention, from the source's summary alone; and with it."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from baselines.attention import Attention, Keys, score_of
+from baselines.cells import CellState, Stack
+from baselines.settings import Attentive, Recurrent
+from s2s.models.contract import Decoder, Memory, Rows
+from s2s.nn.dropout import Dropout
+
+
+class Bridge(nn.Module):
+    """The decoder's first state, from the source's summary: tanh(W summary + b) for every part of every layer.
+
+    Args:
+        width: size of the summary and of every part.
+        parts: number of state tensors of each layer.
+    """
+
+    def __init__(self, width: int, parts: list[int]) -> None:
+        super().__init__()
+        self.parts = parts
+        self.linear = nn.Linear(width, width * sum(parts))
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, summary: Float[Tensor, "batch width"]) -> tuple[CellState, ...]:
+        """The state of each layer."""
+        found = iter(torch.tanh(self.linear(summary)).chunk(sum(self.parts), dim=1))
+        return tuple(tuple(next(found) for _ in range(count)) for count in self.parts)
+
+
+@dataclass(frozen=True)
+class Nothing(Rows):
+    """A decoder without attention reads nothing but its own state."""
+
+
+@dataclass(frozen=True)
+class Cells(Rows):
+    """The recurrent layers' states."""
+
+    layers: tuple[CellState, ...]
+
+
+class SqueezedDecoder(Decoder[Nothing, Cells]):
+    """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014).
+
+    Args:
+        cell: kind of the recurrent layers.
+        settings: the model's section of the recipe.
+        embedding: the table of token vectors.
+    """
+
+    def __init__(self, cell: str, settings: Recurrent, embedding: nn.Embedding) -> None:
+        super().__init__()
+        width, rate = settings.width, settings.dropout
+        self.embedding = embedding
+        self.dropout = Dropout(rate)
+        self.stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
+        self.bridge = Bridge(width, self.stack.parts)
+
+    def start(self, memory: Memory, limit: int) -> tuple[Nothing, Cells]:
+        """The summary becomes the first state."""
+        return Nothing(), Cells(self.bridge(memory.summary))
+
+    def forward(
+        self, context: Nothing, state: Cells, tokens: Int[Tensor, "batch steps"]
+    ) -> tuple[Float[Tensor, "batch steps width"], Cells]:
+        """The state after each token, in one pass over all of them."""
+        outputs, layers = self.stack(self.dropout(self.embedding(tokens)), state.layers)
+        return self.dropout(outputs), Cells(layers)
+
+
+@dataclass(frozen=True)
+class Source(Rows):
+    """What every step may look at."""
+
+    states: Keys
+    keys: Keys
+    valid: Bool[Tensor, "batch source"]
+
+
+@dataclass(frozen=True)
+class Looking(Rows):
+    """The recurrent layers' states; what the last step wrote, and how much was looked at so far, where that is asked.
+
+    Attributes:
+        layers: of each recurrent layer.
+        fed: the last step's output, with input feeding.
+        seen: the sum of all weights so far, with coverage.
+    """
+
+    layers: tuple[CellState, ...]
+    fed: Float[Tensor, "batch width"] | None
+    seen: Float[Tensor, "batch source"] | None
+
+
+class AttentiveDecoder(Decoder[Source, Looking]):
+    """Looks at the source after each step: output = tanh(W [read; h]) (Luong et al. 2015, equation 5).
+
+    As long as no step depends on where the one before it looked, the recurrent layers run over the whole target in one
+    pass, and all steps look at once. With input feeding or coverage, they go one by one.
+
+    Args:
+        cell: kind of the recurrent layers.
+        settings: the model's section of the recipe.
+        embedding: the table of token vectors.
+    """
+
+    def __init__(self, cell: str, settings: Attentive, embedding: nn.Embedding) -> None:
+        super().__init__()
+        width, rate = settings.width, settings.dropout
+        self.embedding = embedding
+        self.dropout = Dropout(rate)
+        self.input_feeding, self.coverage = settings.input_feeding, settings.coverage
+        inputs = 2 * width if settings.input_feeding else width
+        self.stack = Stack(cell, inputs, width, settings.decoder_layers, rate, settings.residual)
+        self.bridge = Bridge(width, self.stack.parts)
+        score = score_of(settings.attention, width, settings.max_positions)
+        self.attention = Attention(score, width, settings.coverage)
+        self.combine = nn.Linear(2 * width, width, bias=False)
+        nn.init.xavier_uniform_(self.combine.weight)
+
+    def start(self, memory: Memory, limit: int) -> tuple[Source, Looking]:
+        """The keys, once for all steps; nothing is written or looked at yet."""
+        source = Source(memory.states, self.attention.score.keys(memory.states), memory.valid)
+        fed = torch.zeros_like(memory.summary) if self.input_feeding else None
+        seen = memory.states.new_zeros(memory.valid.shape) if self.coverage else None
+        return source, Looking(self.bridge(memory.summary), fed, seen)
+
+    def forward(
+        self, context: Source, state: Looking, tokens: Int[Tensor, "batch steps"]
+    ) -> tuple[Float[Tensor, "batch steps width"], Looking]:
+        """The output of each step."""
+        outputs, _, state = self._steps(context, state, tokens)
+        return outputs, state
+
+    def attention_weights(
+        self, memory: Memory, tokens: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch 1 1 target source"]:
+        """Where each step looks; one layer with one head."""
+        context, state = self.start(memory, tokens.shape[1])
+        return self._steps(context, state, tokens)[1][:, None, None]
+
+    def _steps(self, context: Source, state: Looking, tokens: Tensor) -> tuple[Tensor, Tensor, Looking]:
+        together = 1 if self.input_feeding or self.coverage else tokens.shape[1]
+        outputs, weights = [], []
+        for x in self.dropout(self.embedding(tokens)).split(together, dim=1):
+            output, looked, state = self._look(context, state, x)
+            outputs.append(output)
+            weights.append(looked)
+        return torch.cat(outputs, dim=1), torch.cat(weights, dim=1), state
+
+    def _look(self, context: Source, state: Looking, x: Tensor) -> tuple[Tensor, Tensor, Looking]:
+        if state.fed is not None:
+            x = torch.cat((x, state.fed.unsqueeze(1).to(x.dtype)), dim=2)
+        hidden, layers = self.stack(x, state.layers)
+        read, weights = self.attention(hidden, context.states, context.keys, context.valid, state.seen)
+        output = self.dropout(torch.tanh(self.combine(torch.cat((read, hidden), dim=2))))
+        fed = output[:, -1] if self.input_feeding else None
+        seen = None if state.seen is None else state.seen + weights.sum(dim=1)
+        return output, weights, Looking(layers, fed, seen)

@@ -1,0 +1,16 @@
+"""The GRU (Cho et al. 2014) with attention over the source."""
+
+from typing import Literal
+
+from baselines.building import builders
+from baselines.settings import Attentive
+
+
+class Settings(Attentive):
+    """The section of the GRU with attention."""
+
+    kind: Literal["gru-attention"] = "gru-attention"
+    """The GRU with attention."""
+
+
+build, build_encoder = builders("gru")

@@ -1,0 +1,85 @@
+"""Attention against its equations, and one kind against another."""
+
+import pytest
+import torch
+
+from baselines.attention import Additive, Attention, Concat, Dot, General, Location, score_of
+from s2s.errors import UserError
+
+WIDTH = 5
+
+
+@pytest.fixture
+def sides() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    valid = torch.ones(3, 4, dtype=torch.bool)
+    valid[1, 2:] = False
+    return torch.randn(3, 2, WIDTH), torch.randn(3, 4, WIDTH), valid
+
+
+def _scores(score, queries, states) -> torch.Tensor:
+    return score(queries, score.keys(states))
+
+
+def test_concat_is_additive_in_another_spelling(sides):
+    queries, states, _ = sides
+    additive, concat = Additive(WIDTH), Concat(WIDTH)
+    with torch.no_grad():
+        concat.hidden.weight.copy_(torch.cat((additive.query.weight, additive.key.weight), dim=1))
+        concat.score.weight.copy_(additive.score.weight)
+    torch.testing.assert_close(_scores(concat, queries, states), _scores(additive, queries, states))
+
+
+def test_general_with_the_identity_is_dot(sides):
+    queries, states, _ = sides
+    general = General(WIDTH)
+    with torch.no_grad():
+        general.weight.weight.copy_(torch.eye(WIDTH))
+    torch.testing.assert_close(_scores(general, queries, states), _scores(Dot(), queries, states))
+
+
+@pytest.mark.parametrize("kind", ["additive", "dot", "general", "concat"])
+def test_each_score_is_its_formula_pair_by_pair(kind, sides):
+    queries, states, _ = sides
+    score = score_of(kind, WIDTH, 9)
+    named = dict(score.named_parameters())
+
+    def formula(h: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        if kind == "dot":
+            return h @ s
+        if kind == "general":
+            return h @ named["weight.weight"] @ s
+        if kind == "additive":
+            return named["score.weight"][0] @ torch.tanh(named["query.weight"] @ h + named["key.weight"] @ s)
+        return named["score.weight"][0] @ torch.tanh(named["hidden.weight"] @ torch.cat((h, s)))
+
+    pairs = [[[formula(h, s) for s in states[b]] for h in queries[b]] for b in range(3)]
+    expected = torch.stack([torch.stack([torch.stack(row) for row in rows]) for rows in pairs])
+    torch.testing.assert_close(_scores(score, queries, states), expected)
+
+
+def test_what_is_read_is_the_weighted_mean_of_real_states(sides):
+    queries, states, valid = sides
+    attention = Attention(Dot(), WIDTH, coverage=False)
+    read, weights = attention(queries, states, states, valid, None)
+    assert weights[1, :, 2:].abs().max() == 0
+    alone, _ = attention(queries[1:2], states[1:2, :2], states[1:2, :2], valid[1:2, :2], None)
+    torch.testing.assert_close(read[1:2], alone)
+    torch.testing.assert_close(read, torch.einsum("bts,bsw->btw", weights, states))
+
+
+def test_coverage_turns_attention_away_or_towards_what_was_seen(sides):
+    queries, states, valid = sides
+    attention = Attention(Additive(WIDTH), WIDTH, coverage=True)
+    keys = attention.score.keys(states)
+    unseen = attention(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
+    plain = Attention(attention.score, WIDTH, coverage=False)(queries[:, :1], states, keys, valid, None)[1]
+    torch.testing.assert_close(unseen, plain)
+    seen = attention(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
+    assert (seen - unseen).abs().max() > 0.01
+
+
+def test_a_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
+    queries, states, _ = sides
+    with pytest.raises(UserError, match=r"4 pieces(.|\n)*3 positions(.|\n)*model.max_positions"):
+        _scores(Location(WIDTH, 3), queries, states)

@@ -1,0 +1,80 @@
+"""The recurrent layers against their equations."""
+
+import pytest
+import torch
+
+from baselines.cells import CELLS, LSTM, Stack
+
+WIDTH, INPUTS = 6, 4
+
+
+def _cell(kind: str):
+    torch.manual_seed(0)
+    cell = CELLS[kind](INPUTS, WIDTH).double()
+    for p in cell.parameters():
+        # zero biases would hide a wrong one
+        p.data += 0.1 * torch.randn_like(p)
+    return cell
+
+
+def _weights(cell) -> list[torch.Tensor]:
+    return [p.detach() for p in cell.parameters()]
+
+
+def _elman(x, state, w, u, b, c):
+    hidden = torch.tanh(x @ w.T + b + state[0] @ u.T + c)
+    return hidden, (hidden,)
+
+
+def _gru(x, state, w, u, b, c):
+    (wr, wz, wn), (ur, uz, un), (br, bz, bn), (cr, cz, cn) = (t.chunk(3) for t in (w, u, b, c))
+    h = state[0]
+    r = torch.sigmoid(x @ wr.T + br + h @ ur.T + cr)
+    z = torch.sigmoid(x @ wz.T + bz + h @ uz.T + cz)
+    n = torch.tanh(x @ wn.T + bn + r * (h @ un.T + cn))
+    hidden = (1 - z) * n + z * h
+    return hidden, (hidden,)
+
+
+def _lstm(x, state, w, u, b, c):
+    h, cell = state
+    i, f, g, o = (x @ w.T + b + h @ u.T + c).chunk(4, dim=1)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    hidden = torch.sigmoid(o) * torch.tanh(cell)
+    return hidden, (hidden, cell)
+
+
+@pytest.mark.parametrize(("kind", "equations"), [("rnn", _elman), ("gru", _gru), ("lstm", _lstm)])
+def test_a_fused_layer_is_its_equations_step_by_step(kind, equations):
+    cell = _cell(kind)
+    x = torch.randn(3, 7, INPUTS, dtype=torch.float64)
+    state = tuple(torch.randn(3, WIDTH, dtype=torch.float64) for _ in range(cell.parts))
+    outputs, last = cell(x, state)
+    steps = []
+    for t in range(x.shape[1]):
+        hidden, state = equations(x[:, t], state, *_weights(cell))
+        steps.append(hidden)
+    torch.testing.assert_close(outputs, torch.stack(steps, dim=1))
+    torch.testing.assert_close(last, state)
+
+
+@pytest.mark.parametrize("kind", ["rnn", "gru", "lstm"])
+def test_each_gates_recurrent_weights_start_orthogonal(kind):
+    layer = next(CELLS[kind](INPUTS, WIDTH).children())
+    for gate in layer.weight_hh_l0.detach().split(WIDTH):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(WIDTH))
+
+
+def test_the_forget_gate_starts_open_and_all_other_biases_at_zero():
+    layer = LSTM(INPUTS, WIDTH).lstm
+    bias = (layer.bias_ih_l0 + layer.bias_hh_l0).detach()
+    assert bias.tolist() == [0.0] * WIDTH + [1.0] * WIDTH + [0.0] * 2 * WIDTH
+
+
+def test_residual_layers_add_what_they_read():
+    torch.manual_seed(0)
+    stack = Stack("gru", WIDTH, WIDTH, layers=2, dropout=0.0, residual=True)
+    x = torch.randn(2, 5, WIDTH)
+    first, _ = stack.layers[0](x, (torch.zeros(2, WIDTH),))
+    second, _ = stack.layers[1](first, (torch.zeros(2, WIDTH),))
+    torch.testing.assert_close(stack(x, stack.zero_state(x))[0], first + second)

@@ -1,0 +1,65 @@
+"""The scan against the loop it replaces."""
+
+import pytest
+import torch
+
+from baselines.cells import MinGRU, MinLSTM
+from baselines.scan import scan
+
+
+def _sequence(steps: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(steps)
+    decay = torch.nn.functional.logsigmoid(3 * torch.randn(2, steps, 3, dtype=torch.float64))
+    return decay, torch.randn(2, steps, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+
+
+def _loop(log_decay: torch.Tensor, update: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+    states = []
+    for t in range(update.shape[1]):
+        start = log_decay[:, t].exp() * start + update[:, t]
+        states.append(start)
+    return torch.stack(states, dim=1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 8, 9, 100])
+def test_the_scan_and_its_gradients_are_the_loops(steps):
+    inputs = [x.requires_grad_() for x in _sequence(steps)]
+    weights = torch.randn(2, steps, 3, dtype=torch.float64)
+    torch.testing.assert_close(scan(*inputs), _loop(*inputs))
+    ours = torch.autograd.grad((scan(*inputs) * weights).sum(), inputs)
+    theirs = torch.autograd.grad((_loop(*inputs) * weights).sum(), inputs)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_the_gradients_of_the_scan_are_slopes():
+    assert torch.autograd.gradcheck(scan, [x.requires_grad_() for x in _sequence(5)])
+
+
+def test_a_thousand_steps_neither_overflow_nor_forget_too_much():
+    decay = torch.full((1, 1000, 1), -1e-3)
+    states = scan(decay, torch.zeros(1, 1000, 1), torch.ones(1, 1))
+    torch.testing.assert_close(states[0, -1, 0], torch.tensor(-1.0).exp(), rtol=1e-4, atol=0)
+    states = scan(decay * 1e5, torch.ones(1, 1000, 1), torch.ones(1, 1))
+    assert torch.equal(states, torch.ones_like(states))
+
+
+def test_min_gru_is_its_equation_step_by_step():
+    torch.manual_seed(0)
+    cell, x, hidden = MinGRU(4, 3), torch.randn(2, 6, 4), torch.randn(2, 3)
+    states, _ = cell(x, (hidden,))
+    for t in range(6):
+        gate, candidate = cell.gates(x[:, t]).chunk(2, dim=1)
+        z = gate.sigmoid()
+        hidden = (1 - z) * hidden + z * candidate
+        torch.testing.assert_close(states[:, t], hidden)
+
+
+def test_min_lstm_is_its_equation_step_by_step():
+    torch.manual_seed(0)
+    cell, x, hidden = MinLSTM(4, 3), torch.randn(2, 6, 4), torch.randn(2, 3)
+    states, _ = cell(x, (hidden,))
+    for t in range(6):
+        f, i, candidate = cell.gates(x[:, t]).chunk(3, dim=1)
+        f, i = f.sigmoid(), i.sigmoid()
+        hidden = f / (f + i) * hidden + i / (f + i) * candidate
+        torch.testing.assert_close(states[:, t], hidden)

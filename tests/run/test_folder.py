@@ -1,0 +1,152 @@
+"""What may become of a run's folder, and what may not; the commands are called in this process."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from s2s.cli.main import commands
+from s2s.errors import UserError
+from s2s.run.folder import alone
+
+RECIPE = """
+name: tiny
+data: {train: 200, validation: 4, test: 1}
+tokenizer: {size: 450}
+batches: {tokens: 600}
+model: {kind: transformer, width: 8, heads: 2, feedforward: 8, encoder_layers: 1, decoder_layers: 1}
+training: {updates: 4, warmup: 1}
+validation: {every: 2}
+decoding: {beam: 2, max_ratio: 0.5, max_extra: 1}
+device: {kind: cpu}
+"""
+
+
+def _s2s(*words: str) -> None:
+    commands(words, standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "tiny.yaml").write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        _s2s("train", "tiny.yaml")
+    return folder
+
+
+@pytest.fixture
+def folder(trained, tmp_path, monkeypatch) -> Path:
+    shutil.copytree(trained, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_a_test_set_of_one_sentence_is_scored_and_shown(trained):
+    assert len(json.loads((trained / "runs/tiny/evaluation-test.json").read_text())["sources"]) == 1
+
+
+def test_weights_may_be_read_by_whoever_may_read_the_rest(trained):
+    checkpoint = trained / "runs/tiny/checkpoints/0000004"
+    modes = {p.name: p.stat().st_mode for p in checkpoint.iterdir() if p.is_file()}
+    assert set(modes.values()) == {modes["state.json"]}
+
+
+def test_an_empty_folder_and_a_link_to_one_are_filled_not_replaced(folder, monkeypatch):
+    (folder / "empty").mkdir()
+    (folder / "link").symlink_to("empty")
+    _s2s("train", "tiny.yaml", "run.dir=link", "training.updates=2")
+    assert (folder / "link").is_symlink()
+    assert {"recipe.yaml", "tokenizer", "checkpoints"} <= {p.name for p in (folder / "empty").iterdir()}
+    assert not list((folder / "empty").glob(".unfinished*"))
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    _s2s("train", "../tiny.yaml", "run.dir=.", "training.updates=2")
+    assert (folder / "here" / "recipe.yaml").exists()
+
+
+def test_only_one_process_trains_a_run(folder):
+    with alone(folder / "runs/tiny"):
+        for words in (("runs/tiny", "--resume"), ("tiny.yaml", "--overwrite")):
+            with pytest.raises(UserError, match=r"runs/tiny: is being trained by another process"):
+                _s2s("train", *words)
+    assert (folder / "runs/tiny/checkpoints/0000004").exists()
+    _s2s("train", "runs/tiny", "--resume")
+
+
+def test_a_checkpoint_is_not_resumed_as_if_it_were_a_run(folder):
+    with pytest.raises(UserError, match=r"is a checkpoint(.|\n)*runs/tiny"):
+        _s2s("train", "runs/tiny/checkpoints/0000004", "--resume")
+    with pytest.raises(UserError, match=r"is a checkpoint itself(.|\n)*--checkpoint best"):
+        _s2s("evaluate", "runs/tiny/checkpoints/0000004", "--checkpoint", "best")
+
+
+def test_an_edited_recipe_is_not_resumed_and_the_changed_keys_are_named(folder):
+    path = folder / "runs/tiny/recipe.yaml"
+    path.write_text(path.read_text().replace("updates: 4", "updates: 6").replace("width: 8", "width: 16"))
+    with pytest.raises(UserError, match=r"model.width, training.updates changed(.|\n)*0000004"):
+        _s2s("train", "runs/tiny", "--resume")
+
+
+def test_a_run_goes_on_where_its_data_lies_now_and_by_no_other_recipe(folder):
+    shutil.rmtree(folder / "runs/tiny/checkpoints/0000004")
+    with pytest.raises(UserError, match=r"'training.updates=6' cannot change it(.|\n)*only data, device"):
+        _s2s("train", "runs/tiny", "--resume", "training.updates=6")
+    _s2s("train", "runs/tiny", "--resume", "device.threads=1")
+    assert (folder / "runs/tiny/checkpoints/0000004").exists()
+
+
+def test_a_damaged_manifest_is_named(folder):
+    (folder / "runs/tiny/manifest.json").write_text("[{")
+    with pytest.raises(UserError, match=r"manifest.json: cannot be read"):
+        _s2s("train", "runs/tiny", "--resume")
+
+
+def test_what_another_search_scores_is_not_the_runs_result(folder):
+    path = folder / "runs/tiny/evaluation-test.json"
+    before = path.read_text()
+    for words in (["--beam", "1"], ["--checkpoint", "2"], ["data.test=3"]):
+        _s2s("evaluate", "runs/tiny", *words)
+        assert path.read_text() == before
+    path.unlink()
+    _s2s("evaluate", "runs/tiny")
+    assert path.exists()
+
+
+@pytest.mark.parametrize("override", ["training.updates=5", "model.activation=gelu", "name=foo"])
+def test_a_trained_model_keeps_its_recipe(folder, override):
+    with pytest.raises(UserError, match=rf"'{override}' cannot change it(.|\n)*data, decoding, device"):
+        _s2s("evaluate", "runs/tiny", override)
+
+
+def test_a_run_from_a_machine_with_another_device_translates_here(folder):
+    for path in (folder / "runs/tiny").rglob("recipe.yaml"):
+        path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))
+    _s2s("evaluate", "runs/tiny")
+    with pytest.raises(UserError, match=r"device.kind is mps"):
+        _s2s("evaluate", "runs/tiny", "device.kind=mps")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["batches.max_length=1"], r"batches.max_length(.|\n)*all 200 training pairs are longer than 1"),
+        (["data.filters.max_words=1"], r"data.filters(.|\n)*no training pair"),
+        (["model.decoder_positions=learned", "model.max_positions=64"], r"knows 64 positions(.|\n)*max_positions=256"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_no_folder(folder, overrides, message):
+    with pytest.raises(UserError, match=message):
+        _s2s("train", "tiny.yaml", "run.dir=new", *overrides)
+    assert not (folder / "new").exists()
+
+
+def test_learned_positions_end_a_translation_in_time(folder, capfd):
+    learned = ["model.decoder_positions=learned", "model.encoder_positions=learned", "model.max_positions=70"]
+    _s2s("train", "tiny.yaml", "run.dir=new", *learned, "batches.max_length=70", "decoding.max_extra=100")
+    (folder / "long.txt").write_text("A dog " * 60 + "\n")
+    with pytest.raises(UserError, match=r"is longer than the 70 positions(.|\n)*split it"):
+        _s2s("translate", "new", "--input", "long.txt", "--output", "out.txt")
+    assert not list(folder.glob("*out.txt"))
