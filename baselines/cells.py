@@ -103,7 +103,7 @@ class MinGRU(Cell):
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
         """See `Cell`."""
-        gate, candidate = self.gates(x).chunk(2, dim=2)
+        gate, candidate = _precise(self.gates(x)).chunk(2, dim=2)
         states = scan(functional.logsigmoid(-gate), torch.sigmoid(gate) * candidate, state[0].to(gate.dtype))
         return states, (states[:, -1],)
 
@@ -121,7 +121,7 @@ class MinLSTM(Cell):
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
         """See `Cell`."""
-        forget, put, candidate = self.gates(x).chunk(3, dim=2)
+        forget, put, candidate = _precise(self.gates(x)).chunk(3, dim=2)
         # σ(f) / (σ(f) + σ(i)) is a sigmoid again
         balance = functional.logsigmoid(forget) - functional.logsigmoid(put)
         update = torch.sigmoid(-balance) * candidate
@@ -167,6 +167,11 @@ class Stack(nn.Module):
             x = x + y if self.residual and i else y
             kept.append(state)
         return x, tuple(kept)
+
+
+def _precise(x: Tensor) -> Tensor:
+    # a state adds up over hundreds of steps; the eight binary digits of bf16 would forget what is small
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _initialize(layer: nn.RNNBase, width: int) -> None:

@@ -4,14 +4,43 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from baselines.cells import Stack
-from baselines.settings import Recurrent
+from baselines.cells import CELLS
+from baselines.settings import Reading
 from s2s.models.contract import Encoder, Memory
 from s2s.nn.dropout import Dropout
 
 
+class Layer(nn.Module):
+    """One layer that reads in one direction or in both, side by side.
+
+    Args:
+        cell: kind of the recurrent layer.
+        inputs: size of what it reads.
+        width: size of its states, both directions together.
+        turned: for each direction, whether it reads from the end to the beginning.
+    """
+
+    def __init__(self, cell: str, inputs: int, width: int, turned: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.turned = turned
+        self.cells = nn.ModuleList([CELLS[cell](inputs, width // len(turned)) for _ in turned])
+        self.part = (CELLS[cell].parts, width // len(turned))
+
+    def forward(
+        self, x: Float[Tensor, "batch source inputs"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch source width"], Float[Tensor, "batch width"]]:
+        """The state at each position, and of each direction the state after the last token that it reads."""
+        count, width = self.part
+        states, ends = [], []
+        for cell, turned in zip(self.cells, self.turned, strict=True):
+            found, _ = cell(turn_round(x, lengths) if turned else x, (x.new_zeros(len(x), width),) * count)
+            ends.append(_at(found, lengths - 1))
+            states.append(turn_round(found, lengths) if turned else found)
+        return torch.cat(states, dim=2), torch.cat(ends, dim=1)
+
+
 class RecurrentEncoder(Encoder):
-    """Reads the source token by token; the summary is the state after the last token of each direction.
+    """Reads the source token by token; the summary is the top layer's state after the last token of each direction.
 
     Rows of different lengths need no packing. A padded end cannot change what came before it, and the reading from the
     end begins at each row's own last token: the row is turned round within its length.
@@ -22,35 +51,25 @@ class RecurrentEncoder(Encoder):
         embedding: the table of token vectors.
     """
 
-    def __init__(self, cell: str, settings: Recurrent, embedding: nn.Embedding) -> None:
+    def __init__(self, cell: str, settings: Reading, embedding: nn.Embedding) -> None:
         super().__init__()
         self.embedding = embedding
         self.dropout = Dropout(settings.dropout)
-        backward = settings.bidirectional or settings.reverse_source
-        forward = not settings.reverse_source
-        width = settings.width // (forward + backward)
-
-        def stack() -> Stack:
-            layers, rate = settings.encoder_layers, settings.dropout
-            return Stack(cell, settings.width, width, layers, rate, settings.residual)
-
-        self.forwards = stack() if forward else None
-        self.backwards = stack() if backward else None
+        self.residual = settings.residual
+        turned = (False, True) if settings.bidirectional else (settings.reverse_source,)
+        width = settings.width
+        self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(settings.encoder_layers)])
 
     def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One state for each source position."""
         x = self.dropout(self.embedding(source))
         lengths = valid.sum(dim=1)
-        states, ends = [], []
-        if self.forwards is not None:
-            outputs, _ = self.forwards(x, self.forwards.zero_state(x))
-            states.append(outputs)
-            ends.append(_at(outputs, lengths - 1))
-        if self.backwards is not None:
-            turned, _ = self.backwards(turn_round(x, lengths), self.backwards.zero_state(x))
-            states.append(turn_round(turned, lengths))
-            ends.append(_at(turned, lengths - 1))
-        return Memory(torch.cat(states, dim=2), valid, torch.cat(ends, dim=1))
+        summary = x[:, 0]
+        for i, layer in enumerate(self.layers):
+            y, ends = layer(self.dropout(x) if i else x, lengths)
+            deeper = self.residual and i > 0
+            x, summary = (x + y, summary + ends) if deeper else (y, ends)
+        return Memory(x, valid, summary)
 
 
 def turn_round(

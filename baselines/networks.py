@@ -3,7 +3,7 @@
 from baselines.decoder import AttentiveDecoder, SqueezedDecoder
 from baselines.embeddings import table, tables
 from baselines.encoder import RecurrentEncoder
-from baselines.settings import Attentive, Recurrent
+from baselines.settings import Attentive, Reading, Recurrent
 from s2s.models.contract import Encoder, Seq2Seq
 
 
@@ -27,6 +27,6 @@ def recurrent(cell: str, settings: Recurrent, source_size: int, target_size: int
     return Seq2Seq(encoder, SqueezedDecoder(cell, settings, target), projection)
 
 
-def recurrent_encoder(cell: str, settings: Recurrent, source_size: int) -> tuple[Encoder, int]:
+def recurrent_encoder(cell: str, settings: Reading, source_size: int) -> tuple[Encoder, int]:
     """The encoder alone and the width of its summary, for classification."""
     return RecurrentEncoder(cell, settings, table(source_size, settings.width)), settings.width

@@ -9,15 +9,13 @@ from s2s.recipe.schema import Probability, Section
 AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
 
 
-class Recurrent(Section):
-    """What all recurrent models share."""
+class Reading(Section):
+    """What all recurrent encoders share."""
 
     width: PositiveInt = 256
     """Size of embeddings and hidden states."""
     encoder_layers: PositiveInt = 2
     """Recurrent layers that read the source."""
-    decoder_layers: PositiveInt = 2
-    """Recurrent layers that write the target."""
     bidirectional: bool = True
     """Whether half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
     reverse_source: bool = False
@@ -27,17 +25,24 @@ class Recurrent(Section):
     """Whether the input of each layer but the first is added to its output (Wu et al. 2016, section 3.1)."""
     dropout: Probability = 0.2
     """Applied to embeddings, between layers and to the output, never from step to step (Zaremba et al. 2014)."""
-    tie: Literal["all", "target", "none"] = "all"
-    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
-    vocabulary."""
 
     @model_validator(mode="after")
-    def _directions(self) -> "Recurrent":
+    def _directions(self) -> "Reading":
         if self.bidirectional and self.width % 2:
             raise ValueError(f"width ({self.width}) must be even when bidirectional: each direction has one half")
         if self.bidirectional and self.reverse_source:
             raise ValueError("reverse_source has no meaning when bidirectional: one half reads backwards already")
         return self
+
+
+class Recurrent(Reading):
+    """What all recurrent models that translate share."""
+
+    decoder_layers: PositiveInt = 2
+    """Recurrent layers that write the target."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
+    vocabulary."""
 
 
 class Attentive(Recurrent):

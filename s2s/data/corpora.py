@@ -20,6 +20,7 @@ from s2s.recipe.schema import DataSettings, Split
 
 _ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
+_BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
 _TEXT = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
@@ -74,7 +75,7 @@ def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
     if split is None:
         return None
     if settings.corpus == "built-in":
-        return _built_in(name, split, settings.seed)
+        return _built_in(name, split, settings)
     if isinstance(split, int):
         if name == "train":
             raise UserError(f"data.train is {split}; only the built-in corpus is made to measure", remedy="name a file")
@@ -99,16 +100,24 @@ def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
-def _built_in(name: str, split: Split, seed: int) -> datasets.Dataset:
+def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Dataset:
     if not isinstance(split, int) and split != name:
         raise UserError(
             f"data.{name} is {split!r}, but the built-in corpus is made to measure",
             remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
         )
+    for key, side in (("source", settings.source), ("target", settings.target)):
+        if side not in _BUILT_IN_SIDES:
+            near = difflib.get_close_matches(side, _BUILT_IN_SIDES, n=1)
+            raise UserError(
+                f"data.{key} is {side!r}, but the built-in corpus has {', '.join(_BUILT_IN_SIDES)}",
+                remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
+            )
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
-    found = phrases(name, size, seed)
-    columns = ("source", "target", "construction", "distance")
-    return datasets.Dataset.from_dict({column: [getattr(p, column) for p in found] for column in columns})
+    found = phrases(name, size, settings.seed)
+    fields = {"source": _BUILT_IN_SIDES[settings.source], "target": _BUILT_IN_SIDES[settings.target]}
+    fields |= {"construction": "construction", "distance": "distance"}
+    return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
 
 
 def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:

@@ -12,6 +12,7 @@ from functools import cache
 from hashlib import blake2b
 
 from s2s.data.phrasebook_choices import Chooser, menu
+from s2s.data.phrasebook_german import cases_of, unmarked
 from s2s.data.phrasebook_patterns import PATTERNS, agreement
 from s2s.errors import UserError
 
@@ -28,11 +29,14 @@ class Phrase:
 
     ``construction`` is one of ``CONSTRUCTIONS``. ``distance`` counts the German words between the two ends of the
     longest dependency: subject noun and agreeing verb, or finite verb and its prefix, participle or infinitive; 0
-    where there is none.
+    where there is none. ``cases`` has a word for each German one: its case (``nom``, ``acc``, ``dat``, ``gen``) in the
+    noun phrases, names and pronouns of those that take part in what happens; ``-`` elsewhere, so for verbs and
+    conjunctions, but also in expressions of time, weather and quantity.
     """
 
     source: str
     target: str
+    cases: str
     construction: str
     distance: int
 
@@ -86,7 +90,8 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
         source = _finish(english)
         if source not in found and _split_of(source) == split:
-            found[source] = Phrase(source, _finish(german), construction, distance)
+            target = _finish(german)
+            found[source] = Phrase(source, unmarked(target), cases_of(target), construction, distance)
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
             raise UserError(

@@ -1,5 +1,6 @@
 """Phrases and clauses of the built-in corpus, rendered in English and in German from one structure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from s2s.data import phrasebook_german as german
@@ -23,8 +24,9 @@ from s2s.data.phrasebook_lexicon import Adjective, Adverb, Noun, Verb
 class Nominal:
     """A noun phrase, a name or a pronoun in both languages.
 
-    ``german`` has the four cases; ``form`` chooses the verb form (``FIRST`` to ``THEY``), ``gender`` the relative
-    pronoun; ``tail`` counts the German words that follow the head noun.
+    ``german`` has the four cases, each word marked (see ``phrasebook_german.marked``); ``form`` chooses the verb form
+    (``FIRST`` to ``THEY``), ``gender`` the relative pronoun; ``tail`` counts the German words that follow the head
+    noun.
     """
 
     english: str
@@ -76,14 +78,20 @@ DETERMINERS = {
 }  # fmt: skip
 
 
+def _marked(cases: Sequence[str]) -> tuple[str, str, str, str]:
+    nominative, accusative, dative, genitive = (german.marked(cases[case], case) for case in range(4))
+    return nominative, accusative, dative, genitive
+
+
 def pronoun(word: str) -> Nominal:
     """Give a personal pronoun by its English subject form."""
-    return _PRONOUNS[word]
+    found = _PRONOUNS[word]
+    return replace(found, german=_marked(found.german))
 
 
 def name(english: str, target: str, gender: int) -> Nominal:
     """Give the name of a person or place, the same in every case but the genitive."""
-    return Nominal(english, english, (target, target, target, f"{target}s"), SINGULAR, gender)
+    return Nominal(english, english, _marked((target, target, target, f"{target}s")), SINGULAR, gender)
 
 
 def noun_phrase(
@@ -123,15 +131,17 @@ def noun_phrase(
         english = indefinite(english)
     elif word != "-":
         english = f"{word} {english}"
-    return Nominal(english, english, (core[0], core[1], core[2], core[3]), THEY if plural else SINGULAR, gender)
+    return Nominal(english, english, _marked(core), THEY if plural else SINGULAR, gender)
 
 
 def possessed(owner: Nominal, noun: Noun, plural: bool = False) -> Nominal:
     """Build a name in the genitive and a noun: Anna's dog, Annas Hund."""
     english = f"{owner.english}'s {noun.english[plural]}"
-    core = [f"{owner.german[GENITIVE]} {noun.german[4 * plural + case]}" for case in range(4)]
     form, gender = (THEY, PLURAL) if plural else (SINGULAR, noun.gender)
-    return Nominal(english, english, (core[0], core[1], core[2], core[3]), form, gender)
+    nominative, accusative, dative, genitive = _marked(noun.german[4 * plural : 4 * plural + 4])
+    name = owner.german[GENITIVE]
+    core = f"{name} {nominative}", f"{name} {accusative}", f"{name} {dative}", f"{name} {genitive}"
+    return Nominal(english, english, core, form, gender)
 
 
 def owned(thing: Nominal, owner: Nominal) -> Nominal:

@@ -25,6 +25,10 @@ _CONTRACTIONS = {
     "zu dem": "zum", "zu der": "zur",
 }  # fmt: skip
 
+# The case of each word of a noun phrase, noted behind it by a character of private use until the sentence is finished.
+_MARKS = {chr(0xE000 + case): name for name, case in CASES.items()}
+_UNMARKED = str.maketrans("", "", "".join(_MARKS))
+
 _IRREGULAR_PRESENT = {
     "sein": "bin bist ist sind sind",
     "haben": "habe hast hat haben haben",
@@ -39,6 +43,23 @@ _IRREGULAR_PRESENT = {
 }
 _PRETERITE = {"sein": "war", "haben": "hatt", "werden": "wurd", "können": "konnt", "müssen": "musst", "wollen": "wollt",
               "sollen": "sollt", "mögen": "möcht"}  # fmt: skip
+
+
+def marked(words: str, case: int) -> str:
+    """Note behind each word which case it stands in; ``cases_of`` reads it, ``unmarked`` takes it away."""
+    mark = chr(0xE000 + case)
+    return words.replace(" ", mark + " ") + mark
+
+
+def unmarked(text: str) -> str:
+    """Give the text without what ``marked`` noted in it."""
+    return text.translate(_UNMARKED)
+
+
+def cases_of(text: str) -> str:
+    """Give the case of each word of a marked text: ``nom``, ``acc``, ``dat``, ``gen``, ``-`` outside noun phrases."""
+    # only punctuation follows a mark
+    return " ".join(_MARKS.get(word.rstrip(",.!?")[-1], "-") for word in text.split(" "))
 
 
 @cache
@@ -90,13 +111,14 @@ def noun_forms(singular: str, plural: str, genitive: str, weak: bool) -> tuple[s
 def contract(preposition: str, phrase: str) -> str:
     """Join a preposition and a phrase, and melt the article into it: in + dem Haus = im Haus."""
     article, _, rest = phrase.partition(" ")
-    melted = _CONTRACTIONS.get(f"{preposition} {article}")
-    return f"{melted} {rest}" if melted else f"{preposition} {phrase}"
+    bare = unmarked(article)
+    melted = _CONTRACTIONS.get(f"{preposition} {bare}")
+    return f"{melted}{article[len(bare) :]} {rest}" if melted else f"{preposition} {phrase}"
 
 
 def relative_pronoun(case: int, gender: int) -> str:
-    """Give der, den, dem, dessen, ... for the case in the relative clause and the gender of the head."""
-    return RELATIVE[case].split()[gender]
+    """Give der, den, dem, dessen, ... for the case in the relative clause and the gender of the head; marked."""
+    return marked(RELATIVE[case].split()[gender], case)
 
 
 def _stem(infinitive: str) -> str:

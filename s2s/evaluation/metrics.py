@@ -123,6 +123,31 @@ def exact_share(translations: Sequence[str], references: Sequence[str], lowercas
     return 100 * same / max(1, len(references))
 
 
+def word_accuracy(
+    sources: Sequence[str], translations: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> float | None:
+    """Share of the references' words that stand at their place in the translation, in percent.
+
+    None unless every reference has as many words as its source: only where each word is answered by one, as in
+    tagging, does the place of a word say anything.
+
+    Args:
+        sources: what was translated.
+        translations: what a system wrote.
+        references: raw.
+        lowercase: compare without regard to case.
+    """
+    right = total = 0
+    for source, translation, reference in zip(sources, translations, references, strict=True):
+        wanted = (reference.lower() if lowercase else reference).split()
+        if len(wanted) != len(source.split()):
+            return None
+        written = (translation.lower() if lowercase else translation).split()
+        right += sum(w == t for w, t in zip(wanted, written, strict=False))
+        total += len(wanted)
+    return 100 * right / max(1, total)
+
+
 def by_source_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> list[Bucket]:

@@ -56,9 +56,10 @@ class DataSettings(Section):
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
     source: str = "en"
     """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
-    without a header, the column's position from 0, in quotes."""
+    without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases`: for
+    each German word the grammatical case it stands in, `-` for none."""
     target: str = "de"
-    """Language or column that is written."""
+    """Language or column that is written; as `source`."""
     train: Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
     built-in corpus, how many sentence pairs to generate."""

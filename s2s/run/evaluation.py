@@ -7,7 +7,7 @@ from pathlib import Path
 
 from s2s.data.corpora import load, load_split
 from s2s.errors import UserError
-from s2s.evaluation.metrics import Bucket, Score, by_source_length, exact_share, scores
+from s2s.evaluation.metrics import Bucket, Score, by_source_length, exact_share, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
 from s2s.recipe.schema import DataSettings
 from s2s.run.loading import LoadedRun, load_run
@@ -27,6 +27,7 @@ class Evaluation:
         lowercase: whether case was ignored.
         scores: of each metric.
         exact: share of translations equal to the reference, in percent.
+        words: share of words at their right place, in percent; None unless each source word is answered by one.
         buckets: BLEU by source length.
         sources: what was translated.
         references: untouched.
@@ -41,6 +42,7 @@ class Evaluation:
     lowercase: bool
     scores: dict[str, Score]
     exact: float
+    words: float | None
     buckets: list[Bucket]
     sources: list[str]
     references: list[str]
@@ -55,6 +57,8 @@ class Evaluation:
         for s in self.scores.values():
             lines.append(f"  {s.name:8} {s.value:6.2f}   95 % interval {s.low:6.2f} to {s.high:6.2f}   {s.signature}")
         lines.append(f"  {'exact':8} {self.exact:6.2f} % of translations are the reference")
+        if self.words is not None:
+            lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
         words = (f"{b.shortest}–{b.longest} words: {b.bleu:.1f}" for b in self.buckets)
         lines.append("  BLEU by source length: " + " · ".join(words))
         return "\n".join(lines)
@@ -143,6 +147,7 @@ def _scored(
         lowercase=lowercase,
         scores=scores(translations, references, lowercase),
         exact=exact_share(translations, references, lowercase),
+        words=word_accuracy(sources, translations, references, lowercase),
         buckets=by_source_length(sources, translations, references, lowercase),
         sources=sources,
         references=references,

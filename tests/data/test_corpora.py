@@ -326,3 +326,16 @@ def test_pairs_with_an_empty_side_are_neither_held_out_nor_hidden(tmp_path):
     assert all(corpus.validation["source"])
     assert all(corpus.test["source"])
     assert list(corpus.train["source"]).count("") == 30
+
+
+def test_the_built_in_corpus_has_three_sides_that_belong_together():
+    def sides(source: str, target: str) -> list[tuple[str, str]]:
+        corpus = load(DataSettings(source=source, target=target, train=50, validation=5, test=5))
+        return list(pairs(corpus.train))
+
+    german, cases = sides("en", "de"), sides("de", "cases")
+    assert sides("de", "en") == [(target, source) for source, target in german]
+    assert [source for source, _ in cases] == [target for _, target in german]
+    assert all(len(source.split()) == len(target.split()) for source, target in cases)
+    with pytest.raises(UserError, match=r"data.target is 'case'(.|\n)*en, de, cases(.|\n)*did you mean cases"):
+        sides("de", "case")

@@ -313,3 +313,25 @@ def test_clock_times_count_towards_the_next_hour():
     drawn = {time.english: time.german for time in (choose.clock() for _ in range(3000))}
     for english, german in spoken.items():
         assert drawn[f"at {english}"] == f"um {german}"
+
+
+def test_each_german_word_has_its_case():
+    cases = {p.target: p.cases for p in phrases("train", 3000)}
+    assert all(len(target.split()) == len(found.split()) for target, found in cases.items())
+    seen: dict[str, set[str]] = {}
+    for target, found in cases.items():
+        for word, case in zip(target.split(), found.split(), strict=True):
+            seen.setdefault(word, set()).add(case)
+    # articles and pronouns that are their case's own, and some that need the sentence
+    for word, only in (
+        ("dem", "dat"),
+        ("einen", "acc"),
+        ("mich", "acc"),
+        ("ihm", "dat"),
+        ("nicht", "-"),
+        ("im", "dat"),
+    ):
+        assert seen[word] - {"-"} == {only} - {"-"}, word
+    assert seen["der"] == {"nom", "dat", "gen", "-"}
+    assert seen["die"] == {"nom", "acc", "-"}
+    assert {"nom", "acc", "dat", "gen", "-"} == set().union(*seen.values())

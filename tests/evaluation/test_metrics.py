@@ -5,7 +5,15 @@ import pytest
 import sacrebleu
 
 from s2s.errors import UserError
-from s2s.evaluation.metrics import bootstrap_interval, by_source_length, exact_share, metrics, score, scores
+from s2s.evaluation.metrics import (
+    bootstrap_interval,
+    by_source_length,
+    exact_share,
+    metrics,
+    score,
+    scores,
+    word_accuracy,
+)
 from s2s.evaluation.significance import compare
 
 
@@ -94,3 +102,13 @@ def test_systems_must_have_translated_the_same_sentences(texts):
     translations, references = texts
     with pytest.raises(UserError, match=r"'b': 119"):
         compare({"a": translations, "b": translations[1:]}, references)
+
+
+def test_words_are_counted_in_place_where_each_source_word_is_answered_by_one():
+    sources, references = ["Der Hund sieht ihn", "Ja"], ["nom nom - acc", "-"]
+    assert word_accuracy(sources, references, references) == 100
+    # one wrong, two missing, one too many
+    assert word_accuracy(sources, ["nom acc", "- -"], references) == pytest.approx(100 * 2 / 5)
+    assert word_accuracy(sources, ["NOM nom - acc", "-"], references) == pytest.approx(80)
+    assert word_accuracy(sources, ["NOM nom - acc", "-"], references, lowercase=True) == 100
+    assert word_accuracy(sources, references, ["nom nom - acc", "- -"]) is None

@@ -22,9 +22,17 @@ validation: {{every: 600, sentences: 50}}
 LETTERS = "abcdefghijklmnop"
 
 
+# what a time-synced network writes at a step was read at that step: to reverse is beyond it
+TASKS = [
+    (kind, task)
+    for kind in sorted(models())
+    for task in ("copy", "reverse")
+    if (kind, task) != ("rnn-tagger", "reverse")
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["copy", "reverse"])
-@pytest.mark.parametrize("kind", sorted(models()))
+@pytest.mark.parametrize(("kind", "task"), TASKS)
 def test_every_model_learns_to_copy_and_to_reverse(kind, task, tmp_path):
     generator = random.Random(7)
     seen = set()

@@ -21,6 +21,7 @@ VARIANTS = [
     ("conv", {"kernel": 4, "encoder_layers": 2, "decoder_layers": 2, "tie": "none"}),
     ("minlstm", {"bidirectional": False, "residual": True}),
     ("lstm-attention", {"attention": "location", "tie": "target"}),
+    ("rnn-tagger", {"cell": "rnn", "bidirectional": False}),
     ("lstm-attention", {"attention": "additive", "coverage": True}),
     ("lstm-attention", {"attention": "additive", "coverage": True, "input_feeding": True, "reverse_source": False}),
 ]
