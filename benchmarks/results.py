@@ -1,17 +1,24 @@
-"""Keeps what runs scored, for the README's table.
+"""Keeps what runs scored, for the tables of README.md and docs/ladder.md.
 
 python benchmarks/results.py runs/translate runs/multi30k
 
 Of each run, its scores on the test set (cased, and lower-cased where `s2s evaluate RUN --lowercase` was run), what it
-cost and what it ran on go to `docs/results/<name>.json`; the table in README.md is written anew from these files.
+cost and what it ran on go to `docs/results/<name>.json`; the tables are written anew from these files. A run called
+`multi30k_…` is a rung of the ladder and stands in its table; how fast rungs are says `benchmarks/ladder.py`.
 """
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
+SPEED = RESULTS / "speed.json"
+TOP = "multi30k"
+RUNG = f"{TOP}_"
 BEGIN, END = "<!-- benchmarks/results.py writes this table -->\n", "<!-- end of the table -->\n"
 
 
@@ -27,6 +34,7 @@ def summary(run: Path) -> dict[str, object]:
     entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     tests = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(run.glob("evaluation-test*.json"))]
     return {
+        "kind": YAML(typ="safe").load(run / "recipe.yaml")["model"]["kind"],
         "machine": f"{start['processor']}, {start['device']}",
         "torch": start["packages"]["torch"],
         "commit": start["git"] and start["git"]["commit"],
@@ -51,31 +59,70 @@ def table() -> str:
         "| recipe | parameters | training | case | BLEU (95 % interval) | chrF2++ | exact | test sentences |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    signatures, machines = {}, {}
-    for path in sorted(RESULTS.glob("*.json"), reverse=True):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        training = f"{kept['updates']:,} updates, {kept['target_tokens'] / 1e6:.1f} M tokens, {kept['minutes']} min"
-        machines[f"{kept['machine']}, torch {kept['torch']}, {kept['date']}, commit {kept['commit'][:7]}"] = None
-        for test in kept["tests"]:
-            bleu, chrf = test["scores"]["bleu"], test["scores"]["chrf"]
-            signatures[bleu["signature"]] = None
-            rows.append(
-                f"| `{path.stem}` | {kept['parameters'] / 1e6:.2f} M | {training} "
-                f"| {'ignored' if test['lowercase'] else 'kept'} "
-                f"| {bleu['value']:.2f} ({bleu['low']:.2f}–{bleu['high']:.2f}) | {chrf['value']:.2f} "
-                f"| {test['exact']:.1f} % | {test['sentences']:,} |"
-            )
-    notes = [
-        f"One seed each; beam 5. Machine: {'; '.join(machines)}.",
-        f"BLEU: {' and '.join(f'`{s}`' for s in signatures)}.",
+    kept = {name: found for name, found in _kept().items() if not name.startswith(RUNG)}
+    for name, found in sorted(kept.items(), reverse=True):
+        training = f"{found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {found['minutes']} min"
+        rows += [
+            f"| `{name}` | {found['parameters'] / 1e6:.2f} M | {training} "
+            f"| {'ignored' if test['lowercase'] else 'kept'} | {_bleu(test)} "
+            f"| {test['scores']['chrf']['value']:.2f} | {test['exact']:.1f} % | {test['sentences']:,} |"
+            for test in found["tests"]
+        ]
+    return "\n".join([*rows, "", "One seed each; beam 5.", *_provenance(kept), ""])
+
+
+def ladder() -> str:
+    """The ladder's table, from the kept files, lowest score first."""
+    rows = [
+        "| rung | parameters | training | BLEU, lower-cased (95 % interval) | BLEU, cased | chrF2++, cased "
+        "| training, tokens/s | decoding, sentences/s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    return "\n".join([*rows, "", *notes, ""])
+    kept = {name: found for name, found in _kept().items() if name == TOP or name.startswith(RUNG)}
+    speeds = json.loads(SPEED.read_text(encoding="utf-8")) if SPEED.exists() else {}
+    order = sorted(kept, key=lambda name: _test(kept[name], True)["scores"]["bleu"]["value"])
+    for name in order:
+        found, speed = kept[name], speeds.get(name)
+        lower, cased = _test(found, True), _test(found, False)
+        pace = f"{speed['training']:,.0f} | {speed['decoding']:,.0f}" if speed else "– | –"
+        rows.append(
+            f"| `{found['kind']}` | {found['parameters']:,} "
+            f"| {found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {found['minutes']} min "
+            f"| {_bleu(lower)} | {_bleu(cased)} | {cased['scores']['chrf']['value']:.2f} | {pace} |"
+        )
+    return "\n".join([*rows, "", "Test set test_2016_flickr, one seed each; beam 5.", *_provenance(kept), ""])
 
 
-def written(page: str) -> str:
+def _kept() -> dict[str, dict[str, Any]]:
+    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in RESULTS.glob("*.json") if p != SPEED}
+
+
+def _test(found: dict[str, Any], lowercase: bool) -> dict[str, Any]:
+    return next(test for test in found["tests"] if test["lowercase"] == lowercase)
+
+
+def _bleu(test: dict[str, Any]) -> str:
+    bleu = test["scores"]["bleu"]
+    return f"{bleu['value']:.2f} ({bleu['low']:.2f}–{bleu['high']:.2f})"
+
+
+def _provenance(kept: dict[str, dict[str, Any]]) -> list[str]:
+    machines = {
+        f"{found['machine']}, torch {found['torch']}, {found['date']}, commit {found['commit'][:7]}": None
+        for _, found in sorted(kept.items(), reverse=True)
+    }
+    signatures = {
+        f"`{test['scores']['bleu']['signature']}`": None
+        for _, found in sorted(kept.items(), reverse=True)
+        for test in found["tests"]
+    }
+    return [f"Machine: {'; '.join(machines)}.", f"BLEU: {' and '.join(signatures)}."]
+
+
+def written(page: str, content: str) -> str:
     """The page with the table of today in it."""
     before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + table() + END + rest.partition(END)[2]
+    return before + BEGIN + content + END + rest.partition(END)[2]
 
 
 def main() -> None:
@@ -85,8 +132,8 @@ def main() -> None:
     for run in parser.parse_args().runs:
         path = RESULTS / f"{run.resolve().name}.json"
         path.write_text(json.dumps(summary(run), indent=1) + "\n", encoding="utf-8")
-    page = ROOT / "README.md"
-    page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page, content in ((ROOT / "README.md", table()), (ROOT / "docs" / "ladder.md", ladder())):
+        page.write_text(written(page.read_text(encoding="utf-8"), content), encoding="utf-8")
 
 
 if __name__ == "__main__":

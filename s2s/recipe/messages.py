@@ -6,6 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from s2s.errors import UserError
+from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import Location
 from s2s.recipe.wording import choices, expected, nearest, section_of, shown, suggestion
 
@@ -70,7 +72,9 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> Any:
 
 
 def _meant(key: Location, schema: type[BaseModel]) -> str:
-    """The nearest key of the same section, else of any section, else all keys of the section."""
+    """Which models have the key, else the nearest of the section, else of any section, else all of the section."""
+    if key[:-1] == ("model",) and (kinds := list(_kinds_with(key[-1]))):
+        return f"it belongs to {', '.join(kinds)}"
     everywhere = list(_keys(schema, ()))
     siblings = [name[-1] for name in everywhere if name[:-1] == key[:-1]]
     if nearest(key[-1], siblings):
@@ -79,6 +83,17 @@ def _meant(key: Location, schema: type[BaseModel]) -> str:
     if near := nearest(key[-1], elsewhere):
         return f"did you mean {elsewhere[near]}?"
     return suggestion(key[-1], siblings)
+
+
+def _kinds_with(key: str) -> Iterator[str]:
+    for kind in models():
+        try:
+            fields = module_of(kind).Settings.model_fields
+        except UserError:
+            # what is wrong with it is told to whoever asks for it
+            continue
+        if key in fields:
+            yield kind
 
 
 def _keys(section: type[BaseModel], above: Location) -> Iterator[Location]:

@@ -1,59 +1,13 @@
 """What every installed model must keep: run over the entry points, so a stranger's model is tested too."""
 
-import pytest
 import torch
 
-from s2s.models.contract import Seq2Seq
-from s2s.recipe.installed import models, module_of
-
-SIZE = 23
-KINDS = sorted(models())
-# a model's other faces: settings that lead through other code than the defaults do
-VARIANTS = [
-    ("transformer", {"norm": "post", "encoder_positions": "learned", "decoder_positions": "none", "tie": "target"}),
-    ("transformer", {"attention": "explicit", "activation": "gelu", "tie": "none"}),
-    ("rnn", {"bidirectional": False, "residual": True}),
-    ("gru", {"bidirectional": False, "encoder_layers": 1, "decoder_layers": 3}),
-    ("lstm", {"bidirectional": False, "reverse_source": True, "residual": True}),
-    ("rnn-attention", {"attention": "dot", "tie": "none"}),
-    ("gru-attention", {"attention": "concat", "input_feeding": True}),
-    ("gru-attention", {"attention": "additive"}),
-    ("conv", {"kernel": 4, "encoder_layers": 2, "decoder_layers": 2, "tie": "none"}),
-    ("minlstm", {"bidirectional": False, "residual": True}),
-    ("lstm-attention", {"attention": "location", "tie": "target"}),
-    ("rnn-tagger", {"cell": "rnn", "bidirectional": False}),
-    ("lstm-attention", {"attention": "additive", "coverage": True}),
-    ("lstm-attention", {"attention": "additive", "coverage": True, "input_feeding": True, "reverse_source": False}),
-]
-CASES = [(kind, {}) for kind in KINDS] + VARIANTS
-
-
-def _build(kind: str, options: dict) -> Seq2Seq:
-    torch.manual_seed(0)
-    module = module_of(kind)
-    return module.build(module.Settings(kind=kind, **options), SIZE, SIZE).double().eval()
-
-
-def _name(case: tuple[str, dict]) -> str:
-    return " ".join([case[0], *(f"{key}={value}" for key, value in case[1].items())])
-
-
-@pytest.fixture(params=CASES, ids=_name)
-def model(request) -> Seq2Seq:
-    return _build(*request.param)
-
-
-@pytest.fixture
-def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    torch.manual_seed(1)
-    valid = torch.ones(4, 6, dtype=torch.bool)
-    valid[1, 4:] = False
-    valid[3, 1:] = False
-    return torch.randint(4, SIZE, (4, 6)), valid, torch.randint(4, SIZE, (4, 5))
+from s2s.recipe.installed import models
+from s2s.training.checkpoint import load_weights, save_weights
 
 
 def test_there_are_models():
-    assert "transformer" in KINDS
+    assert "transformer" in models()
 
 
 def test_token_by_token_is_teacher_forcing(model, batch):
@@ -87,7 +41,7 @@ def test_a_batch_is_its_rows_alone(model, batch):
 def test_what_lies_in_the_padding_changes_nothing(model, batch):
     source, valid, target = batch
     memory = model.encoder(source, valid)
-    other = torch.where(valid, source, 4 + (source + 3) % (SIZE - 4))
+    other = torch.where(valid, source, 4 + (source + 3) % (model.projection.out_features - 4))
     torch.testing.assert_close(model(other, valid, target), model(source, valid, target))
     torch.testing.assert_close(model.encoder(other, valid).summary, memory.summary)
 
@@ -152,8 +106,14 @@ def test_the_gradient_is_the_slope_of_the_loss(model, batch):
     torch.testing.assert_close((around[0] - around[1]) / (2 * step), slope, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_builds_the_same_model(kind):
-    first, second = _build(kind, {}), _build(kind, {})
-    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+def test_the_same_seed_builds_the_same_model(fresh):
+    for a, b in zip(fresh(3).parameters(), fresh(3).parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_weights_that_were_saved_are_those_that_are_loaded(fresh, batch, tmp_path):
+    first, second = fresh(0), fresh(5)
+    assert not torch.equal(first.logits(*batch), second.logits(*batch))
+    save_weights(first, tmp_path / "model.safetensors")
+    load_weights(second, tmp_path / "model.safetensors")
+    assert torch.equal(first.logits(*batch), second.logits(*batch))

@@ -1,0 +1,78 @@
+"""Training and decoding speed of the rungs of the ladder, taking turns.
+
+    python benchmarks/ladder.py runs/multi30k runs/multi30k_*
+
+All runs must have learned the same corpus. In each round every one makes one update on the same batch, through the
+trainer, and translates the same test sentences with the beam of its recipe; so a noisy machine is noisy for all.
+Medians go to `docs/results/speed.json`, from which `benchmarks/results.py` makes the ladder's table.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from s2s.data.corpora import load_split
+from s2s.decoding.translator import Translator
+from s2s.recipe.schema import DeviceSettings
+from s2s.run.loading import LoadedRun, load_run
+from s2s.run.preparing import Prepared, prepare
+from s2s.training.devices import choose
+from s2s.training.trainer import Trainer, Update
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+CHUNK = 128
+
+
+def updates(run: LoadedRun, data: Prepared) -> Iterator[Update]:
+    """The run's trainer, going on from its weights."""
+    recipe = run.recipe
+    computer = choose(DeviceSettings(kind="cpu"))
+    training = recipe.training.model_copy(update={"updates": 10**6})
+    return Trainer(run.model, data.train, training, recipe.batches, recipe.seeds, computer).updates(10**6)
+
+
+def main() -> None:
+    """Runs the contest and writes the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--rounds", type=int, default=20)
+    options = parser.parse_args()
+    torch.set_num_threads(2)
+    runs = {path.resolve().name: load_run(path) for path in options.runs}
+    first = next(iter(runs.values()))
+    data = prepare(first.recipe, (first.source_tokenizer, first.target_tokenizer), print)
+    test = load_split(first.recipe.data, "test")
+    if test is None or any(run.source_tokenizer.digest != first.source_tokenizer.digest for run in runs.values()):
+        raise SystemExit("the runs need a test set and one vocabulary")
+    lines = list(test["source"])
+    decoding: dict[str, list[float]] = {name: [] for name in runs}
+    for start in range(0, len(lines), CHUNK):
+        for name, run in runs.items():
+            translator = Translator(run.model, run.source_tokenizer, run.target_tokenizer, run.recipe.decoding)
+            began = time.perf_counter()
+            translator.translate_chunk(lines[start : start + CHUNK])
+            decoding[name].append(len(lines[start : start + CHUNK]) / (time.perf_counter() - began))
+    training: dict[str, list[float]] = {name: [] for name in runs}
+    trainers = {name: updates(run, data) for name, run in runs.items()}
+    for turn in range(options.rounds + 2):
+        for name, trainer in trainers.items():
+            update = next(trainer)
+            if turn >= 2:
+                training[name].append(update.tokens / update.seconds)
+    speeds = {
+        name: {"training": statistics.median(training[name]), "decoding": statistics.median(decoding[name])}
+        for name in runs
+    }
+    print(f"{'':28} {'training, tokens/s':>20} {'decoding, sentences/s':>22}")
+    for name, found in speeds.items():
+        print(f"{name:28} {found['training']:20,.0f} {found['decoding']:22,.0f}")
+    (RESULTS / "speed.json").write_text(json.dumps(speeds, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

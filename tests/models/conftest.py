@@ -1,0 +1,63 @@
+"""Every installed model, with its defaults and with other settings: read from the entry points, so a stranger's too."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import models, module_of
+
+SIZE = 23
+KINDS = sorted(models())
+# a model's other faces: settings that lead through other code than the defaults do
+VARIANTS = [
+    ("transformer", {"norm": "post", "encoder_positions": "learned", "decoder_positions": "none", "tie": "target"}),
+    ("transformer", {"attention": "explicit", "activation": "gelu", "tie": "none"}),
+    ("rnn", {"bidirectional": False, "residual": True}),
+    ("gru", {"bidirectional": False, "encoder_layers": 1, "decoder_layers": 3}),
+    ("lstm", {"bidirectional": False, "reverse_source": True, "residual": True}),
+    ("rnn-attention", {"attention": "dot", "tie": "none"}),
+    ("gru-attention", {"attention": "concat", "input_feeding": True}),
+    ("gru-attention", {"attention": "additive"}),
+    ("conv", {"kernel": 4, "encoder_layers": 2, "decoder_layers": 2, "tie": "none"}),
+    ("minlstm", {"bidirectional": False, "residual": True}),
+    ("lstm-attention", {"attention": "location", "tie": "target"}),
+    ("rnn-tagger", {"cell": "rnn", "bidirectional": False}),
+    ("lstm-attention", {"attention": "additive", "coverage": True}),
+    ("lstm-attention", {"attention": "additive", "coverage": True, "input_feeding": True, "reverse_source": False}),
+]
+CASES = [(kind, {}) for kind in KINDS] + VARIANTS
+
+
+def _build(kind: str, options: dict, seed: int = 0) -> Seq2Seq:
+    torch.manual_seed(seed)
+    module = module_of(kind)
+    if "width" in module.Settings.model_fields:
+        options = {"width": 32} | options
+    return module.build(module.Settings(kind=kind, **options), SIZE, SIZE).eval()
+
+
+def _name(case: tuple[str, dict]) -> str:
+    return " ".join([case[0], *(f"{key}={value}" for key, value in case[1].items())])
+
+
+@pytest.fixture(params=CASES, ids=_name)
+def model(request) -> Seq2Seq:
+    return _build(*request.param).double()
+
+
+@pytest.fixture(params=CASES, ids=_name)
+def fresh(request) -> Callable[[int], Seq2Seq]:
+    """Builds the model from a seed."""
+    return lambda seed: _build(*request.param, seed)
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    valid = torch.ones(4, 6, dtype=torch.bool)
+    valid[1, 4:] = False
+    valid[3, 1:] = False
+    return torch.randint(4, SIZE, (4, 6)), valid, torch.randint(4, SIZE, (4, 5))

@@ -1,0 +1,69 @@
+"""What every installed model must keep in training and in search."""
+
+import datasets
+import numpy as np
+import pytest
+import torch
+
+from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import BOS, EOS
+from s2s.decoding.beam import Beam, search
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
+from s2s.training.devices import choose
+from s2s.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Encoded:
+    generator = np.random.default_rng(0)
+    sides = {
+        side: [generator.integers(4, 23, generator.integers(1, 9)).tolist() for _ in range(40)]
+        for side in ("source", "target")
+    }
+    pieces = datasets.List(datasets.Value("int32"))
+    features = datasets.Features({"source": pieces, "target": pieces})
+    return Encoded(datasets.Dataset.from_dict(sides, features=features))
+
+
+def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32") -> Trainer:
+    return Trainer(
+        model,
+        pairs,
+        TrainingSettings(updates=20, warmup=2, learning_rate=0.001, ema=0.9),
+        BatchSettings(tokens=100),
+        SeedSettings(),
+        choose(DeviceSettings(kind="cpu", precision=precision)),
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_resuming_is_the_same_as_never_stopping(fresh, pairs, precision):
+    whole = _trainer(fresh(0), pairs, precision)
+    losses = [update.loss for update in whole.updates(6)]
+    stopped = _trainer(fresh(0), pairs, precision)
+    for _ in stopped.updates(3):
+        pass
+    tensors, place = stopped.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    again = _trainer(fresh(9), pairs, precision)
+    again.load_state(tensors, place)
+    assert [update.loss for update in again.updates(6)] == losses[3:]
+    for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_young_model_learns(fresh, pairs):
+    losses = [update.loss for update in _trainer(fresh(0), pairs).updates(20)]
+    assert sum(losses[-5:]) < sum(losses[:5])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_reported_score_is_the_rescoring_of_that_very_sequence(model, batch, size):
+    source, valid, _ = batch
+    found = search(model, source, valid, np.array([6, 3, 5, 4]), Beam(size=size, nbest=size, length_penalty=0.7))
+    for i, hypotheses in enumerate(found):
+        for h in hypotheses:
+            scores = model.logits(source[i : i + 1], valid[i : i + 1], torch.tensor([[BOS, *h.tokens]])).log_softmax(-1)
+            again = sum(scores[0, step, piece].item() for step, piece in enumerate([*h.tokens, EOS]))
+            assert h.log_probability == pytest.approx(again, abs=1e-5)
