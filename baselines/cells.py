@@ -104,7 +104,8 @@ class MinGRU(Cell):
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
         """See `Cell`."""
         gate, candidate = _precise(self.gates(x)).chunk(2, dim=2)
-        states = scan(functional.logsigmoid(-gate), torch.sigmoid(gate) * candidate, state[0].to(gate.dtype))
+        update = torch.sigmoid(gate)
+        states = scan(1 - update, update * candidate, state[0].to(gate.dtype))
         return states, (states[:, -1],)
 
 
@@ -122,10 +123,9 @@ class MinLSTM(Cell):
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
         """See `Cell`."""
         forget, put, candidate = _precise(self.gates(x)).chunk(3, dim=2)
-        # σ(f) / (σ(f) + σ(i)) is a sigmoid again
-        balance = functional.logsigmoid(forget) - functional.logsigmoid(put)
-        update = torch.sigmoid(-balance) * candidate
-        states = scan(functional.logsigmoid(balance), update, state[0].to(update.dtype))
+        # f / (f + i) of two sigmoids is a sigmoid again, which no small f and i can make 0 / 0
+        decay = torch.sigmoid(functional.logsigmoid(forget) - functional.logsigmoid(put))
+        states = scan(decay, (1 - decay) * candidate, state[0].to(candidate.dtype))
         return states, (states[:, -1],)
 
 

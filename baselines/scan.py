@@ -17,17 +17,18 @@ from torch import Tensor
 Sequence = Float[Tensor, "batch steps width"]
 
 
-def scan(log_decay: Sequence, update: Sequence, start: Float[Tensor, "batch width"]) -> Sequence:
-    """All states of h_t = exp(log_decay_t) ∘ h_{t−1} + update_t.
+def scan(decay: Sequence, update: Sequence, start: Float[Tensor, "batch width"]) -> Sequence:
+    """All states of h_t = decay_t ∘ h_{t−1} + update_t.
 
-    Decays are at most 1, so products of many of them fade to zero and never overflow.
+    Products of decays are all that is made of them, so nothing overflows and nothing is divided: there is no need for
+    the logarithms of the paper, whose formula divides by such products.
 
     Args:
-        log_decay: logarithms of what is kept of the state at each step; at most 0.
+        decay: what is kept of the state at each step, in [0, 1].
         update: what each step adds.
         start: the state before the first step.
     """
-    return _Scan.apply(log_decay.exp(), update, start)  # type: ignore[return-value]
+    return _Scan.apply(decay, update, start)  # type: ignore[return-value]
 
 
 class _Scan(torch.autograd.Function):

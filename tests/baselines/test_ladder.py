@@ -1,0 +1,43 @@
+"""The rungs' recipes: one experiment, in which nothing differs but the model, its rate and its time."""
+
+import warnings
+
+import pytest
+
+from s2s.models.contract import parameter_count
+from s2s.recipe.installed import models, module_of
+from s2s.recipe.reading import read
+from s2s.recipe.shipped import shipped
+
+TOP = "multi30k"
+RUNGS = sorted(name for name in shipped() if name.startswith(f"{TOP}_"))
+
+
+def _parameters(name: str) -> int:
+    recipe = read(shipped()[name])
+    size = recipe.tokenizer.size
+    with warnings.catch_warnings():
+        # torch warns of initialising a zero-sized bias, which some layers have
+        warnings.simplefilter("ignore")
+        return parameter_count(module_of(recipe.model.kind).build(recipe.model, size, size))
+
+
+def test_every_baseline_that_translates_has_a_rung():
+    kinds = {read(shipped()[name]).model.kind for name in RUNGS}
+    ours = {kind for kind, point in models().items() if point.value.startswith("baselines.")}
+    assert kinds == ours - {"rnn-tagger"}
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_differs_from_the_transformer_in_model_rate_and_time_alone(name):
+    rung, top = read(shipped()[name]), read(shipped()[TOP])
+    same = {"name": "", "description": "", "model": None}
+    training = rung.training.model_copy(
+        update={key: getattr(top.training, key) for key in ("updates", "warmup", "learning_rate")}
+    )
+    assert rung.model_copy(update=same | {"training": training}) == top.model_copy(update=same)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_has_the_transformers_number_of_parameters_within_five_per_cent(name):
+    assert _parameters(name) == pytest.approx(_parameters(TOP), rel=0.05)
