@@ -14,6 +14,7 @@ _COMMANDS = {
     "train": ("s2s.cli.train:train", "Train a model by a recipe, or go on with a run."),
     "translate": ("s2s.cli.translate:translate", "Translate lines with a trained model."),
     "evaluate": ("s2s.cli.evaluate:evaluate", "Score a run on its test set, or compare runs."),
+    "attention": ("s2s.cli.attention:attention", "Show where a model looks while it translates."),
     "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),
     "data": ("s2s.cli.data:data", "Look at a corpus before training."),
     "new": ("s2s.cli.new:new", "Write a recipe for your own files."),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 RECIPE = """
 name: tiny
@@ -132,6 +133,20 @@ def test_runs_are_compared_with_a_paired_test(folder):
     assert {c["system"] for c in written["comparisons"]} == {"runs/tiny", "runs/other"}
 
 
+def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
+    words = ["attention", "runs/tiny", "The dog sleeps.", "--translation", "Der Hund schläft."]
+    done = _s2s(folder, *words, "--output", "weights.json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / "weights.json").read_text())
+    assert [line.split()[0] for line in done.stdout.splitlines()] == found["target"]
+    for layer in found["cross_attention"]:
+        weights = torch.tensor(layer)
+        assert weights.shape == (1, 2, len(found["target"]), len(found["source"]))
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    assert _s2s(folder, *words, "--output", "picture.png").returncode == 0
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
 MISTAKES = [
     (["translate", "runs/none"], "not a run"),
     (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; there: 0000006, 0000012, average"),
@@ -148,6 +163,9 @@ MISTAKES = [
     (["evaluate", "decoding.beam=1"], "no run is named"),
     (["evaluate", "runs/tiny", "--json", "nowhere/x.json"], "nowhere"),
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
+    (["attention", "runs/tiny", " "], "the sentence is empty"),
+    (["attention", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
+    (["attention", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
     (["fly"], "fly"),
 ]
 
