@@ -4,18 +4,26 @@ from pathlib import Path
 
 import click
 
+from s2s.errors import UserError
+
 
 @click.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
 @click.option("--resume", "resuming", is_flag=True, help="Continue the run in the folder RECIPE.")
 @click.option("--overwrite", is_flag=True, help="Replace a run of the same name.")
-def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool) -> None:
+@click.option("--overfit", "overfitting", is_flag=True, help="Only see whether 16 pairs can be learned by heart.")
+def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: bool, overfitting: bool) -> None:
     """Train RECIPE: `s2s train recipes/translate.yaml training.updates=500`.
 
     With --resume, RECIPE is the folder of a run, which continues as if it had never stopped; data.* and device.* may
-    say where its data lies now and what computes.
+    say where its data lies now and what computes. With --overfit, nothing is kept.
     """
+    if overfitting and (resuming or overwrite):
+        raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
+    if overfitting:
+        _overfit(recipe, overrides)
+        return
     folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
     click.echo(
         f"translate:  echo 'A sentence.' | s2s translate {folder}\ncurves:     tensorboard --logdir {folder.parent}"
@@ -34,6 +42,15 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
     from s2s.run.training import train
 
     return train(recipe, Console(), overwrite)
+
+
+def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
+    from s2s.recipe.reading import read, recipe_path
+
+    recipe = read(recipe_path(path), overrides)
+    from s2s.run.overfitting import overfit
+
+    overfit(recipe, click.echo)
 
 
 def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:

@@ -1,0 +1,39 @@
+"""`s2s train RECIPE --overfit`: what can be learned by heart, and what is said when it cannot."""
+
+import re
+
+import pytest
+
+from s2s.errors import UserError
+from s2s.recipe.reading import read
+from s2s.run import overfitting
+from s2s.run.overfitting import overfit
+
+RECIPE = """
+name: heart
+data: {{train: 300, validation: 10, test: 10}}
+tokenizer: {{size: 450}}
+model: {{kind: {kind}, width: 64, dropout: 0.1}}
+"""
+
+
+def _recipe(folder, kind: str, *overrides: str):
+    (folder / "heart.yaml").write_text(RECIPE.format(kind=kind))
+    return read(folder / "heart.yaml", overrides)
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("transformer", 0.004), ("lstm-attention", 0.008), ("mingru", 0.008)])
+def test_a_model_learns_sixteen_pairs_by_heart(kind, rate, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    overfit(_recipe(tmp_path, kind, f"training.learning_rate={rate}"), said.append)
+    assert said[-1].startswith("known by heart after")
+    assert int(re.findall(r"(\d+) % of the translations exact", said[-2])[0]) >= 90
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_rate_at_which_nothing_is_learned_is_told_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(overfitting, "_UPDATES", 80)
+    recipe = _recipe(tmp_path, "transformer", "training.learning_rate=1e-7")
+    with pytest.raises(UserError, match=r"16 pairs are not known by heart(.|\n)*training.learning_rate"):
+        overfit(recipe, lambda line: None)
