@@ -16,26 +16,35 @@ from torch import Tensor, nn
 from s2s.errors import UserError
 
 Queries = Float[Tensor, "batch target width"]
+States = Float[Tensor, "batch source width"]
 Keys = Float[Tensor, "batch source width"]
+Reads = Float[Tensor, "batch target width"]
+Covered = Float[Tensor, "batch 1 source width"]
 Scores = Float[Tensor, "batch target source"]
 
 
 class Score(nn.Module, ABC):
     """How well each source position answers each query."""
 
-    def keys(self, states: Keys) -> Keys:
+    def keys(self, states: States) -> Keys:
         """What of the score depends on the source alone; the states themselves where nothing does."""
         return states
 
     @abstractmethod
-    def forward(self, queries: Queries, keys: Keys) -> Scores:
-        """The scores, before the softmax."""
+    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+        """The scores, before the softmax.
+
+        Args:
+            queries: decoder states.
+            keys: what `keys` gave.
+            covered: what coverage adds, where there is coverage; `Additive` alone knows what to do with it.
+        """
 
 
 class Dot(Score):
-    """score = hᵀ s (Luong et al. 2015, equation 8)."""
+    """score = hᵀ s (Luong et al. 2015, section 3.1)."""
 
-    def forward(self, queries: Queries, keys: Keys) -> Scores:
+    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
         """See `Score`."""
         return queries @ keys.transpose(1, 2)
 
@@ -47,7 +56,7 @@ class General(Dot):
         super().__init__()
         self.weight = nn.Linear(width, width, bias=False)
 
-    def keys(self, states: Keys) -> Keys:
+    def keys(self, states: States) -> Keys:
         """W s."""
         return self.weight(states)
 
@@ -61,14 +70,12 @@ class Additive(Score):
         self.key = nn.Linear(width, width, bias=False)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def keys(self, states: Keys) -> Keys:
+    def keys(self, states: States) -> Keys:
         """U s."""
         return self.key(states)
 
-    def forward(
-        self, queries: Queries, keys: Keys, covered: Float[Tensor, "batch 1 source width"] | None = None
-    ) -> Scores:
-        """See `Score`; `covered` is added inside the tanh."""
+    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+        """See `Score`; what is covered is added inside the tanh."""
         hidden = self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
         return self.score(torch.tanh(hidden if covered is None else hidden + covered)).squeeze(3)
 
@@ -81,7 +88,7 @@ class Concat(Score):
         self.hidden = nn.Linear(2 * width, width, bias=False)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def forward(self, queries: Queries, keys: Keys) -> Scores:
+    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
         """See `Score`."""
         both = torch.broadcast_tensors(queries.unsqueeze(2), keys.unsqueeze(1))
         return self.score(torch.tanh(self.hidden(torch.cat(both, dim=3)))).squeeze(3)
@@ -99,7 +106,7 @@ class Location(Score):
         super().__init__()
         self.place = nn.Linear(width, positions, bias=False)
 
-    def forward(self, queries: Queries, keys: Keys) -> Scores:
+    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
         """See `Score`.
 
         Raises:
@@ -132,11 +139,11 @@ class Attention(nn.Module):
     def forward(
         self,
         queries: Queries,
-        states: Keys,
+        states: States,
         keys: Keys,
         valid: Bool[Tensor, "batch source"],
         seen: Float[Tensor, "batch source"] | None,
-    ) -> tuple[Queries, Scores]:
+    ) -> tuple[Reads, Scores]:
         """What each query reads, and the weights it reads with.
 
         Args:
@@ -146,10 +153,10 @@ class Attention(nn.Module):
             valid: True where a source token is real; the others get no weight.
             seen: the sum of all earlier weights, where there is coverage.
         """
-        if self.coverage is None or seen is None:
-            scores = self.score(queries, keys)
-        else:
-            scores = self.score(queries, keys, self.coverage(seen.unsqueeze(2)).unsqueeze(1))
+        covered = None
+        if self.coverage is not None and seen is not None:
+            covered = self.coverage(seen.unsqueeze(2)).unsqueeze(1)
+        scores = self.score(queries, keys, covered)
         weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
         return weights.to(states.dtype) @ states, weights
 

@@ -42,7 +42,7 @@ class GatedConvolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch padded width"]) -> Float[Tensor, "batch steps width"]:
         """One vector for each whole window: `kernel` − 1 fewer than positions."""
-        windows = self.dropout(x).unfold(1, self.kernel, 1).flatten(2)
+        windows = self.dropout(x).unfold(1, self.kernel, 1).transpose(2, 3).flatten(2)
         return functional.glu(self.convolution(windows), dim=2)
 
 
@@ -99,7 +99,11 @@ class ConvState(Rows):
 
 
 class ConvDecoder(Decoder[ConvContext, ConvState]):
-    """Writes the target with windows that end at the newest position, looking at the source after each."""
+    """Writes the target with windows that end at the newest position, looking at the source after each.
+
+    The scores of attention are divided by the square root of the width, which the paper does not: its embeddings start
+    at a tenth of the size of ours, and a softmax over scores of ours would look at one position from the beginning.
+    """
 
     def __init__(self, settings: Settings, tokens: nn.Embedding) -> None:
         super().__init__()
@@ -135,14 +139,16 @@ class ConvDecoder(Decoder[ConvContext, ConvState]):
     def _feed(self, context: ConvContext, state: ConvState, tokens: Tensor) -> tuple[Tensor, ConvState, list[Tensor]]:
         embedded = self.dropout(self.embedding(tokens, state.length))
         x, windows, weights = embedded, [], []
+        # the mean of m states has 1 / m of their variance (Gehring et al. 2017, section 3.5)
+        rescaled = context.valid.sum(dim=1).sqrt()[:, None, None].to(embedded.dtype)
         for layer, query, output, past in zip(self.layers, self.queries, self.outputs, state.windows, strict=True):
             seen = torch.cat((past.to(x.dtype), x), dim=1)
             windows.append(seen[:, seen.shape[1] - self.kernel + 1 :])
             hidden = layer(seen)
             asked = (query(hidden) + embedded) * _HALF
-            scores = asked @ context.keys.transpose(1, 2).to(asked.dtype)
+            scores = asked @ context.keys.transpose(1, 2).to(asked.dtype) / math.sqrt(asked.shape[2])
             looked = scores.masked_fill(~context.valid.unsqueeze(1), float("-inf")).softmax(dim=2)
-            read = output(looked.to(context.values.dtype) @ context.values)
+            read = output(looked.to(context.values.dtype) @ context.values * rescaled)
             x = (x + (hidden + read) * _HALF) * _HALF
             weights.append(looked)
         return x, ConvState(tuple(windows), state.length + tokens.shape[1]), weights

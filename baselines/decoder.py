@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from baselines.attention import Attention, Keys, score_of
-from baselines.cells import CellState, Stack
+from baselines.attention import Attention, Keys, Scores, States, score_of
+from baselines.cells import CellState, Stack, initialize_parts
 from baselines.settings import Attentive, Recurrent
 from s2s.models.contract import Decoder, Memory, Rows
 from s2s.nn.dropout import Dropout
@@ -25,13 +25,13 @@ class Bridge(nn.Module):
         super().__init__()
         self.parts = parts
         self.linear = nn.Linear(width, width * sum(parts))
-        nn.init.xavier_uniform_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
+        initialize_parts(self.linear, width)
 
     def forward(self, summary: Float[Tensor, "batch width"]) -> tuple[CellState, ...]:
         """The state of each layer."""
         found = iter(torch.tanh(self.linear(summary)).chunk(sum(self.parts), dim=1))
-        return tuple(tuple(next(found) for _ in range(count)) for count in self.parts)
+        # cuDNN takes no views
+        return tuple(tuple(next(found).contiguous() for _ in range(count)) for count in self.parts)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SqueezedDecoder(Decoder[Nothing, Cells]):
 class Source(Rows):
     """What every step may look at."""
 
-    states: Keys
+    states: States
     keys: Keys
     valid: Bool[Tensor, "batch source"]
 
@@ -90,7 +90,7 @@ class Looking(Rows):
 
     Attributes:
         layers: of each recurrent layer.
-        fed: the last step's output, with input feeding.
+        fed: the last step's output before dropout, with input feeding.
         seen: the sum of all weights so far, with coverage.
     """
 
@@ -146,21 +146,27 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         context, state = self.start(memory, tokens.shape[1])
         return self._steps(context, state, tokens)[1][:, None, None]
 
-    def _steps(self, context: Source, state: Looking, tokens: Tensor) -> tuple[Tensor, Tensor, Looking]:
-        together = 1 if self.input_feeding or self.coverage else tokens.shape[1]
+    def _steps(
+        self, context: Source, state: Looking, tokens: Int[Tensor, "batch target"]
+    ) -> tuple[Float[Tensor, "batch target width"], Scores, Looking]:
+        """Outputs and weights of all steps: in one piece, or step by step where a step waits for the one before it."""
+        at_once = 1 if self.input_feeding or self.coverage else tokens.shape[1]
         outputs, weights = [], []
-        for x in self.dropout(self.embedding(tokens)).split(together, dim=1):
+        for x in self.dropout(self.embedding(tokens)).split(at_once, dim=1):
             output, looked, state = self._look(context, state, x)
             outputs.append(output)
             weights.append(looked)
         return torch.cat(outputs, dim=1), torch.cat(weights, dim=1), state
 
-    def _look(self, context: Source, state: Looking, x: Tensor) -> tuple[Tensor, Tensor, Looking]:
+    def _look(
+        self, context: Source, state: Looking, x: Float[Tensor, "batch steps width"]
+    ) -> tuple[Float[Tensor, "batch steps width"], Scores, Looking]:
+        """First the recurrent layers, then attention with their states as queries, then what both say together."""
         if state.fed is not None:
             x = torch.cat((x, state.fed.unsqueeze(1).to(x.dtype)), dim=2)
         hidden, layers = self.stack(x, state.layers)
         read, weights = self.attention(hidden, context.states, context.keys, context.valid, state.seen)
-        output = self.dropout(torch.tanh(self.combine(torch.cat((read, hidden), dim=2))))
+        output = torch.tanh(self.combine(torch.cat((read, hidden), dim=2)))
         fed = output[:, -1] if self.input_feeding else None
         seen = None if state.seen is None else state.seen + weights.sum(dim=1)
-        return output, weights, Looking(layers, fed, seen)
+        return self.dropout(output), weights, Looking(layers, fed, seen)

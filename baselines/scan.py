@@ -4,8 +4,8 @@
 
 Two neighbouring steps are one step of the same kind: (a, b) then (a′, b′) is (a′ a, a′ b + b′). So steps are joined two
 by two, which leaves a recurrence of half the length; its states are every second state that is looked for, and the
-others are one step further. That is 2 log₂ n rounds, each parallel over time, and no more work in all than the loop
-does. The recurrence must be linear in h: this is what minGRU and minLSTM give up their hidden gates for.
+others are one step further. That is 2 log₂ n rounds, each parallel over time, and three times the loop's products. The
+recurrence must be linear in h: this is what minGRU and minLSTM give up their hidden gates for.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ class _Scan(torch.autograd.Function):
 def _solve(decay: Tensor, update: Tensor) -> Tensor:
     """The states from a state of zero."""
     steps = update.shape[1]
-    if steps == 1:
+    if steps <= 1:
         return update
     pairs = steps // 2 * 2
     later = decay[:, 1:pairs:2]

@@ -31,7 +31,9 @@ class Reading(Section):
         if self.bidirectional and self.width % 2:
             raise ValueError(f"width ({self.width}) must be even when bidirectional: each direction has one half")
         if self.bidirectional and self.reverse_source:
-            raise ValueError("reverse_source has no meaning when bidirectional: one half reads backwards already")
+            raise ValueError(
+                "reverse_source needs bidirectional: false; with both directions, one half reads backwards already"
+            )
         return self
 
 

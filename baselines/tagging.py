@@ -38,6 +38,7 @@ class TimeSyncedDecoder(Decoder[States, Place]):
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
+        self.one_to_one = True
 
     def start(self, memory: Memory, limit: int) -> tuple[States, Place]:
         """Nothing is given yet; after the source's end there are zeros."""

@@ -45,14 +45,19 @@ def stepping(cell: Cell, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
     return torch.cat(outputs, dim=1)
 
 
-def lstm_cells(cell: LSTM, x: Tensor) -> Tensor:
-    """The same layer as a loop over `torch.nn.LSTMCell`."""
-    loop = nn.LSTMCell(x.shape[2], cell.lstm.hidden_size)
-    loop.load_state_dict({name.removesuffix("_l0"): p for name, p in cell.lstm.state_dict().items()})
-    hidden = memory = x.new_zeros(len(x), cell.lstm.hidden_size)
+def lstm_cell(layer: LSTM) -> nn.LSTMCell:
+    """The same layer as `torch.nn.LSTMCell`."""
+    cell = nn.LSTMCell(layer.lstm.input_size, layer.lstm.hidden_size)
+    cell.load_state_dict({name.removesuffix("_l0"): p for name, p in layer.lstm.state_dict().items()})
+    return cell
+
+
+def lstm_loop(cell: nn.LSTMCell, x: Tensor) -> Tensor:
+    """The cell, step by step."""
+    hidden = memory = x.new_zeros(len(x), cell.hidden_size)
     outputs = []
     for step in x.unbind(1):
-        hidden, memory = loop(step, (hidden, memory))
+        hidden, memory = cell(step, (hidden, memory))
         outputs.append(hidden)
     return torch.stack(outputs, dim=1)
 
@@ -104,10 +109,11 @@ def layers(rounds: int) -> None:
         contest("  its recurrence alone", forms, rounds)
     for batch, steps, width in ((300, 13, 128), (64, 64, 256), (8, 1024, 256)):
         layer, x = LSTM(width, width), torch.randn(batch, steps, width)
+        cell = lstm_cell(layer)
         zeros = (torch.zeros(batch, width), torch.zeros(batch, width))
         forms = {
             "fused (torch.nn.LSTM)": lambda layer=layer, x=x, zeros=zeros: layer(x, zeros)[0],
-            "Python loop over torch.nn.LSTMCell": lambda layer=layer, x=x: lstm_cells(layer, x),
+            "Python loop over torch.nn.LSTMCell": lambda cell=cell, x=x: lstm_loop(cell, x),
         }
         contest(f"LSTM layer, batch {batch}, {steps} steps, width {width}", forms, rounds)
 

@@ -108,14 +108,16 @@ class Translator:
             raise UserError(
                 f"a line of {len(pieces[i])} pieces ({lines[i][:40]!r} …) is longer than the {longest} positions that "
                 "the model has learned, its end counted",
-                remedy="split it, or train with a higher model.max_positions or with sinusoidal positions",
+                remedy="split it, or train with a higher model.max_positions",
             )
 
     def _search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         source, valid = (tensor.to(self.device) for tensor in collate_sources(sources))
         lengths = np.array([len(pieces) for pieces in sources])
         limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
-        if self.model.decoder.longest is not None:
+        if self.model.decoder.one_to_one:
+            limits = lengths
+        elif self.model.decoder.longest is not None:
             # BOS is fed, too
             limits = np.minimum(limits, self.model.decoder.longest - 1)
         return search(self.model, source, valid, limits, self.beam)

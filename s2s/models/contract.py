@@ -74,9 +74,11 @@ class Decoder(nn.Module, ABC, Generic[Context, State]):
 
     Attributes:
         longest: most tokens that may be fed; None where there is no limit.
+        one_to_one: whether a target must have as many pieces as its source.
     """
 
     longest: int | None = None
+    one_to_one: bool = False
 
     @abstractmethod
     def start(self, memory: Memory, limit: int) -> tuple[Context, State]:

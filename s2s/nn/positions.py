@@ -64,7 +64,7 @@ class Embedding(nn.Module):
             if last > self.positions.num_embeddings:
                 raise UserError(
                     f"a sequence of {last} pieces is longer than the {self.positions.num_embeddings} learned positions",
-                    remedy="raise model.max_positions, lower batches.max_length, or use sinusoidal positions",
+                    remedy="raise model.max_positions, or lower batches.max_length",
                 )
             return x + self.positions.weight[first:last]
         if self.table is not None:

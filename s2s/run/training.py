@@ -108,8 +108,21 @@ class _Run:
                     f"the model knows {part.longest} positions, but batches.max_length is "
                     f"{self.recipe.batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
                     where="model.max_positions",
-                    remedy=f"set model.max_positions={longest} or higher, or use sinusoidal positions",
+                    remedy=f"set model.max_positions={longest} or higher",
                 )
+
+        if model.decoder.one_to_one:
+            for name, part in (("train", prepared.train), ("validation", prepared.validation)):
+                unequal = np.flatnonzero(part.source_lengths != part.target_lengths)
+                if len(unequal):
+                    sizes = part.source_lengths[unequal[0]] - 1, part.target_lengths[unequal[0]] - 1
+                    raise UserError(
+                        f"a model of kind {self.recipe.model.kind} writes one piece for each that it reads, but "
+                        f"{len(unequal):,} pairs of {name} differ in length, the first with {sizes[0]} and {sizes[1]}",
+                        where="model.kind",
+                        remedy="give a corpus of equally many words a side, with tokenizer.kind: word and "
+                        "tokenizer.shared: false, or take another model",
+                    )
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -78,3 +78,19 @@ def test_residual_layers_add_what_they_read():
     first, _ = stack.layers[0](x, (torch.zeros(2, WIDTH),))
     second, _ = stack.layers[1](first, (torch.zeros(2, WIDTH),))
     torch.testing.assert_close(stack(x, stack.zero_state(x))[0], first + second)
+
+
+@pytest.mark.parametrize("kind", ["mingru", "minlstm"])
+def test_gates_that_see_the_input_alone_start_by_keeping_nine_tenths(kind):
+    torch.manual_seed(0)
+    cell, ones = CELLS[kind](INPUTS, WIDTH), torch.ones(1, WIDTH)
+    kept = cell(torch.zeros(1, 1, INPUTS), (ones,))[0]
+    torch.testing.assert_close(kept, torch.full_like(kept, 0.9), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["mingru", "minlstm"])
+def test_a_scanned_memory_is_in_full_precision_under_autocast(kind):
+    cell = CELLS[kind](INPUTS, WIDTH)
+    with torch.autocast("cpu", torch.bfloat16):
+        states, (last,) = cell(torch.randn(2, 7, INPUTS), (torch.zeros(2, WIDTH),))
+    assert states.dtype == last.dtype == torch.float32

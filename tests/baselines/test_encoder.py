@@ -71,3 +71,27 @@ def test_the_first_word_reaches_the_last_state_and_the_other_way_round_only_if_i
         first[0, 0], last[0, -1] = (source[0, 0] + 1) % 11, (source[0, -1] + 1) % 11
         assert not torch.equal(encoder(first, valid).states[0, -1], states[0, -1])
         assert torch.equal(encoder(last, valid).states[0, 0], states[0, 0]) != bidirectional
+
+
+def test_a_turned_encoder_reads_each_row_from_its_end():
+    torch.manual_seed(0)
+    settings = Reading(width=WIDTH, encoder_layers=1, bidirectional=False, reverse_source=True)
+    encoder = RecurrentEncoder("gru", settings, nn.Embedding(9, WIDTH)).eval()
+    source = torch.randint(9, (3, 5))
+    memory = encoder(source, torch.arange(5) < LENGTHS.unsqueeze(1))
+    gru = encoder.layers[0].cells[0].gru
+    for row, length in enumerate(LENGTHS.tolist()):
+        states, last = gru(encoder.embedding(source[row, :length]).flip(0).unsqueeze(0))
+        torch.testing.assert_close(memory.states[row, :length], states[0].flip(0))
+        torch.testing.assert_close(memory.summary[row], last[0, 0])
+
+
+def test_residual_layers_add_what_they_read():
+    torch.manual_seed(0)
+    plain = RecurrentEncoder("gru", Reading(width=WIDTH, encoder_layers=2), nn.Embedding(9, WIDTH)).eval()
+    residual = RecurrentEncoder("gru", Reading(width=WIDTH, encoder_layers=2, residual=True), plain.embedding).eval()
+    residual.load_state_dict(plain.state_dict())
+    source, valid = torch.randint(9, (3, 5)), torch.arange(5) < LENGTHS.unsqueeze(1)
+    first, ends = plain.layers[0](plain.embedding(source), LENGTHS)
+    torch.testing.assert_close(residual(source, valid).states, plain(source, valid).states + first)
+    torch.testing.assert_close(residual(source, valid).summary, plain(source, valid).summary + ends)

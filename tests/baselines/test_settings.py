@@ -19,7 +19,7 @@ MISTAKES = {
         "model.coverage: unknown key; it belongs to gru-attention, lstm-attention, rnn-attention",
     ),
     "coverage of a product": (["kind: lstm-attention", "coverage: true"], 2, "additive, not of general"),
-    "turned twice": (["kind: gru", "reverse_source: true"], 2, "reverse_source has no meaning when bidirectional"),
+    "turned twice": (["kind: gru", "reverse_source: true"], 2, "reverse_source needs bidirectional: false"),
     "another model's key": (["kind: rnn", "heads: 4"], 4, "model.heads: unknown key; it belongs to transformer"),
     "no window": (["kind: conv", "kernel: 1"], 4, "model.kernel: is 1, expected a whole number at least 2"),
     "misspelt cell": (["kind: rnn-tagger", "cell: lsmt"], 4, "did you mean lstm?"),

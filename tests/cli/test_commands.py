@@ -166,6 +166,10 @@ MISTAKES = [
     (["attention", "runs/tiny", " "], "the sentence is empty"),
     (["attention", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
     (["attention", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
+    (
+        ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],
+        "writes one piece for each that it reads",
+    ),
     (["fly"], "fly"),
 ]
 

@@ -1,0 +1,56 @@
+"""Gated convolutions with attention against their equations, position by position."""
+
+import math
+
+import torch
+
+from baselines.conv import Settings, build
+
+WIDTH, SIZE, HALF = 4, 9, math.sqrt(0.5)
+
+
+def _model():
+    torch.manual_seed(0)
+    settings = Settings(width=WIDTH, encoder_layers=1, decoder_layers=1, kernel=3, max_positions=8)
+    model = build(settings, SIZE, SIZE).double().eval()
+    for p in model.parameters():
+        p.data += 0.1 * torch.randn_like(p)
+    return model
+
+
+def _gated(layer, window: list[torch.Tensor]) -> torch.Tensor:
+    a, b = layer.convolution(torch.cat(window)).chunk(2)
+    return a * b.sigmoid()
+
+
+def test_the_encoder_is_a_window_around_each_position():
+    model, source = _model(), torch.tensor([[3, 1, 4, 1]])
+    memory = model.encoder(source, torch.ones(1, 4, dtype=torch.bool))
+    x, zero = model.encoder.embedding(source)[0], torch.zeros(WIDTH, dtype=torch.float64)
+    padded = [zero, *x, zero]
+    expected = torch.stack([(x[t] + _gated(model.encoder.layers[0], padded[t : t + 3])) * HALF for t in range(4)])
+    torch.testing.assert_close(memory.states[0], expected)
+    torch.testing.assert_close(memory.values[0], (expected + x) * HALF)
+
+
+def test_the_decoder_is_a_window_that_ends_here_and_a_look_at_the_source():
+    model, source, target = _model(), torch.tensor([[3, 1, 4, 0]]), torch.tensor([[5, 2, 6]])
+    valid = torch.tensor([[True, True, True, False]])
+    memory, decoder = model.encoder(source, valid), model.decoder
+    x, zero = decoder.embedding(target)[0], torch.zeros(WIDTH, dtype=torch.float64)
+    padded, states, values = [zero, zero, *x], memory.states[0, :3], memory.values[0, :3]
+    for t, found in enumerate(model(source, valid, target)[0]):
+        hidden = _gated(decoder.layers[0], padded[t : t + 3])
+        asked = (decoder.queries[0](hidden) + x[t]) * HALF
+        weights = (states @ asked / math.sqrt(WIDTH)).softmax(0)
+        read = decoder.outputs[0]((weights.unsqueeze(1) * values).sum(0) * math.sqrt(3))
+        torch.testing.assert_close(found, (x[t] + (hidden + read) * HALF) * HALF)
+        torch.testing.assert_close(decoder.attention_weights(memory, target)[0, 0, 0, t, :3], weights)
+
+
+def test_attention_looks_around_before_it_has_learned():
+    torch.manual_seed(0)
+    model = build(Settings(), 100, 100).eval()
+    source, target = torch.randint(100, (4, 25)), torch.randint(100, (4, 20))
+    weights = model.decoder.attention_weights(model.encoder(source, torch.ones(4, 25, dtype=torch.bool)), target)
+    assert weights.max(dim=-1).values.mean() < 0.3
