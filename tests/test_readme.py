@@ -22,6 +22,8 @@ ELSEWHERE = ("pip ", "pytest", "pre-commit", ".ci/run", "python benchmarks/", "k
 SMALL = {
     "recipes/translate.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=450",
     "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50",
+    "recipes/multi30k_lstm_attention.yaml": "tokenizer.size=450 data.filters.max_words=50",
+    "recipes/cases.yaml": "data.train=300 data.validation=8 data.test=8",
     "mine.yaml": "tokenizer.size=450",
 }
 BRIEF = "training.updates=6 training.warmup=2 validation.every=3 validation.sentences=3 batches.tokens=600"
