@@ -44,8 +44,8 @@ class Tokenizer:
     The numbers 0 to 3 are `PAD`, `BOS`, `EOS` and `UNK`. A text begins with a space of its own, so that a word is the
     same piece at the beginning as elsewhere; decoding takes that space away.
 
-    What is unknown (a new character to `char`, a new word to `word`) becomes `UNK`, several in a row become one, and
-    decoding shows it as `⁇`. With `bytes`, the piece of byte b has the number b + 4.
+    What is unknown becomes `UNK`, which decoding shows as `⁇`: each new word to `word`; to `char`, new characters, of
+    which several in a row become one. With `bytes`, the piece of byte b has the number b + 4.
 
     Args:
         model: sentencepiece's model, as it is stored; empty for `bytes`.
@@ -59,7 +59,7 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        self._pieces: _Pieces = _Bytes() if kind == "bytes" else _Learned(model)
+        self._pieces: _Pieces = _Bytes() if kind == "bytes" else _Words(model) if kind == "word" else _Learned(model)
 
     @property
     def size(self) -> int:
@@ -189,6 +189,17 @@ class _Learned:
 
     def show(self, piece: int) -> str:
         return _unescape(self._processor.id_to_piece(piece))
+
+
+class _Words(_Learned):
+    """One piece for each word, whatever stands beside it: sentencepiece would make one of several unknown ones."""
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        found = super().encode(texts)
+        for row, text in enumerate(texts):
+            if UNK in found[row]:
+                found[row] = [piece for word in super().encode(text.split(" ")) for piece in word]
+        return found
 
 
 def _escape(text: str) -> str:
