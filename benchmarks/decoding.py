@@ -19,18 +19,19 @@ from torch import Tensor
 
 from s2s.data.corpora import load_split
 from s2s.decoding.translator import Translator
-from s2s.models.contract import Rows, Seq2Seq
+from s2s.models.contract import Decoder, Rows, Seq2Seq
 from s2s.run.loading import LoadedRun, load_run
 
 CHUNK = 250
 
 
-class Uncached(torch.nn.Module):
+class Uncached(Decoder):
     """A decoder that remembers tokens instead of keys and values, and reads them all again at each step."""
 
-    def __init__(self, decoder: torch.nn.Module) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         super().__init__()
         self.decoder = decoder
+        self.longest, self.one_to_one = decoder.longest, decoder.one_to_one
 
     def start(self, memory: Any, limit: int) -> tuple[Any, Any]:
         """The context, and no tokens yet."""

@@ -1,6 +1,8 @@
 """The search beside slow searches that cannot be wrong."""
 
 import itertools
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.decoding.beam import Beam, search
+from s2s.models.contract import Seq2Seq
 
 SIZE = 7
 
@@ -111,3 +114,11 @@ def test_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):
     _search(model, sources, [1, 1, 1, 1, 9], Beam(size=2))
     assert rows[0] == 5
     assert all(n <= 2 for n in rows[3:])
+
+
+def test_the_benchmarks_decoder_without_a_cache_translates_the_same(model, sources):
+    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "decoding.py"))
+    slow = Seq2Seq(model.encoder, benchmark["Uncached"](model.decoder), model.projection)
+    assert (slow.decoder.longest, slow.decoder.one_to_one) == (model.decoder.longest, model.decoder.one_to_one)
+    ours, theirs = (_search(m, sources, [6, 9, 4, 7, 5], Beam(size=3)) for m in (model, slow))
+    assert [[h.tokens for h in found] for found in ours] == [[h.tokens for h in found] for found in theirs]
