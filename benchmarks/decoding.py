@@ -11,18 +11,26 @@ both give the same translations, which is checked.
 import argparse
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from s2s.data.corpora import load_split
 from s2s.decoding.translator import Translator
-from s2s.models.contract import Decoder, Rows, Seq2Seq
+from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
 from s2s.run.loading import LoadedRun, load_run
 
 CHUNK = 250
+
+
+@dataclass(frozen=True)
+class Prefix(Rows):
+    """What has been fed, and the state before it."""
+
+    first: Rows
+    tokens: Tensor
 
 
 class Uncached(Decoder):
@@ -33,25 +41,16 @@ class Uncached(Decoder):
         self.decoder = decoder
         self.longest, self.one_to_one = decoder.longest, decoder.one_to_one
 
-    def start(self, memory: Any, limit: int) -> tuple[Any, Any]:
+    def start(self, memory: Memory, limit: int) -> tuple[Rows, Prefix]:
         """The context, and no tokens yet."""
-        context, self.empty = self.decoder.start(memory, limit)
-        return context, _Prefix(memory.valid.new_zeros(len(memory.valid), 0, dtype=torch.long))
+        context, first = self.decoder.start(memory, limit)
+        return context, Prefix(first, memory.valid.new_zeros(len(memory.valid), 0, dtype=torch.long))
 
-    def forward(self, context: Any, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+    def forward(self, context: Rows, state: Prefix, tokens: Tensor) -> tuple[Tensor, Prefix]:
         """The states of the new tokens, from all tokens."""
         whole = torch.cat((state.tokens, tokens), dim=1)
-        states, _ = self.decoder(context, self.empty, whole)
-        return states[:, -tokens.shape[1] :], _Prefix(whole)
-
-
-class _Prefix(Rows):
-    def __init__(self, tokens: Tensor) -> None:
-        object.__setattr__(self, "tokens", tokens)
-
-    def select(self, rows: Tensor) -> "_Prefix":
-        """The chosen rows."""
-        return _Prefix(self.tokens[rows])
+        states, _ = self.decoder(context, state.first, whole)
+        return states[:, -tokens.shape[1] :], Prefix(state.first, whole)
 
 
 def translator(run: LoadedRun, beam: int, cached: bool) -> Translator:
