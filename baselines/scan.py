@@ -36,32 +36,31 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, decay: Tensor, update: Tensor, start: Tensor) -> Tensor:
-        first = torch.addcmul(update[:, :1], decay[:, :1], start.unsqueeze(1))
-        states = _solve(decay, torch.cat((first, update[:, 1:]), dim=1))
+        states = update.clone()
+        states[:, 0].addcmul_(decay[:, 0], start)
+        _solve(decay[:, 1:].clone(), states)
         ctx.save_for_backward(decay, states, start)
         return states
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         decay, states, start = ctx.saved_tensors
-        later = torch.cat((decay[:, 1:], torch.zeros_like(decay[:, :1])), dim=1)
-        total = _solve(later.flip(1), gradients[0].flip(1)).flip(1)
+        total = gradients[0].flip(1)
+        _solve(decay[:, 1:].flip(1), total)
+        total = total.flip(1)
         before = torch.cat((start.unsqueeze(1), states[:, :-1]), dim=1)
-        return total * before, total, total[:, 0] * decay[:, 0]
+        return before.mul_(total), total, total[:, 0] * decay[:, 0]
 
 
-def _solve(decay: Tensor, update: Tensor) -> Tensor:
-    """The states from a state of zero."""
-    steps = update.shape[1]
-    if steps <= 1:
-        return update
-    pairs = steps // 2 * 2
-    later = decay[:, 1:pairs:2]
-    joined = torch.addcmul(update[:, 1:pairs:2], later, update[:, 0:pairs:2])
-    seconds = _solve(later * decay[:, 0:pairs:2], joined)
-    states = torch.empty_like(update)
-    states[:, 0] = update[:, 0]
-    states[:, 1:pairs:2] = seconds
-    others = update[:, 2::2]
-    torch.addcmul(others, decay[:, 2::2], seconds[:, : others.shape[1]], out=states[:, 2::2])
-    return states
+def _solve(links: Tensor, states: Tensor) -> None:
+    """Adds `links[t]` times the state at t to the one at t + 1, from first to last; overwrites both.
+
+    In place, because fresh memory costs more than these products.
+    """
+    steps = states.shape[1]
+    if steps == 1:
+        return
+    states[:, 1::2].addcmul_(links[:, 0::2], states[:, 0 : steps - 1 : 2])
+    joined = links[:, 2::2].mul_(links[:, 1 : steps - 2 : 2])
+    _solve(joined, states[:, 1::2])
+    states[:, 2::2].addcmul_(links[:, 1::2], states[:, 1 : steps - 1 : 2])
