@@ -158,10 +158,6 @@ class Stack(nn.Module):
         self.dropout = Dropout(dropout)
         self.parts = [CELLS[cell].parts] * layers
 
-    def zero_state(self, x: Float[Tensor, "batch steps inputs"]) -> tuple[CellState, ...]:
-        """The state before the first step, for rows like these."""
-        return tuple((x.new_zeros(len(x), self.width),) * parts for parts in self.parts)
-
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], states: tuple[CellState, ...]
     ) -> tuple[Float[Tensor, "batch steps width"], tuple[CellState, ...]]:

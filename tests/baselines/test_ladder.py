@@ -1,25 +1,34 @@
 """The rungs' recipes: one experiment, in which nothing differs but the model, its rate and its time."""
 
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.reading import read
+from s2s.recipe.schema import Section
 from s2s.recipe.shipped import shipped
 
 TOP = "multi30k"
 RUNGS = sorted(name for name in shipped() if name.startswith(f"{TOP}_"))
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "ladder.md"
+
+
 def _parameters(name: str) -> int:
     recipe = read(shipped()[name])
-    size = recipe.tokenizer.size
+    return _size(recipe.model, recipe.tokenizer.size)
+
+
+def _size(settings: Section, pieces: int) -> int:
     with warnings.catch_warnings():
         # torch warns of initialising a zero-sized bias, which some layers have
         warnings.simplefilter("ignore")
-        return parameter_count(module_of(recipe.model.kind).build(recipe.model, size, size))
+        return parameter_count(module_of(settings.kind).build(settings, pieces, pieces))
 
 
 def test_every_baseline_that_translates_has_a_rung():
@@ -41,3 +50,10 @@ def test_a_rung_differs_from_the_transformer_in_model_rate_and_time_alone(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_rung_has_the_transformers_number_of_parameters_within_five_per_cent(name):
     assert _parameters(name) == pytest.approx(_parameters(TOP), rel=0.05)
+
+
+def test_the_page_tells_the_parameters_of_each_rung_at_its_default_size():
+    told = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    rungs = {read(shipped()[name]).model.kind for name in [*RUNGS, TOP]}
+    sizes = {kind: f"{_size(module_of(kind).Settings.model_validate({'kind': kind}), 8000):,}" for kind in rungs}
+    assert {kind: size for kind, size in told if "," in size} == sizes
