@@ -1,0 +1,141 @@
+"""What every experiment is made of: contenders under equal budgets, and measurements that are kept one by one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from s2s.errors import UserError
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import Recipe, Section
+from s2s.results import Result
+from s2s.training.devices import Computer
+
+Profile = Literal["quick", "standard"]
+
+# what a measurement leaves behind: anything that JSON can say
+Measured = dict[str, Any]
+
+
+class NotForThisModel(UserError):
+    """A model cannot take part in an experiment by what it is; its cell says so."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One model with everything that was chosen for it.
+
+    Attributes:
+        name: as typed in the command; the model's kind.
+        recipe: its translation recipe in full, with settings of the matched size and the chosen learning rate.
+    """
+
+    name: str
+    recipe: Recipe
+
+    @property
+    def settings(self) -> Section:
+        """The model's section of the recipe."""
+        return self.recipe.model
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate chosen for it on the translation task's validation set."""
+        return self.recipe.training.learning_rate
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What all experiments of a comparison share.
+
+    Attributes:
+        folder: where everything is kept.
+        profile: which sizes the experiments take; each has its own table of them.
+        contestants: in the order of the command.
+        seeds: of the repetitions, from 1 on.
+        computer: device and precision.
+    """
+
+    folder: Path
+    profile: Profile
+    contestants: tuple[Contestant, ...]
+    seeds: tuple[int, ...]
+    computer: Computer
+
+    @property
+    def models(self) -> list[str]:
+        """The contestants' names."""
+        return [contestant.name for contestant in self.contestants]
+
+    def contestant(self, name: str) -> Contestant:
+        """The contestant of that name."""
+        return next(contestant for contestant in self.contestants if contestant.name == name)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement: done in one go, kept in one file, and not done again when a comparison is resumed.
+
+    Attributes:
+        model: whose it is.
+        part: which of the experiment's measurements, in lower-case letters, digits and single hyphens; may be empty.
+        seed: of the repetition; None where chance plays no part.
+        seconds: about how long it takes on two processor cores, for the progress bar.
+    """
+
+    model: str
+    part: str = ""
+    seed: int | None = None
+    seconds: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """Name of its file, without the ending."""
+        parts = [self.model, self.part, "" if self.seed is None else f"seed{self.seed}"]
+        return "--".join(part for part in parts if part)
+
+
+class Experiment(ABC):
+    """A question, how it is measured, and what the measurements say.
+
+    Attributes:
+        name: as typed after `--experiment`.
+        question: what it asks, in one sentence.
+        rows: the rows of the classroom table that it fills, see `s2s.results.ROWS`.
+        translates: whether it needs models that translate; one that writes a piece for each it reads cannot.
+    """
+
+    name: str
+    question: str
+    rows: tuple[str, ...]
+    translates: bool = False
+
+    @abstractmethod
+    def tasks(self, contest: Contest) -> list[Task]:
+        """All measurements, in the order in which they are made."""
+
+    @abstractmethod
+    def measure(self, contest: Contest, task: Task) -> Measured:
+        """Makes one measurement.
+
+        Raises:
+            NotForThisModel: the model cannot be measured so.
+        """
+
+    @abstractmethod
+    def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
+        """What the measurements say; those that failed are missing, and their models' cells are filled by the caller.
+
+        The answer depends on `measured` and the contest's names alone, so it can be drawn anew.
+        """
+
+
+def check_translates(model: Seq2Seq, name: str) -> None:
+    """Refuses a model whose target must be as long as its source.
+
+    Raises:
+        NotForThisModel: it is such a model.
+    """
+    if model.decoder.one_to_one:
+        raise NotForThisModel(f"{name} writes one piece for each that it reads, so it cannot translate")

@@ -1,0 +1,263 @@
+"""What an experiment found: cells of the classroom table, curves, tables and how they came to be, as JSON.
+
+The report is drawn from these files alone, so nothing here knows a model or imports torch.
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from s2s.errors import UserError
+
+# raised when a field changes its meaning, so that an old file is refused and not misread
+FORMAT = 1
+
+P = TypeVar("P", bound="Part")
+
+
+class Part(BaseModel):
+    """A piece of a result: closed and unchangeable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class Series(Part):
+    """One curve, one group of bars, or the points of one kind."""
+
+    label: str
+    """What the legend says: the model and, where there are several forms of it, which."""
+    model: str
+    """Whose it is: gives the colour. Empty for what belongs to no model, such as a baseline."""
+    x: list[float] | list[str]
+    """Where the points stand: numbers, or names of groups."""
+    y: list[float | None]
+    """What was measured there; None where it could not be."""
+    low: list[float | None] | None = None
+    """Lower ends of 95 % intervals."""
+    high: list[float | None] | None = None
+    """Upper ends."""
+    reference: bool = False
+    """Whether it is a baseline or a theory to compare with, not a measurement of a model."""
+
+
+class Axis(Part):
+    """What an axis shows."""
+
+    label: str
+    """In words, without the unit."""
+    unit: str = ""
+    """E.g. `ms` or `%`; empty for a pure number."""
+    log: bool = False
+    """Whether it is logarithmic."""
+
+
+class Heatmap(Part):
+    """A matrix as a picture."""
+
+    label: str
+    """What its title says."""
+    model: str
+    """Whose it is."""
+    rows: list[str]
+    """Names of the rows, from the top."""
+    columns: list[str]
+    """Names of the columns."""
+    values: list[list[float | None]]
+    """Row by row."""
+
+
+class Figure(Part):
+    """A picture, as data."""
+
+    name: str = Field(pattern=r"^[a-z0-9-]+$")
+    """Name of its file, unique within the result."""
+    title: str
+    """One sentence that says what is measured."""
+    kind: Literal["lines", "bars", "points", "heatmaps"] = "lines"
+    """How it is drawn; `points` are not joined."""
+    x: Axis = Axis(label="")
+    """The horizontal axis."""
+    y: Axis = Axis(label="")
+    """The vertical axis; for heat-maps, what colours mean."""
+    series: list[Series] = []
+    """What lines, bars and points show."""
+    heatmaps: list[Heatmap] = []
+    """What heat-maps show."""
+    caption: str = ""
+    """What to look for, and what the intervals are."""
+
+
+class Finding(Part):
+    """A cell of the classroom table: one model, one row."""
+
+    row: str
+    """The table's row, one of `ROWS`."""
+    model: str
+    """The table's column."""
+    value: float | None = None
+    """The measured figure; None where there is none."""
+    low: float | None = None
+    """Lower end of its 95 % interval."""
+    high: float | None = None
+    """Upper end."""
+    unit: str = ""
+    """Of the three."""
+    quantity: str = ""
+    """What the figure is, e.g. `exponent of training time against length`."""
+    verdict: str = ""
+    """One line in words, from the tests' results."""
+    figure: str = ""
+    """Name of the figure of the same result that shows it."""
+    failed: str = ""
+    """Why there is no figure; empty where there is one."""
+
+
+class Table(Part):
+    """Numbers beside the figures."""
+
+    name: str = Field(pattern=r"^[a-z0-9-]+$")
+    """Name of its file, unique within the result."""
+    title: str
+    """What it shows."""
+    columns: list[str]
+    """Heads of the columns, with units."""
+    rows: list[list[str | float | int | None]]
+    """Row by row."""
+
+
+class Failure(Part):
+    """A measurement that did not succeed."""
+
+    task: str
+    """Which, as its file is called."""
+    model: str
+    """Whose."""
+    reason: str
+    """What went wrong."""
+
+
+class Result(Part):
+    """All that one experiment found."""
+
+    format: Literal[1] = FORMAT
+    """Version of this file's fields."""
+    experiment: str
+    """Its name on the command line."""
+    question: str
+    """What it asks."""
+    method: str
+    """How it was measured, in plain words; paragraphs are separated by an empty line."""
+    limits: str = ""
+    """What the numbers do not say."""
+    models: list[str]
+    """Those compared, in the order of the command."""
+    seeds: list[int]
+    """Of the repetitions."""
+    findings: list[Finding]
+    """Cells of the table."""
+    figures: list[Figure] = []
+    """Pictures."""
+    tables: list[Table] = []
+    """Numbers behind and beside them."""
+    failures: list[Failure] = []
+    """What was tried and did not succeed."""
+    seconds: float = 0.0
+    """Time that its measurements took."""
+
+
+# The classroom table's rows, in its order: name, what it asks, the experiment that answers.
+ROWS: dict[str, tuple[str, str]] = {
+    "sequential steps": ("How long is the chain of operations that must wait for each other?", "parallelism"),
+    "parallel computation": ("How much of the machine is in use?", "parallelism"),
+    "training speed": ("How many tokens are learned from in a second?", "parallelism"),
+    "memory": ("How does memory grow with length?", "memory"),
+    "long-term dependencies": ("How far back can it reach?", "long-range"),
+    "vanishing and exploding gradients": ("What is left of a gradient per step of distance?", "gradients"),
+    "fixed-size bottleneck": ("Does quality fall with the length of the source?", "bottleneck"),
+    "position information": ("What does it know of the order of words?", "positions"),
+    "translation quality": ("How good are its translations?", "quality"),
+    "decoding cost": ("What does an output token cost?", "decoding"),
+    "scalability": ("What does a larger model gain?", "scaling"),
+    "fine-tuning": ("What does it gain from having learned something else?", "transfer"),
+}
+
+
+class Contender(Part):
+    """One model as it was compared."""
+
+    model: str
+    """As typed."""
+    settings: dict[str, object]
+    """Its section of the recipe, in full."""
+    parameters: int
+    """Trainable numbers on the translation task."""
+    learning_rate: float
+    """Chosen for it."""
+    rates: dict[str, float | None]
+    """The grid: validation loss by learning rate; None where training failed."""
+    tuning_seconds: float
+    """What choosing the rate cost."""
+    recipe: str
+    """The translation recipe in full, as YAML."""
+
+
+class Summary(Part):
+    """What the whole comparison was: `comparison.json`."""
+
+    format: Literal[1] = FORMAT
+    """Version of this file's fields."""
+    command: str
+    """What reproduces it."""
+    profile: str
+    """Name of the sizes used."""
+    match: Literal["parameters", "time"]
+    """What was made equal."""
+    seeds: list[int]
+    """Of the repetitions."""
+    experiments: list[str]
+    """Those asked for, in order."""
+    contenders: list[Contender]
+    """In the order of the command."""
+    machine: dict[str, str]
+    """Processor, device, threads, versions, commit, date."""
+    seconds: float
+    """Time that all measurements took."""
+
+
+def write(part: Part, path: Path) -> None:
+    """Writes a result or a summary as JSON; a crash leaves the old file or the new one."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(part.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def read_result(path: Path) -> Result:
+    """Reads a `result.json`.
+
+    Raises:
+        UserError: it is damaged, or of another version.
+    """
+    return _read(path, Result)
+
+
+def read_summary(path: Path) -> Summary:
+    """Reads a `comparison.json`.
+
+    Raises:
+        UserError: it is damaged, or of another version.
+    """
+    return _read(path, Summary)
+
+
+def _read(path: Path, kind: type[P]) -> P:
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise UserError(
+            f"is no result that this version reads: {place}: {first['msg']}",
+            where=str(path),
+            remedy="run the comparison again with s2s compare --resume, or use the version that wrote it",
+        ) from error
