@@ -33,9 +33,9 @@ def settings_of(kind: str, options: Mapping[str, object]) -> Section:
     )
 
 
-def size_of(settings: Section, source_size: int, target_size: int) -> int:
+def size_of(kind: str, settings: Section, source_size: int, target_size: int) -> int:
     """Trainable numbers of the model of these settings."""
-    build = module_of(settings.kind).build
+    build = module_of(kind).build
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         # torch warns of initialising a zero-sized bias, which some layers have
         warnings.simplefilter("ignore")
@@ -69,7 +69,7 @@ def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, objec
         raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="mend its Settings, or leave it out")
 
     def count_at(width: int) -> int:
-        return size_of(cast(Section, _of_width(kind, options, width)), pieces, pieces)
+        return size_of(kind, cast(Section, _of_width(kind, options, width)), pieces, pieces)
 
     after = bisect.bisect_left(widths, parameters, key=count_at)
     best = min(widths[max(0, after - 1) : after + 1], key=lambda width: abs(count_at(width) - parameters))
