@@ -47,7 +47,7 @@ def size_of(kind: str, settings: Section, source_size: int, target_size: int) ->
             return parameter_count(build(settings, source_size, target_size))
 
 
-def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, object], step: int = 4) -> Section:
+def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, object], step: int = 2) -> Section:
     """Settings of a model that has about so many parameters: its width is solved for.
 
     Where a model has an inner size `feedforward`, it is kept at four times the width, or at `feedforward_ratio` times

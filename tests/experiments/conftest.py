@@ -38,7 +38,7 @@ def contest(tmp_path):
     """A function that makes a contest of these models."""
 
     def make(models, seeds=(1,), profile="quick"):
-        contestants = tuple(Contestant(kind, _recipe(kind, 400, 30_000)) for kind in models)
+        contestants = tuple(Contestant(kind, _recipe(kind, 400, 33_000)) for kind in models)
         computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
         return Contest(tmp_path, profile, contestants, tuple(seeds), computer)
 
