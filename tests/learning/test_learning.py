@@ -15,8 +15,8 @@ name: task
 data: {{corpus: files, train: train.tsv, validation: dev.tsv, test: test.tsv, source: "0", target: "1"}}
 tokenizer: {{kind: word, size: 40}}
 batches: {{tokens: 1024}}
-model: {{kind: {kind}}}
-training: {{updates: 1200, warmup: 100, learning_rate: 0.001, label_smoothing: 0.0, schedule: cosine}}
+model: {{kind: {kind}, width: 64, dropout: 0.0}}
+training: {{updates: 1200, warmup: 100, learning_rate: 0.004, label_smoothing: 0.0, schedule: cosine}}
 validation: {{every: 600, sentences: 50}}
 """
 LETTERS = "abcdefghijklmnop"
