@@ -166,6 +166,10 @@ class Result(Part):
     """Time that its measurements took."""
 
 
+# The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.
+COMPARISON = "comparison.json"
+RESULT = "result.json"
+
 # The classroom table's rows, in its order: name, what it asks, the experiment that answers.
 ROWS: dict[str, tuple[str, str]] = {
     "sequential steps": ("How long is the chain of operations that must wait for each other?", "parallelism"),
@@ -209,16 +213,20 @@ class Summary(Part):
     """Version of this file's fields."""
     command: str
     """What reproduces it."""
-    profile: str
+    profile: Literal["quick", "standard"]
     """Name of the sizes used."""
     match: Literal["parameters", "time"]
-    """What was made equal."""
+    """What was made equal: the numbers of parameters and of updates, or of parameters and the training time."""
+    models: list[str] = []
+    """Those compared, in the order of the command."""
+    own: dict[str, dict[str, object]] = {}
+    """Settings that the command gives to single models."""
     seeds: list[int]
     """Of the repetitions."""
     experiments: list[str]
     """Those asked for, in order."""
     contenders: list[Contender]
-    """In the order of the command."""
+    """The models as they were compared; empty until their learning rates are chosen."""
     machine: dict[str, str]
     """Processor, device, threads, versions, commit, date."""
     seconds: float
@@ -252,7 +260,7 @@ def read_summary(path: Path) -> Summary:
 
 def _read(path: Path, kind: type[P]) -> P:
     try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])

@@ -36,9 +36,9 @@ def describe(
         "command": sys.argv,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "git": _git_commit(),
+        "git": git_commit(),
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "device": str(computer),
         "threads": torch.get_num_threads(),
         "seeds": recipe.seeds.model_dump() | {"corpus": recipe.data.seed},
@@ -68,7 +68,8 @@ def read(path: Path) -> list[dict]:
         ) from None
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -76,8 +77,11 @@ def _processor() -> str:
     return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
 
 
-def _git_commit() -> dict[str, object] | None:
+def git_commit() -> dict[str, object] | None:
+    """The commit of the source tree, and whether it was changed since; None where s2s is not in one."""
+
     def git(*words: str) -> str:
+        """What git answers."""
         here = Path(__file__).parents[1]
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
