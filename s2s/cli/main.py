@@ -15,6 +15,8 @@ _COMMANDS = {
     "translate": ("s2s.cli.translate:translate", "Translate lines with a trained model."),
     "evaluate": ("s2s.cli.evaluate:evaluate", "Score a run on its test set, or compare runs."),
     "attention": ("s2s.cli.attention:attention", "Show where a model looks while it translates."),
+    "compare": ("s2s.cli.compare:compare", "Compare models: every cell of the classroom table, measured."),
+    "report": ("s2s.cli.report:report", "Draw a comparison's report again."),
     "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),
     "data": ("s2s.cli.data:data", "Look at a corpus before training."),
     "new": ("s2s.cli.new:new", "Write a recipe for your own files."),

@@ -69,6 +69,7 @@ def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, objec
         raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="mend its Settings, or leave it out")
 
     def count_at(width: int) -> int:
+        """Parameters at a width."""
         return size_of(kind, cast(Section, _of_width(kind, options, width)), pieces, pieces)
 
     after = bisect.bisect_left(widths, parameters, key=count_at)

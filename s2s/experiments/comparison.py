@@ -1,0 +1,216 @@
+"""`s2s compare`: models under equal budgets, experiment by experiment, kept in one folder.
+
+The folder holds `recipe.yaml` (the translation task), `comparison.json` (a `Summary`), `cells/<experiment>/` (each
+measurement), `runs/` (trained translation models) and `<experiment>/result.json` (a `Result`).
+"""
+
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from s2s.errors import UserError
+from s2s.experiments import contenders, tuning
+from s2s.experiments.catalogue import EXPERIMENTS
+from s2s.experiments.contest import Contest, Contestant, Experiment, Task
+from s2s.experiments.gradient_findings import predicts
+from s2s.experiments.running import Kept, Watch, keep, kept
+from s2s.recipe.reading import read, write
+from s2s.recipe.schema import Recipe
+from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import write as write_part
+from s2s.run.folder import RECIPE, alone
+from s2s.run.manifest import git_commit, processor
+from s2s.training.devices import Computer, choose
+
+CELLS = "cells"
+
+
+def begin(folder: Path, base: Recipe, summary: Summary) -> None:
+    """Makes the folder of a new comparison, when all its models are found good.
+
+    Args:
+        folder: must not exist, or be empty.
+        base: the translation task.
+        summary: what is compared, without contenders.
+
+    Raises:
+        UserError: the folder is taken, or a model cannot take part.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        again = f"continue it with `s2s compare --resume {folder}`, or " if (folder / COMPARISON).exists() else ""
+        raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
+    _recipes(base, summary)
+    folder.mkdir(parents=True, exist_ok=True)
+    write(base, folder / RECIPE)
+    write_part(summary, folder / COMPARISON)
+
+
+def go_on(folder: Path, console: Console) -> None:
+    """Makes every measurement that is not there yet, and concludes each experiment.
+
+    Args:
+        folder: of a comparison that was begun.
+        console: where progress is shown.
+
+    Raises:
+        UserError: it is none.
+    """
+    if not (folder / COMPARISON).exists():
+        raise UserError(
+            "is no comparison", where=str(folder), remedy="name a folder such as runs/compare-rnn-transformer"
+        )
+    summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
+    computer = choose(base.device)
+    recipes = _recipes(base, summary)
+    chosen = [EXPERIMENTS[name] for name in summary.experiments]
+    ahead = _ahead(folder, _entrants(folder, recipes, summary, computer), chosen)
+    with alone(folder), Watch(ahead, console) as watch:
+        contest, seconds = _contest(folder, recipes, summary, computer, watch)
+        watch.say(_matched(read_summary(folder / COMPARISON)))
+        for experiment in chosen:
+            seconds += _measure(experiment, contest, watch)
+        _look_across(folder)
+        summary = read_summary(folder / COMPARISON)
+        write_part(summary.model_copy(update={"seconds": seconds, "machine": machine(computer)}), folder / COMPARISON)
+
+
+def machine(computer: Computer) -> dict[str, str]:
+    """What measured: processor, device, versions, commit."""
+    commit = git_commit()
+    return {
+        "processor": processor(),
+        "device": str(computer),
+        "torch": torch.__version__,
+        "s2s": version("s2s"),
+        "commit": f"{commit['commit']}{' and changes' if commit['changed'] else ''}"
+        if commit
+        else "not from a repository",
+    }
+
+
+def _recipes(base: Recipe, summary: Summary) -> list[Recipe]:
+    return [contenders.entered(model, base, summary.own.get(model, {})) for model in summary.models]
+
+
+def _entrants(folder: Path, recipes: Sequence[Recipe], summary: Summary, computer: Computer) -> Contest:
+    """The contest before rates are chosen."""
+    contestants = tuple(Contestant(recipe.name, recipe) for recipe in recipes)
+    return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer)
+
+
+def _contest(
+    folder: Path, recipes: Sequence[Recipe], summary: Summary, computer: Computer, watch: Watch
+) -> tuple[Contest, float]:
+    """The contest with each model's learning rate, and the seconds that choosing them took."""
+    entrants = _entrants(folder, recipes, summary, computer)
+    found = _all_kept(folder, tuning.EXPERIMENT, entrants, watch)
+    tried = {model: tuning.tried(found, model) for model in summary.models}
+    updates: Mapping[str, int] = {}
+    if summary.match == "time":
+        updates = contenders.equal_time(
+            recipes, {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update}
+        )
+    contestants = tuple(contenders.chosen(r, tried[r.name].losses, updates.get(r.name)) for r in recipes)
+    described = [contenders.described(c, tried[c.name].losses, tried[c.name].seconds) for c in contestants]
+    write_part(summary.model_copy(update={"contenders": described}), folder / COMPARISON)
+    contest = Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer)
+    return contest, sum(each.seconds for each in found.values())
+
+
+def _ahead(folder: Path, contest: Contest, chosen: Sequence[Experiment]) -> list[Task]:
+    """What is still to be measured."""
+    return [
+        task
+        for experiment in (tuning.EXPERIMENT, *chosen)
+        for task in experiment.tasks(contest)
+        if (before := kept(folder / CELLS / experiment.name, task)) is None or before.failed
+    ]
+
+
+def _all_kept(folder: Path, experiment: Experiment, contest: Contest, watch: Watch) -> dict[Task, Kept]:
+    cells = folder / CELLS / experiment.name
+    cells.mkdir(parents=True, exist_ok=True)
+    found: dict[Task, Kept] = {}
+    for task in experiment.tasks(contest):
+        before = kept(cells, task)
+        if before and not before.failed:
+            found[task] = before
+            continue
+        watch.begins(experiment.name, task)
+        found[task] = keep(cells, task, lambda task: experiment.measure(contest, task))
+        watch.ends(experiment.name, task, found[task])
+    return found
+
+
+def _measure(experiment: Experiment, contest: Contest, watch: Watch) -> float:
+    """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
+    found = _all_kept(contest.folder, experiment, contest, watch)
+    seconds = sum(each.seconds for each in found.values())
+    failures = [
+        Failure(task=task.key, model=task.model, reason=each.failed) for task, each in found.items() if each.failed
+    ]
+    try:
+        result = experiment.conclude(
+            contest, {task: each.measured for task, each in found.items() if each.measured is not None}
+        )
+    except Exception as error:
+        # its measurements are kept, and the other experiments are still worth making
+        (contest.folder / CELLS / experiment.name / "conclusion.txt").write_text(
+            traceback.format_exc(), encoding="utf-8"
+        )
+        reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
+        watch.say(f"{experiment.name}: FAILED: {reason}")
+        failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]
+        result = Result(
+            experiment=experiment.name,
+            question=experiment.question,
+            method="",
+            models=contest.models,
+            seeds=list(contest.seeds),
+            findings=[],
+        )
+    folder = contest.folder / experiment.name
+    folder.mkdir(exist_ok=True)
+    write_part(completed(result, experiment, failures, seconds), folder / RESULT)
+    return seconds
+
+
+def completed(result: Result, experiment: Experiment, failures: Sequence[Failure], seconds: float) -> Result:
+    """The result with every cell of the experiment's rows: one without a finding says why there is none."""
+    there = {(finding.row, finding.model) for finding in result.findings}
+    missing = [
+        Finding(
+            row=row,
+            model=model,
+            failed=next((failure.reason for failure in failures if failure.model == model), "was not measured"),
+        )
+        for row in experiment.rows
+        for model in result.models
+        if (row, model) not in there
+    ]
+    changes = {"findings": [*result.findings, *missing], "failures": list(failures), "seconds": seconds}
+    return result.model_copy(update=changes)
+
+
+def _look_across(folder: Path) -> None:
+    """Does what one experiment saw at the start predict what another one saw at the end?"""
+    paths = [folder / name / RESULT for name in ("gradients", "long-range")]
+    if not all(path.exists() for path in paths):
+        return
+    gradients, long_range = (read_result(path) for path in paths)
+    table = predicts(gradients, long_range)
+    if table:
+        others = [other for other in gradients.tables if other.name != table.name]
+        write_part(gradients.model_copy(update={"tables": [*others, table]}), paths[0])
+
+
+def _matched(summary: Summary) -> str:
+    return "\n".join(
+        f"{each.model}: {each.parameters:,} parameters, width {each.settings.get('width', 'unknown')}, "
+        f"learning rate {each.learning_rate:g}"
+        for each in summary.contenders
+    )

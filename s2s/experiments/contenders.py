@@ -1,0 +1,125 @@
+"""Who is compared: models of equal size, each with the learning rate that suits it best among the same few."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+
+from s2s.errors import UserError
+from s2s.experiments.contest import Contestant
+from s2s.experiments.matching import matched, settings_of, size_of
+from s2s.recipe.installed import module_of
+from s2s.recipe.reading import dump
+from s2s.recipe.schema import Recipe, Section
+from s2s.results import Contender
+
+# The same rates are tried for every model, with a quarter of the updates that training will have.
+RATES = (0.001, 0.002, 0.004, 0.008)
+TUNING_SHARE = 0.25
+# What a model takes over from the reference, where it has it under the same name.
+_SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
+
+
+def entered(kind: str, base: Recipe, own: Mapping[str, object]) -> Recipe:
+    """A model's translation recipe: the base recipe's, with as many parameters as the base recipe's model.
+
+    Args:
+        kind: an installed model.
+        base: the translation task; its model is the reference for size, layers and dropout.
+        own: settings of this model alone, which come before the reference's.
+
+    Raises:
+        UserError: an own setting is wrong, or no width gives the size.
+    """
+    reference = base.model
+    pieces = base.tokenizer.size
+    options = _options(kind, reference) | {"max_positions": base.batches.max_length} | dict(own)
+    _check(kind, own, options)
+    if own or kind != reference.kind:
+        parameters = size_of(reference.kind, reference, pieces, pieces)
+        reference = matched(kind, pieces, parameters, options)
+    return base.model_copy(update={"name": kind, "model": reference})
+
+
+def _options(kind: str, reference: Section) -> dict[str, object]:
+    given = reference.model_dump()
+    names = given.keys() - {"kind", "width", "feedforward"} if kind == given["kind"] else _SHARED
+    options = {name: given[name] for name in names if name in given}
+    if "feedforward" in given:
+        options["feedforward_ratio"] = given["feedforward"] / given["width"]
+    return options
+
+
+def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object]) -> None:
+    known = module_of(kind).Settings.model_fields
+    for key, value in own.items():
+        if key not in known or key in ("kind", "width"):
+            raise UserError(
+                f"{kind} has no setting {key!r} that can be chosen" if key not in known else f"{key} is not free",
+                where=f"command line: {kind}.{key}={value}",
+                remedy="widths are solved for, so that all models have as many parameters"
+                if key in known
+                else f"its settings are {', '.join(sorted(known.keys() - {'kind', 'width'}))}",
+            )
+    try:
+        settings_of(kind, options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise UserError(
+            f"{place}: {first['msg']}", where=f"command line: {kind}", remedy="mend its setting, or leave it out"
+        ) from error
+
+
+def tuned(recipe: Recipe, rate: float) -> Recipe:
+    """The recipe of a short training that tries a learning rate; its schedule ends when it does."""
+    training = recipe.training
+    updates = max(2, round(TUNING_SHARE * training.updates))
+    changes = {"updates": updates, "warmup": min(training.warmup, updates // 5), "learning_rate": rate}
+    return recipe.model_copy(update={"training": training.model_copy(update=changes)})
+
+
+def chosen(recipe: Recipe, losses: Mapping[float, float | None], updates: int | None) -> Contestant:
+    """The contestant with the rate of the lowest validation loss; with the recipe's, where it learned at none.
+
+    Args:
+        recipe: its recipe.
+        losses: validation loss by rate; None where training failed.
+        updates: how many it may have; None: as many as its recipe says.
+    """
+    good = {rate: loss for rate, loss in losses.items() if loss is not None}
+    changes: dict[str, object] = {}
+    if good:
+        changes["learning_rate"] = min(good, key=lambda rate: good[rate])
+    if updates is not None:
+        changes |= {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
+    return Contestant(recipe.name, recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)}))
+
+
+def equal_time(recipes: Sequence[Recipe], seconds: Mapping[str, float]) -> dict[str, int]:
+    """How many updates each model may have, so that all train as long as the middle one does with its recipe's number.
+
+    Args:
+        recipes: of all models.
+        seconds: that an update of each takes, by name; models without are left out.
+    """
+    timed = [recipe for recipe in recipes if recipe.name in seconds]
+    if not timed:
+        return {}
+    budget = statistics.median(seconds[recipe.name] * recipe.training.updates for recipe in timed)
+    return {recipe.name: max(2, round(budget / seconds[recipe.name])) for recipe in timed}
+
+
+def described(contestant: Contestant, losses: Mapping[float, float | None], seconds: float) -> Contender:
+    """What the report says of a contestant."""
+    recipe = contestant.recipe
+    pieces = recipe.tokenizer.size
+    return Contender(
+        model=contestant.name,
+        settings=contestant.settings.model_dump(mode="json"),
+        parameters=size_of(contestant.name, contestant.settings, pieces, pieces),
+        learning_rate=contestant.learning_rate,
+        rates={f"{rate:g}": loss for rate, loss in losses.items()},
+        tuning_seconds=seconds,
+        recipe=dump(recipe),
+    )

@@ -1,0 +1,305 @@
+"""What is left of a gradient per step of distance: before training, after it, and on its way.
+
+What is measured is in `gradient_paths` and `jacobian` (one set of weights) and in `training_dynamics` (a training);
+what it says is in `gradient_findings` and `gradient_figures`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from s2s.data.encoding import Encoded
+from s2s.experiments import gradient_figures, gradient_findings, gradient_tables
+from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Profile, Task, check_translates
+from s2s.experiments.gradient_decay import brief, curve, decay
+from s2s.experiments.gradient_findings import predicts
+from s2s.experiments.gradient_paths import Norms, Text, long_texts, looks, norms, saliency
+from s2s.experiments.jacobian import Transition, fixed_size, lyapunov, spectral_norm, spectral_radius
+from s2s.experiments.matching import settings_of
+from s2s.experiments.training_dynamics import Schooling, corpus, fresh, report, school
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import Section
+from s2s.results import Result
+from s2s.run.preparing import Prepared
+from s2s.training.devices import seed_for
+
+__all__ = ["EXPERIMENT", "SIZES", "Gradients", "Sizes", "predicts"]
+
+_NORMS = ("pre", "post")
+# pieces of the sentence whose heat-map is drawn, its end counted
+_PICTURE = 14
+# of an update of a small model, for each position and two layers
+_SECONDS = 6e-5
+# eigenvalues of larger matrices take minutes, and those of middling ones are found for one text alone
+_LARGEST_DENSE = 2048
+_SMALL_DENSE = 512
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        span: pieces fed before the loss; the largest distance is one less.
+        texts: losses, each at the end of a text of its own.
+        together: texts at once.
+        weights: initialisations for each seed.
+        followed: texts along which the Jacobian is followed.
+        settle: steps in which the direction of fastest growth is found before growth is counted.
+        schooling: the training after which gradients are measured again.
+        deep: the short trainings that compare normalisation before and after each block.
+        depths: layers of encoder and of decoder in these.
+        warmups: updates of warm-up in these.
+        deep_seeds: seeds of these, at most.
+    """
+
+    span: int
+    texts: int
+    together: int
+    weights: int
+    followed: int
+    settle: int
+    schooling: Schooling
+    deep: Schooling
+    depths: tuple[int, ...]
+    warmups: tuple[int, ...]
+    deep_seeds: int
+
+
+SIZES: dict[Profile, Sizes] = {
+    "quick": Sizes(
+        span=48,
+        texts=8,
+        together=8,
+        weights=4,
+        followed=4,
+        settle=8,
+        schooling=Schooling(pairs=2_000, updates=100, tokens=1_024),
+        deep=Schooling(pairs=2_000, updates=50, tokens=512, every=50),
+        depths=(2, 6),
+        warmups=(0, 25),
+        deep_seeds=1,
+    ),
+    "standard": Sizes(
+        span=240,
+        texts=16,
+        together=2,
+        weights=2,
+        followed=4,
+        settle=40,
+        schooling=Schooling(pairs=20_000, updates=600, tokens=4_096, every=20),
+        deep=Schooling(pairs=20_000, updates=300, tokens=2_048, every=300),
+        depths=(2, 6),
+        warmups=(0, 100),
+        deep_seeds=3,
+    ),
+}
+# a GPU is given as much as keeps it busy for the same time
+_ON_A_GPU = {"schooling": 2_000, "deep": 1_000}
+
+
+def sizes(contest: Contest) -> Sizes:
+    """How much is measured in this contest."""
+    found = SIZES[contest.profile]
+    if contest.profile == "standard" and contest.computer.device.type == "cuda":
+        longer = {name: replace(getattr(found, name), updates=updates) for name, updates in _ON_A_GPU.items()}
+        return replace(found, **longer)
+    return found
+
+
+class Gradients(Experiment):
+    """Gradients against distance, the Jacobian of the recurrence, paths to the source, and training from inside."""
+
+    name = "gradients"
+    question = "How much of a gradient is left, step by step, on its way from a loss to what caused it?"
+    rows = ("vanishing and exploding gradients",)
+    translates = True
+
+    def tasks(self, contest: Contest) -> list[Task]:
+        """For each model: initial weights, a training, and, where it has the choice, both kinds of normalisation."""
+        size = sizes(contest)
+        tasks = []
+        for contestant in contest.contestants:
+            # caches grow with the text, and so does what each step costs
+            looking = 2e-5 * size.texts * size.span**2 * size.weights
+            learning = _SECONDS * size.schooling.updates * size.schooling.tokens
+            tasks += [Task(contestant.name, "initial", seed, seconds=looking) for seed in contest.seeds]
+            tasks += [Task(contestant.name, "trained", seed, seconds=learning + 1) for seed in contest.seeds]
+            tasks += [
+                Task(contestant.name, part, seed, seconds=_SECONDS / 2 * depth * size.deep.updates * size.deep.tokens)
+                for seed in contest.seeds[: size.deep_seeds]
+                for part, (depth, _, _) in grid(contestant, size).items()
+            ]
+        return tasks
+
+    def measure(self, contest: Contest, task: Task) -> Measured:
+        """Gradients at the initial weights, or after a training; or a training with one kind of normalisation."""
+        size = sizes(contest)
+        contestant = contest.contestant(task.model)
+        prepared = corpus(contestant.recipe, size.schooling.pairs)
+        seed = contest.seeds[0] if task.seed is None else task.seed
+        check_translates(fresh(contestant.recipe, _pieces(prepared), seed), contestant.name)
+        if task.part == "initial":
+            return _initial(contestant, prepared, size, seed)
+        if task.part == "trained":
+            return _trained(contest, contestant, prepared, size, seed)
+        return _deep(contest, contestant, task.part, size, seed)
+
+    def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
+        """Factors per step with their intervals, spectra, and how training went."""
+        size = sizes(contest)
+        return Result(
+            experiment=self.name,
+            question=self.question,
+            method=gradient_findings.METHOD.format(
+                span=size.span,
+                texts=size.texts,
+                weights=size.weights,
+                updates=size.schooling.updates,
+                tokens=size.schooling.tokens,
+                deep=size.deep.updates,
+            ),
+            limits=gradient_findings.LIMITS,
+            models=contest.models,
+            seeds=list(contest.seeds),
+            findings=gradient_findings.findings(contest.models, measured),
+            figures=gradient_figures.figures(contest.models, measured),
+            tables=gradient_tables.tables(contest.models, measured),
+        )
+
+
+def grid(contestant: Contestant, size: Sizes) -> dict[str, tuple[int, str, int]]:
+    """The trainings that compare normalisation: depth, kind and warm-up by the task's part; none for other models."""
+    found = {}
+    for depth in size.depths:
+        for norm in _NORMS:
+            for warmup in size.warmups:
+                if _normalised(contestant, depth, norm) is None:
+                    return {}
+                found[f"norm-{norm}-layers-{depth}-warmup-{warmup}"] = (depth, norm, warmup)
+    return found
+
+
+def _normalised(contestant: Contestant, depth: int, norm: str) -> Section | None:
+    """The model's settings with so many layers and this normalisation; None where it has no such choice."""
+    changes = {"norm": norm, "encoder_layers": depth, "decoder_layers": depth}
+    if not changes.keys() <= type(contestant.settings).model_fields.keys():
+        return None
+    try:
+        return settings_of(contestant.name, contestant.settings.model_dump() | changes)
+    except ValidationError:
+        return None
+
+
+def _initial(contestant: Contestant, prepared: Prepared, size: Sizes, seed: int) -> Measured:
+    """Several sets of initial weights, since they cost nothing; the first is the one that training begins with."""
+    seen, weights = [], []
+    for i in range(size.weights):
+        own = seed if i == 0 else seed_for(seed, i) % 2**32
+        model = fresh(contestant.recipe, _pieces(prepared), own)
+        found, described = _look(model, prepared.validation, size)
+        seen.append(found)
+        weights.append(described)
+    return {"curves": _curves(seen), "weights": weights}
+
+
+def _trained(contest: Contest, contestant: Contestant, prepared: Prepared, size: Sizes, seed: int) -> Measured:
+    model, dynamics = school(contestant.recipe, prepared, size.schooling, seed, contest.computer)
+    measured: Measured = {"dynamics": report(dynamics)}
+    if dynamics.failed:
+        return measured
+    found, described = _look(model.cpu(), prepared.validation, size)
+    return measured | {"curves": _curves([found]), "weights": [described], "maps": _maps(model, prepared)}
+
+
+def _deep(contest: Contest, contestant: Contestant, part: str, size: Sizes, seed: int) -> Measured:
+    depth, norm, warmup = grid(contestant, size)[part]
+    # the rate stays at its peak: what is compared is how it is reached
+    training = contestant.recipe.training.model_copy(update={"schedule": "constant"})
+    changes = {"model": _normalised(contestant, depth, norm), "training": training}
+    recipe = contestant.recipe.model_copy(update=changes)
+    prepared = corpus(recipe, size.deep.pairs)
+    _, seen = school(recipe, prepared, replace(size.deep, warmup=warmup), seed, contest.computer)
+    return {
+        "depth": depth,
+        "norm": norm,
+        "warmup": warmup,
+        "start": seen.start,
+        "end": seen.end,
+        "failed": seen.failed,
+        # the first update's gradient is that of the initial weights
+        "layers": {layer: brief(values[0]) for layer, values in seen.layers.items()},
+    }
+
+
+def _pieces(prepared: Prepared) -> tuple[int, int]:
+    return prepared.source_tokenizer.size, prepared.target_tokenizer.size
+
+
+def _look(model: Seq2Seq, data: Encoded, size: Sizes) -> tuple[Norms, dict[str, Any]]:
+    """Gradients and Jacobian of one set of weights."""
+    model = model.double().eval()
+    limits = [longest for longest in (model.encoder.longest, model.decoder.longest) if longest is not None]
+    text = long_texts(data, size.texts, min([size.span, *(limit - 1 for limit in limits)]))
+    found = norms(model, text, size.together, seed=1)
+    return found, {
+        "inputs": asdict(decay(found.inputs, first=0)),
+        "states": None if found.states is None else asdict(decay(found.states, first=1)),
+        "jacobian": _jacobian(model, text.rows(slice(0, size.followed)), size.settle),
+    }
+
+
+def _jacobian(model: Seq2Seq, text: Text, settle: int) -> dict[str, Any] | None:
+    """What the Jacobian of the recurrence is like; None for a state that grows, or has no numbers."""
+    length = text.tokens.shape[1]
+    with torch.no_grad():
+        context, first = model.decoder.start(model.encoder(text.source, text.valid), length)
+        if not fixed_size(model.decoder, context, first, text.tokens):
+            return None
+        half = length // 2
+        middle = model.decoder(context, first, text.tokens[:, :half])[1]
+    step = Transition(model.decoder, context, middle, text.tokens[:, half : half + 1])
+    radius = None
+    if step.size <= _LARGEST_DENSE:
+        some = slice(0, None if step.size <= _SMALL_DENSE else 1)
+        radius = spectral_radius(step.dense()[some])
+    growth = lyapunov(model.decoder, context, first, text.tokens, seed=1, settle=min(settle, half))
+    return {
+        "size": step.size,
+        "norm": _numbers(spectral_norm(step, seed=1)),
+        "radius": None if radius is None else _numbers(radius),
+        "lyapunov": _numbers(growth),
+    }
+
+
+def _curves(seen: list[Norms]) -> dict[str, Any]:
+    """Each kind of norm by distance, over all texts and sets of weights."""
+    states = [one.states for one in seen if one.states is not None]
+    return {
+        "inputs": curve(np.concatenate([one.inputs for one in seen]), first=0),
+        "states": curve(np.concatenate(states), first=1) if states else None,
+        "source": curve(np.concatenate([one.source for one in seen]), first=0),
+    }
+
+
+def _maps(model: Seq2Seq, prepared: Prepared) -> dict[str, Any]:
+    """Where the score of each target piece gets its gradient from, with the paths to the source cut in turn."""
+    lengths = np.maximum(prepared.validation.source_lengths, prepared.validation.target_lengths)
+    source, target = prepared.validation.pair(int(np.abs(lengths - _PICTURE).argmin()))
+    paths = ("whole", "attention", "summary") if looks(model) else ("whole",)
+    return {
+        "source": [*prepared.source_tokenizer.pieces(source), "</s>"],
+        "target": [*prepared.target_tokenizer.pieces(target), "</s>"],
+        "paths": {path: [_numbers(row) for row in saliency(model, source, target, path).norm(dim=2)] for path in paths},
+    }
+
+
+def _numbers(values: torch.Tensor) -> list[float | None]:
+    return [brief(value) for value in values.tolist()]
+
+
+EXPERIMENT = Gradients()

@@ -1,0 +1,356 @@
+"""How much of a model's work can be done at once, and what its length costs in time.
+
+Sequential depth and operations are counted on the real computation. Times of forward and backward passes and of a
+decoding step are measured against length, for the model as built and for the other forms that it has.
+"""
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Profile, Task
+from s2s.experiments.growth import round_figures
+from s2s.experiments.operations import Operations, counted_flops, unfused
+from s2s.experiments.parallelism_figures import figures
+from s2s.experiments.parallelism_findings import cells, gathered, tables
+from s2s.experiments.timing import Marks, machine, spent, undisturbed
+from s2s.experiments.workload import (
+    STEP_BY_STEP,
+    VOCABULARY,
+    Form,
+    Texts,
+    attention_forms,
+    backward,
+    built,
+    fitting,
+    generated,
+    launched,
+    loss_of,
+    out_of_memory,
+    plain_form,
+    states_of,
+    texts,
+)
+from s2s.models.contract import Seq2Seq
+from s2s.results import Result
+from s2s.training.devices import Computer
+
+_CPU = torch.device("cpu")
+_EXACT = Computer(_CPU, torch.float32)
+_WARM_UPS = 2
+_LIKE_LONG = 64
+_FOR_A_PARABOLA = (16, 32, 64)
+# a single step of a decoder is short; so many in a row are timed together
+_STEPS_TOGETHER = 5
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        counted: lengths at which operations are counted.
+        written: lengths at which operations of generation are counted.
+        lengths: lengths at which time is measured.
+        tokens: target tokens of a batch where they are fixed.
+        rows: pairs of a batch where they are fixed.
+        by_step: longest target that is fed token by token in a Python loop.
+        repetitions: in each of the two rounds.
+        patience: seconds; a form whose step takes longer is not measured at this length and beyond.
+        variants: kinds of batch, `tokens` or `rows`, for which all forms are measured, not the model as built alone.
+    """
+
+    counted: tuple[int, ...]
+    written: tuple[int, ...]
+    lengths: tuple[int, ...]
+    tokens: int
+    rows: int
+    by_step: int
+    repetitions: int
+    patience: float
+    variants: tuple[str, ...]
+
+
+ROUNDS = 2
+SIZES: dict[Profile, Sizes] = {
+    "quick": Sizes(
+        counted=(16, 32, 64, 128, 256),
+        written=(8, 16, 32, 64),
+        lengths=(16, 32, 64, 128, 256, 512, 1024),
+        tokens=1024,
+        rows=2,
+        by_step=64,
+        repetitions=5,
+        patience=1.5,
+        variants=("rows",),
+    ),
+    "standard": Sizes(
+        counted=(16, 32, 64, 128, 256, 512, 1024),
+        written=(8, 16, 32, 64, 128),
+        lengths=(16, 32, 64, 128, 256, 512, 1024, 2048),
+        tokens=4096,
+        rows=4,
+        by_step=256,
+        repetitions=10,
+        patience=4.0,
+        variants=("tokens", "rows"),
+    ),
+}
+# On a GPU the standard sizes go on to where memory or patience ends.
+_GPU = replace(SIZES["standard"], lengths=tuple(2**k for k in range(4, 17)), tokens=65_536, by_step=512)
+
+
+def sizes_of(contest: Contest) -> Sizes:
+    """The sizes of a contest's profile on its device."""
+    return _GPU if contest.profile == "standard" and contest.computer.device.type == "cuda" else SIZES[contest.profile]
+
+
+class Parallelism(Experiment):
+    """Sequential depth, operations, times and the share of the machine that is in use."""
+
+    name = "parallelism"
+    question = "How much of the work can be done at once, and what does length cost in time?"
+    rows = ("sequential steps", "parallel computation", "training speed")
+
+    def tasks(self, contest: Contest) -> list[Task]:
+        """Counting once for each model, then all models in turn, in two rounds: a slow moment hits one round alone."""
+        models = contest.models
+        counting = [Task(model, "depth", seconds=3) for model in models]
+        return counting + [Task(model, f"time-{i + 1}", seconds=12) for i in range(ROUNDS) for model in models]
+
+    def measure(self, contest: Contest, task: Task) -> Measured:
+        """Counts, or measures times."""
+        contestant = contest.contestant(task.model)
+        if task.part == "depth":
+            return counted(contest, contestant, sizes_of(contest))
+        return timed(contest, contestant, sizes_of(contest))
+
+    def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
+        """What grows how, who is faster where, and how much of the machine is in use."""
+        sizes = sizes_of(contest)
+        found = {}
+        for model in contest.models:
+            own = {task.part: part for task, part in measured.items() if task.model == model}
+            found[model] = gathered(own.pop("depth", None), list(own.values()))
+        return Result(
+            experiment=self.name,
+            question=self.question,
+            method=_METHOD.format(
+                vocabulary=VOCABULARY,
+                tokens=sizes.tokens,
+                rows=sizes.rows,
+                repetitions=sizes.repetitions * ROUNDS,
+                rounds=ROUNDS,
+                patience=sizes.patience,
+                by_step=sizes.by_step,
+                together=_STEPS_TOGETHER,
+            ),
+            limits=_LIMITS,
+            models=contest.models,
+            seeds=[contest.seeds[0]],
+            findings=cells(found),
+            figures=figures(found),
+            tables=tables(found),
+        )
+
+
+def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
+    """Operations and the longest chain of them, of one pair: in reading and writing, with gradients, and in generation.
+
+    The chain is counted on a processor, without kernels that hide a loop or a softmax; the operations that are
+    launched also as built, on the device in use.
+    """
+    plain, own = plain_form(contestant.settings), Form()
+    longest = max(sizes.counted + sizes.written)
+    slow = built(contest, contestant, plain, longest, _CPU)
+    fast = built(contest, contestant, own, longest, contest.computer.device)
+    points = []
+    lengths = fitting(slow, sizes.counted + sizes.written)
+    for model in (slow, fast) if lengths else ():
+        # tables that grow with the longest text shall have grown
+        states_of(model, texts(1, max(lengths), max(lengths), next(model.parameters()).device), own)
+    # with one thread, the backward pass is seen wherever it runs
+    with torch.autograd.set_multithreading_enabled(False):
+        for n in fitting(slow, sizes.counted):
+            points += _learning(slow, n, plain, _CPU) + _learning(fast, n, own, contest.computer.device)
+        for n in fitting(slow, sizes.written):
+            with torch.no_grad(), unfused(), Operations() as operations:
+                for _ in generated(slow, texts(1, n, n, _CPU)):
+                    pass
+            points.append(_point(plain, "generating", n, operations))
+    return {"points": points, "flops": _flops(slow, plain), "width": contestant.settings.model_dump().get("width")}
+
+
+def _learning(model: Seq2Seq, n: int, form: Form, device: torch.device) -> list[Measured]:
+    pairs = texts(1, n, n, device)
+    model.zero_grad()
+    with Operations() as operations:
+        states = states_of(model, pairs, form)
+        found = [_point(form, "forward", n, operations)]
+        # the loss over the vocabulary is the same for all models, and not what is asked
+        backward(states.sum(), form)
+    return [*found, _point(form, "training", n, operations)]
+
+
+def _point(form: Form, what: str, n: int, operations: Operations) -> Measured:
+    return {"form": form.name, "what": what, "n": n, "depth": operations.depth, "operations": operations.count}
+
+
+def _flops(model: Seq2Seq, form: Form) -> list[Measured]:
+    """Matrix products of one pair's forward and backward pass, the loss over the vocabulary included."""
+    found = []
+    for n in fitting(model, _FOR_A_PARABOLA):
+        model.zero_grad()
+        with counted_flops() as flops:
+            loss = loss_of(model, texts(1, n, n, _CPU), form, _EXACT)
+            backward(loss, form)
+        found.append({"n": n, "flops": flops.get_total_flops()})
+    return found if len(found) == len(_FOR_A_PARABOLA) else []
+
+
+def timed(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
+    """Seconds of every repetition, for each form, length and kind of batch; and of a decoding step."""
+    computer = contest.computer
+    found: Measured = {"points": [], "steps": [], "notes": []}
+    now = machine(computer)
+    found["peak"], found["reference"] = now.peak, now.reference
+    forms = _forms(contest, contestant, max(sizes.lengths))
+    longest = max(sizes.lengths)
+    by_attention = {form.attention: built(contest, contestant, form, longest, computer.device) for form in forms}
+    models = {form: by_attention[form.attention] for form in forms}
+    with undisturbed():
+        for batch in ("tokens", "rows"):
+            _series(found, models, batch, sizes, computer)
+        _decoding_steps(found, models[forms[0]], sizes, computer)
+    return found
+
+
+def _forms(contest: Contest, contestant: Contestant, longest: int) -> list[Form]:
+    """The model as built first, and the other forms that launch other operations."""
+    own, computer = Form(), contest.computer
+    model = built(contest, contestant, own, longest, computer.device)
+    forms = [own]
+    for form in (Form("unfused", fused=False), *attention_forms(contestant.settings)):
+        other = model if form.attention is None else built(contest, contestant, form, longest, computer.device)
+        # so short that a loop over time takes no time, so long that the choice between kernels has been made
+        if launched(other, _LIKE_LONG, form) != launched(model, _LIKE_LONG, own):
+            forms.append(form)
+    return [*forms, Form(STEP_BY_STEP, at_once=False)]
+
+
+def _series(found: Measured, models: Mapping[Form, Seq2Seq], batch: str, sizes: Sizes, computer: Computer) -> None:
+    """All lengths of one kind of batch; a form that takes too long or too much is dropped for longer ones."""
+    racing = {form: model for form, model in models.items() if batch in sizes.variants or form == Form()}
+    for n in sizes.lengths:
+        rows = sizes.rows if batch == "rows" else sizes.tokens // n
+        pairs = texts(rows, n, n, computer.device)
+        for form, model in list(racing.items()):
+            why = _unfit(model, pairs, form, sizes, computer)
+            if why:
+                # what a failed step held is given back, for the other forms
+                gc.collect()
+                del racing[form]
+                found["notes"].append({"form": form.name, "batch": batch, "n": n, "why": why})
+        times: dict[Form, list[list[float]]] = {form: [] for form in racing}
+        for _ in range(sizes.repetitions):
+            for form, model in racing.items():
+                times[form].append(_step(model, pairs, form, computer))
+        for form, seconds in times.items():
+            ahead, back = (round_figures(part) for part in zip(*seconds, strict=True))
+            point = {"form": form.name, "batch": batch, "n": n, "rows": rows, "forward": ahead, "backward": back}
+            found["points"].append(point)
+
+
+def _unfit(model: Seq2Seq, pairs: Texts, form: Form, sizes: Sizes, computer: Computer) -> str:
+    """Why a form is not measured at this length; empty if it is. Warms up on the way."""
+    n = pairs.source.shape[1]
+    if not fitting(model, (n,)):
+        return "the model reads no texts of this length"
+    if not form.at_once and n > sizes.by_step:
+        return "a Python loop is not measured at longer lengths"
+    try:
+        seconds = min(sum(_step(model, pairs, form, computer)) for _ in range(_WARM_UPS))
+        if seconds > sizes.patience:
+            return f"a step took {seconds:.1f} s"
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        model.zero_grad()
+        return "memory ran out"
+    return ""
+
+
+def _step(model: Seq2Seq, pairs: Texts, form: Form, computer: Computer) -> list[float]:
+    """Seconds of the forward pass with the loss, and of the backward pass."""
+    model.zero_grad()
+    marks = Marks(computer.device)
+    marks.mark()
+    loss = loss_of(model, pairs, form, computer)
+    marks.mark()
+    backward(loss, form)
+    marks.mark()
+    return marks.seconds()
+
+
+def _decoding_steps(found: Measured, model: Seq2Seq, sizes: Sizes, computer: Computer) -> None:
+    """Feeds one more token after a source and a target of n tokens each; in fp32, as decoding does."""
+    model.eval()
+    for n in fitting(model, sizes.lengths):
+        pairs = texts(sizes.rows, n, n, computer.device)
+        try:
+            with torch.no_grad():
+                context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), n + 1)
+                state = model.decoder(context, state, pairs.target)[1]
+                # a state is a value: the same step can be made again and again
+                step = partial(model.decoder, context, state, pairs.target[:, :1])
+                seconds = [_several(step, computer.device) for _ in range(_WARM_UPS + sizes.repetitions)]
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            found["notes"].append({"form": "decoding step", "batch": "rows", "n": n, "why": "memory ran out"})
+            return
+        found["steps"].append({"n": n, "seconds": round_figures(seconds[_WARM_UPS:])})
+
+
+def _several(step: Callable[[], object], device: torch.device) -> float:
+    def work() -> None:
+        for _ in range(_STEPS_TOGETHER):
+            step()
+
+    return spent(work, device) / _STEPS_TOGETHER
+
+
+_METHOD = """Models of equal size read and write random tokens of a vocabulary of {vocabulary:,} without padding, so
+that the projection onto the vocabulary does not hide what length costs. Source and target are equally long.
+
+Sequential steps are counted, not taken from theory. Every operation that torch launches is watched while one pair is
+read, written and differentiated on a processor, without kernels that hide a loop or a softmax inside. An operation
+waits for those that wrote what it reads; its depth is one more than the largest of theirs. Views and allocations are
+free. The law of growth (none, log n, n, a power) is the one with the lowest Akaike criterion. Operations launched are
+counted also as built, where a fused kernel is one operation, whatever goes on inside it.
+
+Times are of the forward pass with the loss and of the backward pass, in the precision of training, and of one decoding
+step after n tokens in fp32. Each is the median of {repetitions} repetitions after a warm-up, in {rounds} rounds between
+which the other models are measured; forms of a model take turns. Intervals of medians lie between two of the
+repetitions (order statistics, 95 % or more). {together} decoding steps are timed together. Exponents are slopes of a
+line through the logarithms over the longer half of the lengths, their intervals from its residuals. A form ends where
+memory does, or where a step takes more than {patience:g} s; the decoder that is fed token by token in a Python loop
+ends at {by_step} tokens.
+
+Batches have {tokens:,} tokens at every length ("fixed tokens"), or {rows} pairs ("fixed batch"). The share of the
+machine is matrix-product operations per second, counted in the unfused form, over the rate of the fastest of some large
+matrix products in the same precision, measured just before."""
+
+_LIMITS = """Large batches hide recurrence: while the steps of one text wait for each other, those of many texts run
+side by side, and with fixed tokens a short text means a large batch. Generation is sequential for every model, since
+each token is chosen after the one before; only training with known targets can be parallel over time.
+
+Intervals tell of repetitions on this machine, not of other machines, widths or implementations; how far the machine
+itself was the same for all models is shown by its reference product. Depth takes a tensor as a whole, so stacked layers
+that could overlap are counted one after another, as torch runs them. On a GPU one operation may launch several kernels.
+The optimiser's step, the same for models of equal size, is left out."""
+
+EXPERIMENT = Parallelism()

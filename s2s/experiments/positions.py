@@ -1,0 +1,209 @@
+"""What does a model know of the order of words? Shuffled sources, and trainings without signals of position."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, get_args
+
+import datasets
+
+from s2s.data.encoding import Encoded, encode_corpus
+from s2s.decoding.translator import Translator
+from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task
+from s2s.experiments.positions_findings import TRAINED, conclude
+from s2s.experiments.resampling import counts_of
+from s2s.experiments.short_training import prepared
+from s2s.experiments.translation import pair_losses, schooled, trained
+from s2s.models.contract import Seq2Seq, parameter_count
+from s2s.recipe.schema import Recipe, Section
+from s2s.results import Result
+from s2s.run.loading import load_run
+from s2s.run.preparing import Prepared
+
+_SIDES = ("encoder_positions", "decoder_positions")
+_NONE = "none"
+_ENDS = ".!?"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        sentences: of the test set, translated as they are and shuffled.
+        all_kinds: whether every kind in the encoder meets every kind in the decoder; otherwise the model's own kinds
+            meet none, and each other kind is tried on both sides at once.
+        seeds: how many; None: all.
+    """
+
+    sentences: int
+    all_kinds: bool
+    seeds: int | None
+
+
+SIZES: dict[Profile, Sizes] = {
+    "quick": Sizes(sentences=200, all_kinds=False, seeds=1),
+    "standard": Sizes(sentences=1000, all_kinds=True, seeds=None),
+}
+
+
+class Positions(Experiment):
+    """Trained models read shuffled sources; models that have a signal of position are trained without."""
+
+    name = "positions"
+    question = "What does it know of the order of words?"
+    rows = ("position information",)
+    translates = True
+
+    def tasks(self, contest: Contest) -> list[Task]:
+        """For each seed and model, the trained model and each kind of positions that it can have."""
+        sizes = SIZES[contest.profile]
+        return [
+            Task(contestant.name, part, seed, seconds=3 if part == TRAINED else 20)
+            for seed in contest.seeds[: sizes.seeds]
+            for contestant in contest.contestants
+            for part in (TRAINED, *(part_of(*kinds) for kinds in kinds_of(contestant.settings, sizes.all_kinds)))
+        ]
+
+    def measure(self, contest: Contest, task: Task) -> Measured:
+        """What becomes of the scores when the words of the sources change places.
+
+        Raises:
+            NotForThisModel: the model cannot translate.
+            UserError: a training failed.
+        """
+        sizes, contestant, seed = SIZES[contest.profile], contest.contestant(task.model), task.seed or 0
+        recipe = contestant.recipe
+        data = prepared(recipe)
+        shuffled, own = _shuffled(data), own_kinds(contestant.settings)
+        if task.part == TRAINED:
+            # the last checkpoint, not the best one: so have the trainings without a signal of position
+            model = load_run(trained(contest, task.model, seed), "last").model
+            found = _losses(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
+            return found | {"own": own, "parameters": parameter_count(model)}
+        kinds = next(k for k in kinds_of(contestant.settings, sizes.all_kinds) if part_of(*k) == task.part)
+        settings = with_kinds(contestant.settings, kinds, _longest(recipe, data, shuffled))
+        recipe = recipe.model_copy(update={"model": settings})
+        found = schooled(recipe, data, seed, contest.computer)
+        return _losses(found.model, recipe, data, shuffled, contest) | {
+            "encoder": kinds[0],
+            "decoder": kinds[1],
+            "parameters": parameter_count(found.model),
+            "updates": recipe.training.updates,
+            "seconds": found.seconds,
+        }
+
+    def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
+        """What order is worth, and what a signal of position is."""
+        return conclude(self, contest, measured)
+
+
+def own_kinds(settings: Section) -> tuple[str, str] | None:
+    """The kinds of positions of encoder and decoder; None for a model that cannot choose them, or leave them out."""
+    fields = type(settings).model_fields
+    if not all(side in fields and _NONE in get_args(fields[side].annotation) for side in _SIDES):
+        return None
+    given = settings.model_dump()
+    return given[_SIDES[0]], given[_SIDES[1]]
+
+
+def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
+    """Kinds of positions in encoder and decoder that a model is trained with beside its own; none where it has none.
+
+    Args:
+        settings: the model's; asked whether encoder and decoder have positions that can be chosen, and left out.
+        every: see `Sizes.all_kinds`.
+    """
+    own = own_kinds(settings)
+    if own is None:
+        return []
+    choices = [get_args(type(settings).model_fields[side].annotation) for side in _SIDES]
+    found = [(a, b) for a in (own[0], _NONE) for b in (own[1], _NONE)]
+    both = [kind for kind in choices[0] if kind in choices[1]]
+    others = product(choices[0], choices[1]) if every else zip(both, both, strict=True)
+    every_one = dict.fromkeys([*found, *((str(a), str(b)) for a, b in others)])
+    return [kinds for kinds in every_one if kinds != own]
+
+
+def part_of(encoder: str, decoder: str) -> str:
+    """The name among the tasks of a training with these kinds of positions."""
+    return f"{encoder}-{decoder}".lower().replace("_", "-")
+
+
+def with_kinds(settings: Section, kinds: tuple[str, str], longest: int) -> Section:
+    """The settings with these kinds of positions; tables of learned ones are long enough.
+
+    Args:
+        settings: the model's.
+        kinds: of encoder and decoder.
+        longest: most pieces of a side.
+    """
+    given = settings.model_dump() | dict(zip(_SIDES, kinds, strict=True))
+    if "max_positions" in given:
+        given["max_positions"] = max(given["max_positions"], longest)
+    return type(settings).model_validate(given)
+
+
+def _longest(recipe: Recipe[Any], data: Prepared, shuffled: Encoded) -> int:
+    held_out = max(int(lengths.max()) for lengths in (shuffled.source_lengths, data.validation.target_lengths))
+    return max(recipe.batches.max_length, int(data.validation.source_lengths.max()), held_out)
+
+
+def shuffle(sentence: str, number: int) -> str:
+    """The sentence with its words in another order, wherever there is one; what ends it stays at its end.
+
+    Args:
+        sentence: words with white space between them.
+        number: of the sentence; decides the order.
+    """
+    text = sentence.rstrip()
+    body = text.rstrip(_ENDS)
+    words = body.split()
+    if len(set(words)) < 2:
+        return sentence
+    generator, order = random.Random(number), list(words)
+    while order == words:
+        generator.shuffle(order)
+    return " ".join(order) + text[len(body) :]
+
+
+def shuffle_all(sentences: Sequence[str]) -> list[str]:
+    """Each sentence shuffled, always in the same way."""
+    return [shuffle(sentence, number) for number, sentence in enumerate(sentences)]
+
+
+def _shuffled(data: Prepared) -> Encoded:
+    """The validation pairs with shuffled sources."""
+    pairs = data.corpus.validation
+    columns = {"source": shuffle_all(list(pairs["source"])), "target": list(pairs["target"])}
+    return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
+
+
+def _losses(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, shuffled: Encoded, contest: Contest) -> Measured:
+    """Loss of each validation pair as it is, and with its source shuffled."""
+    found = [pair_losses(model, pairs, recipe.batches, contest.computer) for pairs in (data.validation, shuffled)]
+    natural, other = ([round(float(loss), 4) for loss in losses] for losses in found)
+    return {"tokens": data.validation.target_lengths.tolist(), "natural": natural, "shuffled": other}
+
+
+def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Sizes) -> Measured:
+    """What sacreBLEU counts in greedy translations of sources as they are and of shuffled ones."""
+    pairs = data.corpus.validation if data.corpus.test is None else data.corpus.test
+    pairs = pairs.select(range(min(sizes.sentences, len(pairs))))
+    sources, references = list(pairs["source"]), list(pairs["target"])
+    decoding = recipe.decoding.model_copy(update={"beam": 1})
+    translator = Translator(model, data.source_tokenizer, data.target_tokenizer, decoding)
+    mixed = shuffle_all(sources)
+    natural, other = ([each.text for each in translator.translate(texts)] for texts in (sources, mixed))
+    return {
+        "bleu": counts_of("bleu", natural, references),
+        "bleu_shuffled": counts_of("bleu", other, references),
+        "reordered": [int(a != b) for a, b in zip(sources, mixed, strict=True)],
+        "changed": [int(a != b) for a, b in zip(natural, other, strict=True)],
+        "same_words": [int(sorted(a.split()) == sorted(b.split())) for a, b in zip(natural, other, strict=True)],
+        "examples": [list(texts) for texts in zip(sources[:3], natural[:3], mixed[:3], other[:3], strict=True)],
+    }
+
+
+EXPERIMENT = Positions()

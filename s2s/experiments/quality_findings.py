@@ -1,0 +1,363 @@
+"""What the runs of `quality` say: scores over seeds, tests between models, curves and costs."""
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from s2s.experiments.contest import Contest, Experiment, Measured, Task
+from s2s.experiments.resampling import chance, corpus_score, draws, estimate, resampled_scores
+from s2s.experiments.statistics import Estimate, mean, paired_difference
+from s2s.experiments.verdicts import LEVEL, BySeed, by_model, p_in_words, seeds_in_words, too_few
+from s2s.results import Axis, Figure, Finding, Result, Series, Table
+
+_ROW = "translation quality"
+_NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
+_SCORED = (*_NAMES.values(), "exact")
+
+METHOD = """\
+Every model is trained on the same pairs, cut by the same tokenizer, in the same order, for the recipe's number of \
+updates (or, where the comparison is matched by time, for as many as fit), with its own learning rate, once for each \
+seed. The checkpoint with the best validation is tested. BLEU and chrF2++ are sacreBLEU's, of plain text against \
+untouched references; their signatures are in the table of runs. "Exact" is the share of translations that are the \
+reference, letter by letter.
+
+Over seeds: the mean with Student's 95 % interval, cut off where a score ends (0 and 100). With one seed, the interval \
+is that of sentences drawn with replacement. Between two models: a paired bootstrap over sentences of the first seed \
+that both have (Koehn 2004; 1,000 resamples, the p-value is sacreBLEU's), and a paired t-test over seeds, from three \
+seeds on.
+
+Floating-point operations are those of the matrix products, forward and backward, for one target token of a batch of \
+the training data, counted on the form of the model in which no kernel hides its steps. Training time is the sum of \
+the updates'. CPU seconds are those of the whole run on all processor threads: preparing the data, training, \
+validations and test; they stand in for energy."""
+
+LIMITS = """\
+The bootstrap doubts the choice of sentences, not that of the network: it says whether these trained networks differ. \
+Whether their architectures do, only seeds can tell. The p-values are not corrected for the number of pairs. Training \
+is short: a model that learns faster is ahead, and would not be if all were trained until they learn no more. \
+Operations that are no matrix products (a scan's, a softmax's) are not counted. CPU seconds are not measured in \
+joules, know nothing of a GPU, and are not given for a run that was interrupted."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How the second of two models differs from the first.
+
+    Attributes:
+        seed: of the two runs whose sentences were resampled.
+        bleu: difference with its bootstrap interval.
+        bleu_p: the paired bootstrap's p-value.
+        chrf: as `bleu`.
+        chrf_p: likewise.
+        seeds: how many both had.
+        over_seeds: difference in BLEU.
+        p: the paired t-test's p-value; None below three seeds.
+    """
+
+    seed: int
+    bleu: Estimate
+    bleu_p: float
+    chrf: Estimate
+    chrf_p: float
+    seeds: int
+    over_seeds: Estimate
+    p: float | None
+
+
+def conclude(experiment: Experiment, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
+    """The result of what was measured; what is missing is left out.
+
+    Args:
+        experiment: whose result it is.
+        contest: gives the models and the seeds.
+        measured: by `Quality.measure`.
+    """
+    runs = by_model(contest, measured)
+    pairs = {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
+    return Result(
+        experiment=experiment.name,
+        question=experiment.question,
+        method=METHOD,
+        limits=LIMITS,
+        models=contest.models,
+        seeds=list(contest.seeds),
+        findings=[_finding(model, runs, pairs) for model in runs],
+        figures=_figures(runs) if runs else [],
+        tables=[_summary(runs), _pairs(pairs), _runs(runs), _examples(runs)] if runs else [],
+    )
+
+
+def compared(first: BySeed, second: BySeed) -> Pair | None:
+    """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
+    both = [seed for seed in first if seed in second]
+    if not both:
+        return None
+    one, two = first[both[0]], second[both[0]]
+    (bleu, bleu_p), (chrf, chrf_p) = (_bootstrap(metric, one, two) for metric in _NAMES)
+    scores = [[runs[seed]["scores"]["bleu"]["value"] for seed in both] for runs in (first, second)]
+    over_seeds, p = paired_difference(scores[0], scores[1])
+    return Pair(both[0], bleu, bleu_p, chrf, chrf_p, len(both), over_seeds, p)
+
+
+def _bootstrap(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
+    counts = [np.array(run["counts"][metric]) for run in (first, second)]
+    drawn = draws(len(counts[0]))
+    resampled = resampled_scores(metric, counts[1], drawn) - resampled_scores(metric, counts[0], drawn)
+    difference = corpus_score(metric, counts[1]) - corpus_score(metric, counts[0])
+    return estimate(difference, resampled), chance(difference, resampled)
+
+
+def score_of(runs: BySeed, metric: str) -> Estimate:
+    """The mean score over seeds; the bootstrap's interval where there is one seed. `exact` has none then."""
+    if metric == "exact":
+        return _cut(mean([run["exact"] for run in runs.values()]))
+    found = [run["scores"][metric] for run in runs.values()]
+    if len(found) == 1:
+        return Estimate(found[0]["value"], found[0]["low"], found[0]["high"])
+    return _cut(mean([score["value"] for score in found]))
+
+
+def _cut(score: Estimate) -> Estimate:
+    if score.low is None or score.high is None:
+        return score
+    return Estimate(score.value, max(0.0, score.low), min(100.0, score.high))
+
+
+def _finding(model: str, runs: dict[str, BySeed], pairs: dict[tuple[str, str], Pair]) -> Finding:
+    score, seeds = score_of(runs[model], "bleu"), len(runs[model])
+    interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
+    return Finding(
+        row=_ROW,
+        model=model,
+        value=score.value,
+        low=score.low,
+        high=score.high,
+        unit="BLEU",
+        quantity=f"BLEU on the test set ({interval})",
+        verdict=_against(model, runs, pairs),
+        figure="scores",
+    )
+
+
+def _against(model: str, runs: dict[str, BySeed], pairs: dict[tuple[str, str], Pair]) -> str:
+    """How the model stands to the best of the others, from the tests."""
+    others = [name for name in runs if (name, model) in pairs or (model, name) in pairs]
+    if not others:
+        return "no other model was measured at the same seed"
+    other = max(others, key=lambda name: score_of(runs[name], "bleu").value)
+    turned = (other, model) not in pairs
+    pair = pairs[(model, other) if turned else (other, model)]
+    difference = -pair.over_seeds.value if turned else pair.over_seeds.value
+    chosen = pair.bleu_p if pair.p is None else pair.p
+    tests = f"bootstrap {p_in_words(pair.bleu_p)}" + (f" on seed {pair.seed}" if pair.seeds > 1 else "")
+    over = too_few(pair.seeds) if pair.p is None else f"{seeds_in_words(pair.seeds)}, {p_in_words(pair.p)}"
+    evidence = f"{tests}; {over}" if pair.p is None else f"{over}; {tests}"
+    if chosen >= LEVEL:
+        return f"no significant difference from {other}: {difference:+.1f} BLEU ({evidence})"
+    return f"{abs(difference):.1f} BLEU {'higher' if difference > 0 else 'lower'} than {other} ({evidence})"
+
+
+def _figures(runs: dict[str, BySeed]) -> list[Figure]:
+    tokens, seconds = Axis(label="target tokens learned from"), Axis(label="time of training", unit="s")
+    loss, bleu = Axis(label="validation loss", unit="nats per token"), Axis(label="validation BLEU, greedy", unit="%")
+    return [
+        _scores(runs),
+        _curves(runs, "loss-tokens", "Learning curves against tokens", ("tokens", tokens), ("losses", loss)),
+        _curves(runs, "loss-seconds", "Learning curves against wall-clock", ("seconds", seconds), ("losses", loss)),
+        _curves(runs, "bleu-tokens", "Translations against tokens", ("tokens", tokens), ("bleus", bleu)),
+        _curves(runs, "bleu-seconds", "Translations against wall-clock", ("seconds", seconds), ("bleus", bleu)),
+    ]
+
+
+def _scores(runs: dict[str, BySeed]) -> Figure:
+    series = []
+    for model, own in runs.items():
+        found = [score_of(own, metric) for metric in (*_NAMES, "exact")]
+        series.append(
+            Series(
+                label=model,
+                model=model,
+                x=list(_SCORED),
+                y=[each.value for each in found],
+                low=[each.low for each in found],
+                high=[each.high for each in found],
+            )
+        )
+    return Figure(
+        name="scores",
+        title="Scores on the test set",
+        kind="bars",
+        x=Axis(label="metric"),
+        y=Axis(label="score", unit="%"),
+        series=series,
+        caption="Intervals (95 %): Student's over seeds; over sentences where there is one seed.",
+    )
+
+
+def _curves(runs: dict[str, BySeed], name: str, title: str, x: tuple[str, Axis], y: tuple[str, Axis]) -> Figure:
+    """A curve for each model: means over seeds."""
+    series = []
+    for model, own in runs.items():
+        # a run that lost patience has fewer validations
+        count = min(len(run["updates"]) for run in own.values())
+        found = [mean([run[y[0]][i] for run in own.values()]) for i in range(count)]
+        known = len(own) > 2
+        series.append(
+            Series(
+                label=model,
+                model=model,
+                x=[statistics.mean(run[x[0]][i] for run in own.values()) for i in range(count)],
+                y=[each.value for each in found],
+                low=[each.low for each in found] if known else None,
+                high=[each.high for each in found] if known else None,
+            )
+        )
+    caption = "Means over seeds" + ("; intervals (95 %): Student's, from three seeds on." if len(series) else ".")
+    return Figure(name=name, title=title, x=x[1], y=y[1], series=series, caption=caption)
+
+
+def _summary(runs: dict[str, BySeed]) -> Table:
+    rows: list[list[str | float | int | None]] = []
+    for model, own in runs.items():
+        bleu, chrf, exact = (score_of(own, metric) for metric in (*_NAMES, "exact"))
+        any_run = next(iter(own.values()))
+        cpu = [run["cpu_seconds"] for run in own.values() if run["cpu_seconds"] is not None]
+        rows.append(
+            [
+                model,
+                len(own),
+                *(_round(end, 2) for end in (bleu.value, bleu.low, bleu.high)),
+                *(_round(end, 2) for end in (chrf.value, chrf.low, chrf.high)),
+                _round(exact.value, 1),
+                _round(statistics.mean(min(run["losses"]) for run in own.values()), 4),
+                any_run["parameters"],
+                _round(any_run["flops"] / 1e6, 3),
+                _round(statistics.mean(run["seconds"][-1] for run in own.values()), 1),
+                _round(statistics.mean(cpu), 1) if cpu else None,
+            ]
+        )
+    return Table(
+        name="scores",
+        title="Scores, sizes and costs: means over seeds",
+        columns=[
+            "model",
+            "seeds",
+            "BLEU",
+            "low",
+            "high",
+            "chrF2++",
+            "low (chrF2++)",
+            "high (chrF2++)",
+            "exact (%)",
+            "validation loss (nats per token)",
+            "parameters",
+            "Mflop per target token",
+            "training (s)",
+            "whole run (CPU s)",
+        ],
+        rows=rows,
+    )
+
+
+def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
+    rows: list[list[str | float | int | None]] = [
+        [
+            f"{b} − {a}",
+            pair.seed,
+            *(_round(end, 2) for end in (pair.bleu.value, pair.bleu.low, pair.bleu.high)),
+            _round(pair.bleu_p, 4),
+            _round(pair.chrf.value, 2),
+            _round(pair.chrf_p, 4),
+            pair.seeds,
+            *(_round(end, 2) for end in (pair.over_seeds.value, pair.over_seeds.low, pair.over_seeds.high)),
+            _round(pair.p, 4),
+        ]
+        for (a, b), pair in pairs.items()
+    ]
+    return Table(
+        name="pairs",
+        title="Differences between models: paired bootstrap over sentences, and paired t-test over seeds",
+        columns=[
+            "models",
+            "seed resampled",
+            "BLEU",
+            "low",
+            "high",
+            "p (bootstrap)",
+            "chrF2++",
+            "p (bootstrap, chrF2++)",
+            "seeds",
+            "BLEU over seeds",
+            "low (seeds)",
+            "high (seeds)",
+            "p (t-test)",
+        ],
+        rows=rows,
+    )
+
+
+def _runs(runs: dict[str, BySeed]) -> Table:
+    rows: list[list[str | float | int | None]] = []
+    for model, own in runs.items():
+        for seed, run in own.items():
+            scores = run["scores"]
+            rows.append(
+                [
+                    model,
+                    seed,
+                    run["split"],
+                    run["beam"],
+                    *(_round(scores[metric]["value"], 2) for metric in (*_NAMES, "ter")),
+                    _round(run["exact"], 1),
+                    run["updates"][-1],
+                    run["tokens"][-1],
+                    run["seconds"][-1],
+                    _round(run["run_seconds"], 1),
+                    _round(run["cpu_seconds"], 1),
+                    scores["bleu"]["signature"],
+                ]
+            )
+    return Table(
+        name="runs",
+        title="Every run",
+        columns=[
+            "model",
+            "seed",
+            "split",
+            "beam",
+            "BLEU",
+            "chrF2++",
+            "TER",
+            "exact (%)",
+            "updates",
+            "target tokens",
+            "training (s)",
+            "whole run (s)",
+            "whole run (CPU s)",
+            "signature",
+        ],
+        rows=rows,
+    )
+
+
+def _examples(runs: dict[str, BySeed]) -> Table:
+    """Some sentences, as each model translates them."""
+    first = {model: next(iter(own.values())) for model, own in runs.items()}
+    shown = next(iter(first.values()))["examples"]
+    rows: list[list[str | float | int | None]] = [
+        [source, reference, *(run["examples"][i][2] for run in first.values())]
+        for i, (source, reference, _) in enumerate(shown)
+    ]
+    return Table(
+        name="examples",
+        title="Some sentences of the test set, as each model's first seed translates them",
+        columns=["source", "reference", *first],
+        rows=rows,
+    )
+
+
+def _round(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

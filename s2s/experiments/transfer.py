@@ -1,0 +1,213 @@
+"""What does a model gain from having learned something else? First the other direction of translation, then this."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from s2s.data.encoding import Encoded
+from s2s.decoding.translator import Translator
+from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task
+from s2s.experiments.resampling import counts_of
+from s2s.experiments.short_training import prepared
+from s2s.experiments.transfer_findings import conclude
+from s2s.experiments.translation import (
+    RUNS,
+    Budget,
+    chosen_pairs,
+    deciding,
+    pair_losses,
+    put,
+    shortened,
+    sizes_of,
+    trainer_for,
+)
+from s2s.recipe.schema import Recipe
+from s2s.results import Result
+from s2s.run.preparing import Prepared
+from s2s.training.checkpoint import read_tensors, save_weights, write_atomically
+from s2s.training.devices import Computer, seed_for
+
+SHARES = (1, 10, 100)  # per cent of the pairs
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        pretraining: of the opposite direction.
+        finetuning: of the training afterwards, and of that from scratch.
+        looks: how often in a training its validation loss is taken; the best one counts.
+        sentences: of the test set, translated at the end.
+        seeds: how many; None: all.
+    """
+
+    pretraining: Budget
+    finetuning: Budget
+    looks: int
+    sentences: int
+    seeds: int | None
+
+
+SIZES: dict[Profile, Sizes] = {
+    "quick": Sizes(Budget(0.75, 0.25), Budget(0.3, 0.25), looks=6, sentences=150, seeds=1),
+    "standard": Sizes(Budget(1.0), Budget(0.4), looks=12, sentences=500, seeds=None),
+}
+
+
+class Transfer(Experiment):
+    """Fine-tuning against training from scratch, on few and many pairs."""
+
+    name = "transfer"
+    question = "What does it gain from having learned something else?"
+    rows = ("fine-tuning",)
+    translates = True
+
+    def tasks(self, contest: Contest) -> list[Task]:
+        """One for each seed, share of the pairs and model; the models in turn."""
+        return [
+            Task(model, f"share-{share}", seed, seconds=18 if share == SHARES[0] else 8)
+            for seed in contest.seeds[: SIZES[contest.profile].seeds]
+            for share in SHARES
+            for model in contest.models
+        ]
+
+    def measure(self, contest: Contest, task: Task) -> Measured:
+        """Two trainings on the same pairs: one from weights that can translate the other way, one from fresh ones.
+
+        Raises:
+            NotForThisModel: the model cannot translate.
+            UserError: a training failed.
+        """
+        sizes, seed = SIZES[contest.profile], task.seed or 0
+        share = int(task.part.removeprefix("share-"))
+        recipe = shared_pieces(contest.contestant(task.model).recipe)
+        data = prepared(recipe)
+        before, after = halves(data.train, recipe.batches.max_length)
+        start, seconds = pretrained(contest, task.model, seed)
+        drawn = np.random.default_rng(seed_for(seed, len(SHARES))).permutation(after)
+        pairs = chosen_pairs(data.train, drawn[: max(1, round(share / 100 * len(drawn)))])
+        short = shortened(recipe, sizes.finetuning)
+        arms = {
+            name: _arm(short, data, pairs, seed, contest.computer, sizes, weights)
+            for name, weights in (("tuned", start), ("scratch", None))
+        }
+        return {
+            "share": share,
+            "pairs": len(pairs),
+            "pretraining_pairs": len(before),
+            "pretraining_updates": shortened(recipe, sizes.pretraining).training.updates,
+            "pretraining_seconds": seconds,
+            "updates": short.training.updates,
+            "tokens": data.validation.target_lengths.tolist(),
+            "arms": arms,
+        }
+
+    def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
+        """What was gained, share by share."""
+        return conclude(self, contest, measured, SHARES)
+
+
+def shared_pieces(recipe: Recipe[Any]) -> Recipe[Any]:
+    """The recipe with one vocabulary for both languages: only so do both directions have the same pieces."""
+    return recipe.model_copy(update={"tokenizer": recipe.tokenizer.model_copy(update={"shared": True})})
+
+
+def halves(data: Encoded, max_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs to learn from first, and those to learn from afterwards: every other one.
+
+    Args:
+        data: the training pairs.
+        max_length: of a side; longer pairs are left out.
+    """
+    kept, _ = data.within(max_length)
+    return kept[0::2], kept[1::2]
+
+
+def pretrained(contest: Contest, model: str, seed: int) -> tuple[dict[str, Tensor], float]:
+    """The weights of a contestant's model that has learned the other direction, and the seconds that took.
+
+    They are kept in the comparison's folder, so that a model learns it once for a seed.
+
+    Args:
+        contest: gives recipe, sizes and folder.
+        model: whose.
+        seed: of initialisation, order and dropout.
+    """
+    folder = contest.folder / RUNS
+    weights, notes = (folder / f"transfer-{model}-seed{seed}{ending}" for ending in (".safetensors", ".json"))
+    if not notes.exists():
+        recipe = shared_pieces(contest.contestant(model).recipe)
+        data = prepared(recipe)
+        pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
+        recipe = shortened(recipe, SIZES[contest.profile].pretraining)
+        trainer = trainer_for(recipe, sizes_of(data), pairs, seed, contest.computer)
+        began = time.perf_counter()
+        for _ in trainer.updates(recipe.training.updates):
+            pass
+        put(trainer.model, deciding(trainer))
+        _keep(trainer.model, weights)
+        write_atomically(notes, json.dumps({"seconds": time.perf_counter() - began}))
+    return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))["seconds"]
+
+
+def _keep(model: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".unfinished-{path.name}")
+    save_weights(model, unfinished)
+    unfinished.replace(path)
+
+
+def _arm(
+    recipe: Recipe[Any],
+    data: Prepared,
+    pairs: Encoded,
+    seed: int,
+    computer: Computer,
+    sizes: Sizes,
+    start: Mapping[str, Tensor] | None,
+) -> Measured:
+    """One training, looked at from time to time; what was best on the validation set translates the test set."""
+    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, computer, start)
+    model, total = trainer.model, recipe.training.updates
+    # the first look is at the weights as they came
+    stops = sorted({round(total * look / sizes.looks) for look in range(sizes.looks + 1)})
+    curve, best, losses = [], deciding(trainer), np.zeros(0)
+    began = time.perf_counter()
+    for stop in stops:
+        for _ in trainer.updates(stop):
+            pass
+        now = deciding(trainer)
+        with trainer.optimization.averaged():
+            found = pair_losses(model, data.validation, recipe.batches, computer)
+        curve.append(float(found.sum() / data.validation.target_lengths.sum()))
+        if curve[-1] <= min(curve):
+            best, losses = now, found
+    seconds = time.perf_counter() - began
+    put(model, best)
+    sources, references = _test(data, sizes.sentences)
+    decoding = recipe.decoding.model_copy(update={"beam": 1})
+    translator = Translator(model, data.source_tokenizer, data.target_tokenizer, decoding)
+    translations = [translation.text for translation in translator.translate(sources)]
+    return {
+        "updates": stops,
+        "curve": curve,
+        "losses": [round(float(loss), 4) for loss in losses],
+        "counts": counts_of("bleu", translations, references),
+        "seconds": seconds,
+    }
+
+
+def _test(data: Prepared, sentences: int) -> tuple[list[str], list[str]]:
+    pairs = data.corpus.validation if data.corpus.test is None else data.corpus.test
+    pairs = pairs.select(range(min(sentences, len(pairs))))
+    return list(pairs["source"]), list(pairs["target"])
+
+
+EXPERIMENT = Transfer()

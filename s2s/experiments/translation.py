@@ -1,0 +1,360 @@
+"""Translation models: whole runs that several experiments share, and short trainings that leave nothing behind."""
+
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from jaxtyping import Float
+from rich.console import Console
+from torch import Tensor, nn
+
+from s2s.data.batches import collate, plan
+from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import EOS
+from s2s.experiments.contest import Contest, check_translates
+from s2s.experiments.matching import matched
+from s2s.experiments.operations import counted_flops, unfused
+from s2s.experiments.workload import plain_form
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import BatchSettings, Recipe, RunSettings, Section, SeedSettings
+from s2s.run.evaluation import evaluate_run
+from s2s.run.folder import RECIPE
+from s2s.run.loading import build_model
+from s2s.run.preparing import Prepared
+from s2s.run.training import resume, train
+from s2s.training.checkpoint import write_atomically
+from s2s.training.devices import Computer
+from s2s.training.logger import METRICS
+from s2s.training.loss import cross_entropy
+from s2s.training.trainer import Trainer
+
+RUNS = "runs"
+COST = "cost.json"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a whole run took: preparing the data, training, validations and the test.
+
+    Attributes:
+        seconds: by the clock; None where the run was interrupted, and what was done before is not known.
+        cpu_seconds: of all processor threads together; None likewise.
+    """
+
+    seconds: float | None
+    cpu_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A validation of a run.
+
+    Attributes:
+        update: after which update.
+        tokens: target tokens learned from before it.
+        seconds: that the updates before it took; validations are not counted.
+        loss: nats per target token.
+        bleu: of greedy translations, in percent.
+    """
+
+    update: int
+    tokens: int
+    seconds: float
+    loss: float
+    bleu: float
+
+
+def trained(contest: Contest, model: str, seed: int) -> Path:
+    """The folder of a contestant's finished translation run; trained only where it is not finished yet.
+
+    Args:
+        contest: gives the recipe and the folder.
+        model: whose.
+        seed: of initialisation, order and dropout.
+
+    Raises:
+        NotForThisModel: the model cannot translate.
+        UserError: the training failed.
+    """
+    folder = contest.folder / RUNS / f"{model}-seed{seed}"
+    if (folder / COST).exists():
+        return folder
+    recipe = contest.contestant(model).recipe
+    pieces = recipe.tokenizer.size
+    check_translates(build_model(recipe, pieces, pieces), model)
+    changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed)}
+    recipe = recipe.model_copy(update=changes)
+    # a comparison shows its own progress, and the run writes down everything
+    console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
+    datasets.disable_progress_bars()
+    began = (folder / RECIPE).exists()
+    wall, processor = time.perf_counter(), time.process_time()
+    if began:
+        resume(folder, console)
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        train(recipe, console)
+    cost = Cost(time.perf_counter() - wall, time.process_time() - processor)
+    write_atomically(folder / COST, json.dumps(asdict(Cost(None, None) if began else cost)))
+    return folder
+
+
+def cost_of(folder: Path) -> Cost:
+    """What a finished run took."""
+    return Cost(**json.loads((folder / COST).read_text(encoding="utf-8")))
+
+
+def evaluation_of(folder: Path) -> dict[str, Any]:
+    """A finished run's scores and translations of the test set; of the validation set where it has no test set."""
+    for split in ("test", "validation"):
+        path = folder / f"evaluation-{split}.json"
+        if path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(evaluate_run(folder, "validation").to_json())
+
+
+def curve_of(folder: Path) -> list[Point]:
+    """All validations of a run, in the order of time."""
+    points, tokens, seconds = [], 0, 0.0
+    for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if "validation" in entry:
+            scores = entry["validation"]
+            points.append(Point(entry["update"], tokens, seconds, scores["loss"], scores["bleu"]))
+        else:
+            tokens, seconds = tokens + entry["tokens"], seconds + entry["seconds"]
+    return points
+
+
+def seeds_of(seed: int) -> SeedSettings:
+    """One seed for everything that chance decides."""
+    return SeedSettings(initialization=seed, data=seed, dropout=seed)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much shorter than a whole run a training is.
+
+    Small batches teach more in a short time: what a batch of four times as many tokens would add is little while
+    nearly everything is still to be learned.
+
+    Attributes:
+        updates: share of the recipe's.
+        tokens: share of the recipe's tokens in a batch.
+    """
+
+    updates: float
+    tokens: float = 1.0
+
+
+def shortened(recipe: Recipe[Any], budget: Budget) -> Recipe[Any]:
+    """The recipe of a shorter training; its schedule ends when it does."""
+    training, batches = recipe.training, recipe.batches
+    updates = max(2, round(budget.updates * training.updates))
+    tokens = max(batches.max_length, round(budget.tokens * batches.tokens))
+    changes: dict[str, object] = {"updates": updates, "average_last": None}
+    changes |= {"warmup": min(training.warmup, updates // 5)}
+    if training.tokens_per_update is not None:
+        changes["tokens_per_update"] = max(1, round(tokens / batches.tokens * training.tokens_per_update))
+    changes = {
+        "training": training.model_copy(update=changes),
+        "batches": batches.model_copy(update={"tokens": tokens}),
+    }
+    return recipe.model_copy(update=changes)
+
+
+def trainer_for(
+    recipe: Recipe[Any],
+    pieces: tuple[int, int],
+    data: Encoded,
+    seed: int,
+    computer: Computer,
+    start: Mapping[str, Tensor] | None = None,
+) -> Trainer:
+    """A trainer of a recipe's model that has done nothing yet.
+
+    Args:
+        recipe: the model, its optimisation and its batches.
+        pieces: sizes of the vocabularies of source and target.
+        data: the training pairs.
+        seed: of initialisation, order and dropout.
+        computer: device and precision.
+        start: weights to begin with, by name; None: those that the seed gives.
+
+    Raises:
+        NotForThisModel: the model cannot translate.
+    """
+    seeds = seeds_of(seed)
+    model = build_model(recipe.model_copy(update={"seeds": seeds}), *pieces)
+    check_translates(model, recipe.model.kind)
+    if start is not None:
+        put(model, start)
+    return Trainer(model.to(computer.device), data, recipe.training, recipe.batches, seeds, computer)
+
+
+@dataclass(frozen=True)
+class Schooled:
+    """A model after a short training.
+
+    Attributes:
+        model: with the weights that decide: the average, where one is made.
+        seconds: that its updates took.
+        tokens: target tokens that it learned from.
+    """
+
+    model: Seq2Seq
+    seconds: float
+    tokens: int
+
+
+def schooled(recipe: Recipe[Any], data: Prepared, seed: int, computer: Computer) -> Schooled:
+    """Trains a fresh model as its recipe says, without validations and checkpoints.
+
+    Args:
+        recipe: the recipe.
+        data: its corpus.
+        seed: of initialisation, order and dropout.
+        computer: device and precision.
+
+    Raises:
+        NotForThisModel: the model cannot translate.
+        UserError: the training failed.
+    """
+    trainer = trainer_for(recipe, sizes_of(data), data.train, seed, computer)
+    began = time.perf_counter()
+    tokens = sum(update.tokens for update in trainer.updates(recipe.training.updates))
+    seconds = time.perf_counter() - began
+    put(trainer.model, deciding(trainer))
+    return Schooled(trainer.model, seconds, tokens)
+
+
+def sizes_of(data: Prepared) -> tuple[int, int]:
+    """Sizes of the vocabularies of source and target."""
+    return data.source_tokenizer.size, data.target_tokenizer.size
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of the weights, by name."""
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def put(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Gives a model these weights."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(weights[name])
+
+
+def deciding(trainer: Trainer) -> dict[str, Tensor]:
+    """The weights that would be kept now: the average, where one is made."""
+    with trainer.optimization.averaged():
+        return weights_of(trainer.model)
+
+
+def pair_losses(
+    model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer
+) -> Float[np.ndarray, " pairs"]:
+    """Cross-entropy of each pair, in nats, summed over its target tokens; dropout off.
+
+    Args:
+        model: on the computer's device.
+        data: the pairs.
+        batches: how they become batches.
+        computer: device and precision.
+    """
+    model.eval()
+    found = np.zeros(len(data))
+    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    with torch.no_grad(), computer.mixed_precision():
+        for rows in plan(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
+            batch = collate(*data.rows(rows), rows).to(computer.device)
+            scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
+            each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
+            found[rows] = (each * batch.target_valid).sum(dim=1).double().cpu().numpy()
+    return found
+
+
+def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
+    """The loss of one who knows how often each piece occurs, and nothing else, in nats per target token.
+
+    Args:
+        train: pairs whose target pieces are counted, each once more than it occurs.
+        held_out: pairs whose targets are told.
+        pieces: size of the vocabulary.
+    """
+    counted, told = (_piece_counts(data, pieces) for data in (train, held_out))
+    shares = (counted + 1) / (counted + 1).sum()
+    return float(-(told * np.log(shares)).sum() / told.sum())
+
+
+def _piece_counts(data: Encoded, pieces: int) -> np.ndarray:
+    counts = np.bincount(np.concatenate(data.rows(np.arange(len(data)))[1]), minlength=pieces)
+    counts[EOS] += len(data)
+    return counts
+
+
+def chosen_pairs(data: Encoded, rows: np.ndarray, swapped: bool = False) -> Encoded:
+    """Some of the pairs, in that order.
+
+    Args:
+        data: the pairs.
+        rows: which.
+        swapped: whether source and target change places.
+    """
+    sources, targets = ([row.tolist() for row in side] for side in data.rows(rows))
+    if swapped:
+        sources, targets = targets, sources
+    pieces = datasets.List(datasets.Value("int32"))
+    features = datasets.Features({"source": pieces, "target": pieces})
+    return Encoded(datasets.Dataset.from_dict({"source": sources, "target": targets}, features=features))
+
+
+def resized(settings: Section, kind: str, pieces: int, parameters: int) -> Section:
+    """A model's settings at another size: everything but its width stays.
+
+    Args:
+        settings: those that it has.
+        kind: the model.
+        pieces: size of the vocabulary.
+        parameters: the wanted number.
+
+    Raises:
+        UserError: no width comes within 5 %.
+    """
+    given = settings.model_dump()
+    options = {key: value for key, value in given.items() if key not in ("kind", "width", "feedforward")}
+    if "feedforward" in given and "width" in given:
+        options["feedforward_ratio"] = given["feedforward"] / given["width"]
+    return matched(kind, pieces, parameters, options)
+
+
+def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded) -> float:
+    """Floating-point operations of the matrix products that training spends on a target token, forward and backward.
+
+    They are counted on a batch of middling place in the plan, on the form of the model in which no kernel hides what it
+    does; work on padding counts, padding itself is no token.
+
+    Args:
+        recipe: the model and its batches.
+        pieces: sizes of the vocabularies.
+        data: training pairs.
+    """
+    settings, form = recipe.model, plain_form(recipe.model)
+    if form.attention is not None:
+        settings = type(settings).model_validate(settings.model_dump() | {"attention": form.attention})
+    model = build_model(recipe.model_copy(update={"model": settings}), *pieces).eval()
+    kept, _ = data.within(recipe.batches.max_length)
+    batches = plan(data.source_lengths[kept], data.target_lengths[kept], recipe.batches.tokens, 0, 0)
+    rows = kept[batches[len(batches) // 2]]
+    batch = collate(*data.rows(rows), rows)
+    with unfused(), counted_flops() as flops:
+        states = model(batch.source, batch.source_valid, batch.target_in)
+        cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid)[0].backward()
+    return flops.get_total_flops() / batch.tokens

@@ -1,0 +1,310 @@
+"""The page: everything that a comparison found, in one file that needs nothing else."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from s2s.report.figures import Panel, Spot
+from s2s.report.formatting import brief, duration, interval, number, with_unit
+from s2s.report.numbers import Sheet, csv_name, figure_sheets, table_sheet
+from s2s.report.styles import MARKS, PALETTE
+from s2s.report.vector import inlined, size
+from s2s.results import ROWS, Contender, Figure, Finding, Result, Summary
+
+# so many rows of a table are shown without being asked for
+_LONG = 16
+_HERE = Path(__file__).parent
+_MATCHED = {
+    "parameters": "Widths are solved so that the numbers of parameters agree within 5 %, and all train for the same "
+    "number of updates.",
+    "time": "Widths are solved so that the numbers of parameters agree within 5 %, and all train for the same time on "
+    "this machine, so a faster model sees more data.",
+}
+
+Pictures = Mapping[tuple[str, str], "Picture"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A figure drawn in one way.
+
+    Attributes:
+        svg: the file's text.
+        spots: places that have something to tell.
+        panels: where heat-maps lie.
+        hidden: how many values its axes cannot show.
+    """
+
+    svg: str
+    spots: Sequence[Spot]
+    panels: Sequence[Panel]
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in all its ways: as it is meant, and with linear axes where these differ."""
+
+    sides: tuple[Side, ...]
+
+
+def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pictures: Pictures) -> str:
+    """The whole page as HTML.
+
+    Args:
+        summary: what the comparison was.
+        models: the table's columns.
+        results: of the experiments that are finished, in their order.
+        pictures: by experiment and figure.
+    """
+    surroundings = Environment(
+        loader=FileSystemLoader(_HERE, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    surroundings.filters["tied"] = _tied
+    missing = [name for name in summary.experiments if name not in {result.experiment for result in results}]
+    counter = _Counter(results)
+    return surroundings.get_template("report.html").render(
+        title=f"{_listed(models)}, compared",
+        summary=summary,
+        facts=_facts(summary),
+        missing=missing,
+        models=[_column(model, place) for place, model in enumerate(models)],
+        rows=_rows(summary, models, results, counter),
+        unasked=[name for name, (_, experiment) in ROWS.items() if not _asked(experiment, summary, results)],
+        sections=[_section(summary, models, result, pictures, counter) for result in results],
+        fairness=_fairness(summary, counter),
+        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
+    )
+
+
+def command_for(command: str, experiment: str) -> str:
+    """The comparison's command, asking for one experiment alone."""
+    kept, words = [], iter(shlex.split(command))
+    for word in words:
+        if word == "--experiment":
+            next(words, None)
+        elif not word.startswith("--experiment="):
+            kept.append(word)
+    return shlex.join([*kept, "--experiment", experiment])
+
+
+class _Counter:
+    """Numbers of figures and tables, as a paper counts them; the classroom table is the first."""
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        figures = [(result.experiment, figure.name) for result in results for figure in result.figures]
+        tables = [(result.experiment, table.name) for result in results for table in result.tables]
+        self.figures = {key: i for i, key in enumerate(figures, 1)}
+        self.tables = {key: i for i, key in enumerate(tables, 2)}
+        self.next_table = len(tables) + 2
+
+
+def _rows(
+    summary: Summary, models: Sequence[str], results: Sequence[Result], counter: _Counter
+) -> list[dict[str, object]]:
+    """The classroom table, as far as this comparison asks for it."""
+    finished = {result.experiment: result for result in results}
+    rows = []
+    for name, (asks, experiment) in ROWS.items():
+        if not _asked(experiment, summary, results):
+            continue
+        result = finished.get(experiment)
+        found = [
+            [finding for finding in result.findings if (finding.row, finding.model) == (name, model)] if result else []
+            for model in models
+        ]
+        quantities = {finding.quantity for cell in found for finding in cell if finding.value is not None}
+        # what is the same in all cells is said once
+        shared = quantities.pop() if len(quantities) == 1 else ""
+        rows.append(
+            {
+                "name": name,
+                "asks": asks,
+                "experiment": experiment,
+                "finished": result is not None,
+                "quantity": shared,
+                "cells": [[_cell(finding, experiment, shared, counter) for finding in cell] for cell in found],
+            }
+        )
+    return rows
+
+
+def _asked(experiment: str, summary: Summary, results: Sequence[Result]) -> bool:
+    return experiment in summary.experiments or experiment in {result.experiment for result in results}
+
+
+def _cell(finding: Finding, experiment: str, shared: str, counter: _Counter) -> dict[str, object]:
+    measured = finding.value is not None
+    return {
+        "value": with_unit(interval(finding.value, finding.low, finding.high), finding.unit)
+        if finding.value is not None
+        else "",
+        "quantity": finding.quantity if measured and finding.quantity != shared else "",
+        "verdict": finding.verdict,
+        "failed": finding.failed,
+        "figure": counter.figures.get((experiment, finding.figure)),
+        "link": f"figure-{experiment}-{finding.figure}",
+    }
+
+
+def _section(
+    summary: Summary, models: Sequence[str], result: Result, pictures: Pictures, counter: _Counter
+) -> dict[str, object]:
+    name = result.experiment
+    return {
+        "name": name,
+        "title": name.replace("-", " ").capitalize(),
+        "result": result,
+        "rows": [row for row, (_, experiment) in ROWS.items() if experiment == name],
+        "method": _paragraphs(result.method),
+        "limits": _paragraphs(result.limits),
+        "others": [] if result.models == list(models) else result.models,
+        "seeds": _seeds(result.seeds),
+        "seconds": duration(result.seconds),
+        "figures": [
+            _figure(result, figure, pictures[name, figure.name], counter.figures[name, figure.name])
+            for figure in result.figures
+        ],
+        "tables": [
+            {
+                "key": f"table-{name}-{table.name}",
+                "number": counter.tables[name, table.name],
+                "sheet": table_sheet(table),
+                "csv": f"{name}/{csv_name(result, table)}",
+                "long": len(table.rows) > _LONG,
+            }
+            for table in result.tables
+        ],
+        "command": command_for(summary.command, name),
+    }
+
+
+def _figure(result: Result, figure: Figure, picture: Picture, place: int) -> dict[str, object]:
+    key = f"figure-{result.experiment}-{figure.name}"
+    sides = []
+    for way, side in zip(("meant", "linear"), picture.sides, strict=False):
+        width, height = size(side.svg)
+        sides.append(
+            {
+                "way": way,
+                "width": width,
+                "height": height,
+                "inside": Markup(inlined(side.svg, f"{key}-{way}")),
+                "spots": [[spot.x, spot.y, spot.text] for spot in side.spots],
+                "panels": [[panel.left, panel.top, panel.width, panel.height] for panel in side.panels],
+                "hidden": side.hidden,
+            }
+        )
+    return {
+        "key": key,
+        "number": place,
+        "title": figure.title,
+        "caption": figure.caption,
+        "sides": sides,
+        "sheets": figure_sheets(figure),
+        "file": f"{result.experiment}/{figure.name}",
+        "csv": f"{result.experiment}/{csv_name(result, figure)}",
+    }
+
+
+def _fairness(summary: Summary, counter: _Counter) -> dict[str, object]:
+    contenders, first = summary.contenders, counter.next_table
+    counts = [contender.parameters for contender in contenders]
+    spread = 100 * (max(counts) / min(counts) - 1) if counts and min(counts) else 0.0
+    return {
+        "matched": _MATCHED[summary.match],
+        "spread": f"{number(spread, 2)}\u202f%",
+        "tuning": duration(sum(contender.tuning_seconds for contender in contenders)),
+        "seeds": _seeds(summary.seeds),
+        "contenders": _contenders(contenders, "Contenders and the learning rates tried for each"),
+        "settings": _settings(contenders),
+        "numbers": (first, first + 1),
+    }
+
+
+def _contenders(contenders: Sequence[Contender], title: str) -> Sheet:
+    rates = sorted({rate for contender in contenders for rate in contender.rates}, key=float)
+    head = ["model", "parameters", "learning rate chosen", "time to choose it"]
+    rows = [
+        [
+            contender.model,
+            number(contender.parameters),
+            _plain(contender.learning_rate),
+            duration(contender.tuning_seconds),
+            *(_loss(contender, rate) for rate in rates),
+        ]
+        for contender in contenders
+    ]
+    losses = [f"validation loss at {_plain(float(rate))}" for rate in rates]
+    return Sheet(title, [*head, *losses], rows, [False] + [True] * (len(head) - 1 + len(rates)))
+
+
+def _loss(contender: Contender, rate: str) -> str:
+    if rate not in contender.rates:
+        return "not tried"
+    loss = contender.rates[rate]
+    return "failed" if loss is None else brief(loss)
+
+
+def _settings(contenders: Sequence[Contender]) -> Sheet:
+    keys = dict.fromkeys(key for contender in contenders for key in contender.settings)
+    rows = [
+        [key, *(_said(contender.settings[key]) if key in contender.settings else "–" for contender in contenders)]
+        for key in keys
+    ]
+    head = ["setting", *(contender.model for contender in contenders)]
+    return Sheet("Each model's section of the recipe", head, rows, [False] * len(head))
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "none" if value is None else str(value)
+
+
+def _plain(rate: float) -> str:
+    """A learning rate as one types it."""
+    return f"{rate:.10f}".rstrip("0") if 1e-6 <= rate < 1 else f"{rate:g}"
+
+
+def _column(model: str, place: int) -> dict[str, object]:
+    return {"name": model, "mark": MARKS[place % len(MARKS)], "colour": f"--model-{place % len(PALETTE)}"}
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    """What a reader of the first lines wants to know."""
+    return [
+        ("profile", summary.profile),
+        ("seeds", _listed([str(seed) for seed in summary.seeds])),
+        ("made equal", "parameters and updates" if summary.match == "parameters" else "parameters and training time"),
+        ("measuring took", duration(summary.seconds)),
+        *summary.machine.items(),
+    ]
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [part.strip() for part in text.split("\n\n") if part.strip()]
+
+
+def _tied(text: str) -> str:
+    """A number and the percent sign after it stay on one line, and a minus is as long as a plus."""
+    return re.sub(r"(?<![\w.-])-(?=\d)", "−", re.sub(r"(?<=\d) (?=%)", "\u202f", text))
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {_listed([str(seed) for seed in seeds])}" if seeds else "no seeds"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))

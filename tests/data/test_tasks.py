@@ -1,0 +1,252 @@
+"""Every answer is found again by another way, and distances are what they say."""
+
+import itertools
+import statistics
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from s2s.data.phrasebook import phrases
+from s2s.data.phrasebook_lexicon import nouns
+from s2s.data.task_agreement import Agreement, agreeing_verb
+from s2s.data.tasks import (
+    EXERCISES,
+    FIRST,
+    Adding,
+    Associative,
+    Copy,
+    Dyck,
+    Examples,
+    ListOps,
+    Recall,
+    joined,
+    unseen,
+)
+from s2s.data.tokenizers import UNK
+from s2s.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def agreement():
+    return Agreement()
+
+
+def _recall(source):
+    return source[:1], len(source) - 1
+
+
+def _copy(source):
+    symbols = source[: source.index(Copy.blank)]
+    assert source[-1] == Copy.delimiter
+    return symbols, source.count(Copy.blank)
+
+
+def _adding(source):
+    digits = [piece - FIRST for piece in source]
+    marked = [place for place, digit in enumerate(digits) if digit >= 10]
+    assert len(marked) == 2
+    assert marked[0] < len(source) / 2 <= marked[1]
+    total = sum(digits[place] - 10 for place in marked)
+    return [FIRST + int(sign) for sign in f"{total}"], marked[1] - marked[0]
+
+
+def _associative(source):
+    keys = range(FIRST, FIRST + Associative.keys)
+    stored = dict(zip(source[0:8:2], source[1:8:2], strict=True))
+    noise = [piece for piece in source if piece >= FIRST + Associative.keys + Associative.values]
+    queries = source[8 + len(noise) :]
+    assert len(stored) == 4
+    assert len(set(queries)) == 2
+    assert all(piece in keys for piece in [*stored, *queries])
+    return [stored[key] for key in queries], len(noise)
+
+
+def _dyck(source):
+    stack = []
+    for piece in source:
+        if piece < FIRST + Dyck.kinds:
+            stack.append(piece)
+        else:
+            assert stack.pop() == piece - Dyck.kinds
+    return [piece + Dyck.kinds for piece in reversed(stack)], len(stack)
+
+
+def _listops(source):
+    """A stack machine, from left to right."""
+    rules = {
+        0: max,
+        1: min,
+        2: lambda numbers: int(statistics.median(numbers)),
+        3: lambda numbers: sum(numbers) % 10,
+    }
+    stack, deepest = [[]], 0
+    for piece in source:
+        if piece > ListOps.close:
+            stack.append([piece - ListOps.close - 1])
+            deepest = max(deepest, len(stack) - 1)
+        elif piece == ListOps.close:
+            rule, *numbers = stack.pop()
+            assert len(numbers) in (2, 3)
+            stack[-1].append(rules[rule](numbers))
+        else:
+            stack[-1].append(piece - FIRST)
+    ((value,),) = stack
+    return [FIRST + value], deepest
+
+
+SOLVERS = {
+    "recall": _recall,
+    "copy": _copy,
+    "adding": _adding,
+    "associative": _associative,
+    "dyck": _dyck,
+    "listops": _listops,
+}
+
+
+@pytest.fixture(params=EXERCISES, ids=lambda exercise: exercise.name)
+def exercise(request):
+    return request.param
+
+
+def test_every_task_has_a_solver():
+    assert [exercise.name for exercise in EXERCISES] == list(SOLVERS)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 5, 16])
+def test_another_solver_finds_every_answer_and_the_distance(exercise, distance):
+    found = exercise.examples(distance, 200, seed=3)
+    solved = [SOLVERS[exercise.name](source) for source in found.sources]
+    assert [answer for answer, _ in solved] == found.targets
+    assert {apart for _, apart in solved} == {distance}
+
+
+def test_all_pieces_are_in_the_vocabulary_and_all_of_it_is_used(exercise):
+    found = exercise.examples(8, 3_000, seed=1)
+    used = {piece for row in (*found.sources, *found.targets) for piece in row}
+    assert used == set(range(FIRST, exercise.pieces))
+
+
+def test_examples_depend_on_seed_split_and_distance_alone(exercise):
+    def sources(distance=6, seed=1, split="train"):
+        return exercise.examples(distance, 50, seed, split).sources
+
+    assert sources() == sources()
+    others = [sources(seed=2), sources(split="held-out"), sources(split="test"), sources(distance=7)]
+    assert all(sources() != other for other in others)
+    assert len({str(other) for other in others}) == len(others)
+
+
+def test_test_examples_are_not_among_those_learned_from(exercise):
+    train = joined([exercise.examples(distance, 1_000, 1) for distance in (4, 8)])
+    test = unseen(exercise.examples(8, 100, 1, "test"), train)
+    assert len(test) >= 50
+    assert not {tuple(row) for row in test.sources} & {tuple(row) for row in train.sources}
+
+
+def test_in_a_small_space_tests_may_have_been_seen():
+    train, test = Dyck().examples(1, 500, 1), Dyck().examples(1, 40, 1, "test")
+    assert unseen(test, train) == test
+
+
+def test_seen_examples_are_left_out_one_by_one():
+    seen = Examples([[4], [5]], [[4], [5]])
+    asked = Examples([[6], [5], [7]], [[6], [5], [7]], [(0, 4), (0, 6), (0, 5)])
+    assert unseen(asked, seen) == Examples([[6], [7]], [[6], [7]], [(0, 4), (0, 5)])
+
+
+@pytest.mark.parametrize(("task", "distance"), [(Recall(), 4), (Adding(), 3), (ListOps(), 1), (ListOps(), 5)])
+def test_the_baseline_is_what_the_most_frequent_answer_scores(task, distance):
+    count = 40_000
+    answers = Counter(map(tuple, task.examples(distance, count, 5).targets))
+    best = answers.most_common(1)[0][1] / count
+    # the most frequent of many equals is a little above its share
+    assert task.baseline(distance) == pytest.approx(best, abs=0.012)
+
+
+def test_the_baseline_of_nested_operations_is_counted_exactly():
+    rules = (max, min, lambda numbers: int(statistics.median(numbers)), lambda numbers: sum(numbers) % 10)
+
+    def shares(inner):
+        found = np.zeros(10)
+        for rule, others in itertools.product(rules, (1, 2)):
+            for numbers in itertools.product(range(10), repeat=others):
+                for value, share in enumerate(inner):
+                    # the nested operation stands last, each rule and each number of operands has an eighth
+                    found[rule((*numbers, value))] += share / 8 / 10**others
+        return found
+
+    once = shares(np.full(10, 0.1))
+    assert ListOps().baseline(1) == pytest.approx(once.max(), rel=1e-9)
+    assert ListOps().baseline(2) == pytest.approx(shares(once).max(), rel=1e-9)
+    assert ListOps().baseline(2) != pytest.approx(once.max(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("task", "distance"), [(Copy(), 3), (Associative(), 2), (Dyck(), 3)])
+def test_the_baseline_of_a_long_answer_is_that_of_independent_guesses(task, distance):
+    count = 40_000
+    answers = np.array(task.examples(distance, count, 5).targets)
+    shares = [np.bincount(column).max() / count for column in answers.T]
+    assert task.baseline(distance) == pytest.approx(np.prod(shares), rel=0.1)
+    right = np.mean((answers == answers[np.random.default_rng(1).permutation(count)]).all(axis=1))
+    assert right == pytest.approx(task.baseline(distance), abs=0.003)
+
+
+def test_a_distance_below_one_is_refused(exercise):
+    with pytest.raises(UserError, match="no distance 0"):
+        exercise.examples(0, 1, 1)
+
+
+def test_parts_are_joined_with_their_rivals():
+    part = Examples([[4]], [[5]], [(0, 6)])
+    assert joined([part, part]) == Examples([[4], [4]], [[5], [5]], [(0, 6), (0, 6)])
+    assert joined([Examples([[4]], [[5]])]).rivals is None
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_the_agreeing_verb_stands_at_its_distance_and_has_the_number_of_the_subject(depth):
+    plural = {noun.english[1] for noun in nouns("being")}
+    for phrase in phrases("test", 60, depth=depth):
+        place, form, other = agreeing_verb(phrase)
+        signs = phrase.target.replace(",", " ,").replace(".", " .").split()
+        assert signs[place] == form
+        words = [sign for sign in signs[:place] if sign != ","]
+        # article and subject, then the words between
+        assert len(words) == 2 + phrase.distance == 2 + 4 * depth
+        many = phrase.source.split()[1].rstrip(".") in plural
+        # plural third persons of German are infinitives, or sind and waren
+        assert (form.endswith("n") or form == "sind") == many
+        assert (other.endswith("n") or other == "sind") != many
+
+
+def test_agreement_knows_every_word_of_deeper_sentences(agreement):
+    found = agreement.examples(16, 100, 2, "test")
+    rows = [*found.sources, *found.targets]
+    assert not any(UNK in row for row in rows)
+    assert max(map(max, rows)) < agreement.pieces
+    for (place, rival), target in zip(found.rivals, found.targets, strict=True):
+        assert rival not in (UNK, target[place])
+
+
+def test_agreements_splits_share_no_sentence(agreement):
+    train = agreement.examples(4, 300, 1)
+    assert train == agreement.examples(4, 300, 1)
+    for split in ("held-out", "test"):
+        other = agreement.examples(4, 100, 1, split)
+        assert not {tuple(row) for row in other.sources} & {tuple(row) for row in train.sources}
+
+
+def test_agreements_baseline_is_the_share_of_the_more_frequent_number(agreement):
+    found = agreement.examples(4, 1_000, 1)
+    forms = Counter(target[place] for (place, _), target in zip(found.rivals, found.targets, strict=True))
+    rivals = Counter(rival for _, rival in found.rivals)
+    # whose form is right at each verb by which number says so: singular or plural alone
+    plurals = {piece for piece in (forms | rivals) if agreement.tokenizer.pieces([piece])[0].endswith(("n", "sind"))}
+    share = sum(forms[piece] for piece in plurals) / 1_000
+    assert agreement.baseline(4) == pytest.approx(max(share, 1 - share))
+
+
+def test_a_distance_between_clauses_is_refused(agreement):
+    with pytest.raises(UserError, match="multiple of 4"):
+        agreement.examples(6, 1, 1)

@@ -1,0 +1,88 @@
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from s2s.experiments.allocation import bytes_of, free_bytes, peak_bytes
+from s2s.models.contract import Rows
+
+CPU = torch.device("cpu")
+
+
+def _floats(count: int) -> Tensor:
+    return torch.empty(count, dtype=torch.float32)
+
+
+def test_the_peak_is_what_is_held_at_once():
+    def both():
+        a, b = _floats(1000), _floats(500)
+        del a, b
+        _floats(1200)
+
+    def one_by_one():
+        for _ in range(5):
+            _floats(1000)
+
+    assert peak_bytes(both, CPU) == 4 * 1500
+    assert peak_bytes(one_by_one, CPU) == 4 * 1000
+
+
+def test_what_was_there_before_does_not_count():
+    kept = torch.ones(10_000)
+    assert peak_bytes(kept.exp, CPU) == 4 * 10_000
+
+
+def test_gradients_keep_what_they_need():
+    w = torch.ones(1000, requires_grad=True)
+
+    def with_gradients():
+        w.exp().exp().exp()
+
+    def without():
+        with torch.no_grad():
+            w.exp().exp().exp()
+
+    assert peak_bytes(with_gradients, CPU) == 3 * 4000
+    assert peak_bytes(without, CPU) == 2 * 4000
+
+
+def test_measuring_says_nothing(capfd):
+    peak_bytes(lambda: _floats(10), CPU)
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+def test_an_error_inside_comes_out(capfd):
+    with pytest.raises(ZeroDivisionError):
+        peak_bytes(lambda: 1 / 0, CPU)
+    print("still heard")
+    assert capfd.readouterr().out == "still heard\n"
+
+
+@dataclass(frozen=True)
+class _Inner(Rows):
+    x: Tensor
+
+
+@dataclass(frozen=True)
+class _Bundle(Rows):
+    layers: tuple[tuple[Tensor, ...], ...]
+    inner: _Inner
+    mask: Tensor
+    length: int
+    nothing: None = None
+
+
+def test_a_bundle_holds_its_numbers_and_not_its_masks():
+    bundle = _Bundle(
+        layers=((torch.zeros(2, 3), torch.zeros(4)), (torch.zeros(5, dtype=torch.float64),)),
+        inner=_Inner(torch.zeros(7)),
+        mask=torch.zeros(100, dtype=torch.bool),
+        length=9,
+    )
+    assert bytes_of(bundle) == 4 * (6 + 4 + 7) + 8 * 5
+
+
+def test_free_memory_is_some_and_not_all_there_is():
+    free = free_bytes(CPU)
+    assert free is None or 0 < free < 2**50

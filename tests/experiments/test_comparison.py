@@ -1,0 +1,152 @@
+"""A comparison goes on where it was interrupted, and a cell that failed says so."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from s2s.cli.comparing import Order, order
+from s2s.errors import UserError
+from s2s.experiments import comparison, tuning
+from s2s.experiments.contest import Experiment, NotForThisModel, Task
+from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Result, Series, read_result, read_summary
+
+TINY = (
+    "data.train=300",
+    "data.validation=20",
+    "data.test=null",
+    "tokenizer.size=450",
+    "batches.tokens=512",
+    "training.updates=8",
+    "training.warmup=2",
+    "device.precision=fp32",
+)
+
+
+class Counting(Experiment):
+    """Measures the contest itself, fails where it is told to, and remembers what it was asked."""
+
+    name = "memory"
+    question = "How often is it asked?"
+    rows = ("memory",)
+
+    def __init__(self):
+        self.asked = []
+        self.interrupt_at = None
+
+    def tasks(self, contest):
+        return [Task(model, "count", seed) for model in contest.models for seed in contest.seeds]
+
+    def measure(self, contest, task):
+        if len(self.asked) == self.interrupt_at:
+            raise KeyboardInterrupt
+        self.asked.append(task.key)
+        if task.model == "gru":
+            raise NotForThisModel("gru cannot count")
+        return {"rate": contest.contestant(task.model).learning_rate, "seed": task.seed}
+
+    def conclude(self, contest, measured):
+        findings = [Finding(row="memory", model=task.model, value=found["rate"]) for task, found in measured.items()]
+        series = [Series(label=f.model, model=f.model, x=[1.0], y=[f.value]) for f in findings]
+        return Result(
+            experiment=self.name,
+            question=self.question,
+            method="By counting.",
+            models=contest.models,
+            seeds=list(contest.seeds),
+            findings=findings[:1],
+            figures=[Figure(name="count", title="Counts", series=series)],
+        )
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    experiment = Counting()
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
+    monkeypatch.setattr(tuning, "RATES", (0.002, 0.004))
+    return experiment
+
+
+def _begin(folder: Path, *words: str) -> Path:
+    planned = order(Order((*words, *TINY), None, 2, None, ("memory",), None, folder))
+    comparison.begin(planned.folder, planned.base, planned.summary)
+    return folder
+
+
+def _without_times(folder: Path) -> tuple:
+    summary, result = read_summary(folder / COMPARISON), read_result(folder / "memory" / RESULT)
+    contenders = [c.model_copy(update={"tuning_seconds": 0}) for c in summary.contenders]
+    same = {"seconds": 0, "contenders": contenders, "command": ""}
+    return summary.model_copy(update=same), result.model_copy(update={"seconds": 0})
+
+
+def test_a_comparison_that_was_interrupted_comes_to_the_same_results(counting, tmp_path):
+    console = Console(file=io.StringIO())
+    whole = _begin(tmp_path / "whole", "rnn", "lstm")
+    comparison.go_on(whole, console)
+    asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
+    stopped = _begin(tmp_path / "stopped", "rnn", "lstm")
+    with pytest.raises(KeyboardInterrupt):
+        comparison.go_on(stopped, console)
+    counting.interrupt_at = None
+    comparison.go_on(stopped, console)
+    assert counting.asked == asked
+    assert _without_times(stopped) == _without_times(whole)
+    # and once finished, nothing is done again
+    comparison.go_on(stopped, console)
+    assert counting.asked == asked
+
+
+def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, tmp_path):
+    folder = _begin(tmp_path / "both", "rnn", "transformer", "rnn.bidirectional=false")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    rnn, transformer = read_summary(folder / COMPARISON).contenders
+    assert abs(rnn.parameters - transformer.parameters) <= 0.05 * transformer.parameters
+    assert rnn.settings["bidirectional"] is False
+    for contender in (rnn, transformer):
+        losses = {float(rate): loss for rate, loss in contender.rates.items()}
+        assert contender.learning_rate == min(losses, key=losses.get)
+    found = read_result(folder / "memory" / RESULT).findings
+    assert found[0].value == rnn.learning_rate
+
+
+def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
+    folder = _begin(tmp_path / "gru", "rnn", "gru")
+    text = io.StringIO()
+    comparison.go_on(folder, Console(file=text))
+    result = read_result(folder / "memory" / RESULT)
+    assert [(f.model, f.failed) for f in result.findings] == [("rnn", ""), ("gru", "gru cannot count")]
+    assert result.failures[0] == Failure(task="gru--count--seed1", model="gru", reason="gru cannot count")
+    assert "FAILED: gru cannot count" in text.getvalue()
+
+
+def test_a_conclusion_that_fails_leaves_the_measurements(counting, tmp_path, monkeypatch):
+    def broken(contest, measured):
+        raise ValueError("no numbers")
+
+    monkeypatch.setattr(counting, "conclude", broken)
+    folder = _begin(tmp_path / "broken", "rnn", "lstm")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    result = read_result(folder / "memory" / RESULT)
+    assert all("no conclusion could be drawn: ValueError: no numbers" in f.failed for f in result.findings)
+    assert len(list((folder / "cells" / "memory").glob("*.json"))) == 4
+
+
+def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="is there already"):
+        _begin(tmp_path / "there", "rnn", "lstm")
+    assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
+    with pytest.raises(UserError, match="is no comparison"):
+        comparison.go_on(tmp_path / "there", Console(file=io.StringIO()))
+    folder = _begin(tmp_path / "begun", "rnn", "lstm")
+    with pytest.raises(UserError, match=f"--resume {folder}"):
+        _begin(folder, "rnn", "lstm")
+
+
+def test_a_wrong_setting_leaves_nothing_behind(counting, tmp_path):
+    with pytest.raises(UserError, match="no setting 'layers'"):
+        _begin(tmp_path / "wrong", "rnn", "lstm", "rnn.layers=3")
+    assert not (tmp_path / "wrong").exists()

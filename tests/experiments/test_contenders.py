@@ -1,0 +1,78 @@
+"""Equal budgets: what each model of a comparison starts with."""
+
+import pytest
+
+from s2s.errors import UserError
+from s2s.experiments.contenders import RATES, chosen, described, entered, equal_time, tuned
+from s2s.experiments.matching import TOLERANCE, size_of
+from s2s.recipe.installed import models
+from s2s.recipe.reading import read
+from s2s.recipe.shipped import shipped
+
+
+@pytest.fixture(scope="module")
+def base():
+    return read(shipped()["compare"])
+
+
+@pytest.mark.parametrize("recipe", ["compare", "compare_multi30k"])
+@pytest.mark.parametrize("kind", sorted(models()))
+def test_every_model_enters_with_the_parameters_layers_and_data_of_the_reference(recipe, kind):
+    base = read(shipped()[recipe])
+    pieces = base.tokenizer.size
+    wanted = size_of(base.model.kind, base.model, pieces, pieces)
+    found = entered(kind, base, {})
+    assert abs(size_of(kind, found.model, pieces, pieces) - wanted) <= TOLERANCE * wanted
+    assert found.model.encoder_layers == base.model.encoder_layers
+    same = {"name": "", "model": None}
+    assert found.model_copy(update=same) == base.model_copy(update=same)
+
+
+def test_the_reference_itself_is_unchanged(base):
+    assert entered("transformer", base, {}).model == base.model
+
+
+def test_a_models_own_setting_comes_first_and_its_size_stays(base):
+    found = entered("lstm-attention", base, {"input_feeding": True, "encoder_layers": 1})
+    assert (found.model.input_feeding, found.model.encoder_layers, found.model.decoder_layers) == (True, 1, 2)
+    ours, reference = (size_of(r.model.kind, r.model, 1000, 1000) for r in (found, base))
+    assert abs(ours - reference) <= TOLERANCE * reference
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"hedas": 2}, r"lstm.hedas=2: lstm has no setting 'hedas'.*\n.*bidirectional"),
+        ({"width": 2}, r"width is not free\n.*widths are solved for"),
+        ({"dropout": 2}, r"command line: lstm: dropout: .*less than 1"),
+        ({"reverse_source": True}, r"reverse_source needs bidirectional: false"),
+    ],
+)
+def test_a_wrong_setting_of_a_model_is_named(base, own, message):
+    with pytest.raises(UserError, match=message):
+        entered("lstm", base, own)
+
+
+def test_a_short_training_ends_its_schedule_with_itself(base):
+    recipe = tuned(base, 0.002)
+    assert recipe.training.updates == base.training.updates // 4
+    assert recipe.training.learning_rate == 0.002
+    assert recipe.training.warmup < recipe.training.updates
+    assert recipe.data == base.data
+
+
+def test_the_rate_of_the_lowest_loss_is_chosen_and_failures_are_passed_over(base):
+    losses = dict(zip(RATES, (3.0, 2.0, None, 2.5), strict=True))
+    assert chosen(base, losses, None).learning_rate == RATES[1]
+    assert chosen(base, dict.fromkeys(RATES), None).learning_rate == base.training.learning_rate
+    told = described(chosen(entered("transformer", base, {}), losses, 7), losses, 12.5)
+    assert (told.learning_rate, told.tuning_seconds, told.rates[f"{RATES[2]:g}"]) == (RATES[1], 12.5, None)
+    assert "updates: 7" in told.recipe
+
+
+def test_equal_time_gives_slow_models_fewer_updates(base):
+    recipes = [base.model_copy(update={"name": name}) for name in ("slow", "middle", "fast")]
+    updates = equal_time(recipes, {"slow": 0.4, "middle": 0.2, "fast": 0.1})
+    total = base.training.updates
+    assert updates == {"slow": total // 2, "middle": total, "fast": 2 * total}
+    assert "fast" not in equal_time(recipes, {"slow": 0.4})

@@ -1,0 +1,121 @@
+import pytest
+
+from s2s.experiments import memory
+from s2s.experiments.contest import Task
+from s2s.experiments.memory import EXPERIMENT, SIZES, Sizes
+from s2s.results import Result
+
+# few, but as long as it takes until the matrix of weights is most of the memory
+TINY = Sizes((64, 192, 256, 384, 512), 1, (8, 16, 32))
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Smaller sizes for the quick profile."""
+    monkeypatch.setitem(SIZES, "quick", TINY)
+
+
+@pytest.fixture(scope="module")
+def kept():
+    """What was measured once for all tests."""
+    return {}
+
+
+@pytest.fixture
+def measured(contest, tiny, kept):
+    """A contest of three models, and all that was measured in it."""
+    shared = contest(["rnn", "transformer"])
+    if not kept:
+        kept.update((task, EXPERIMENT.measure(shared, task)) for task in EXPERIMENT.tasks(shared))
+    return shared, dict(kept)
+
+
+def _exponents(result):
+    table = next(table for table in result.tables if table.name == "exponents")
+    return {tuple(row[:3]): row[5] for row in table.rows}
+
+
+def test_memory_grows_as_theory_says(measured):
+    shared, found = measured
+    result = EXPERIMENT.conclude(shared, found)
+    exponents = _exponents(result)
+    for what in ("training", "inference"):
+        assert exponents["transformer", "explicit attention", what] == pytest.approx(2, abs=0.15)
+        assert exponents["transformer", "as built", what] < exponents["transformer", "explicit attention", what] - 0.15
+    assert exponents["rnn", "as built", "inference"] == pytest.approx(1, abs=0.05)
+    for task, one in found.items():
+        peaks = {(point["form"], point["what"]): point["bytes"] for point in one["peaks"] if point["n"] == 512}
+        form = {"rnn": "as built", "transformer": "explicit attention"}[task.model]
+        assert peaks[form, "inference"] < 0.45 * peaks[form, "training"]
+    cells = {finding.model: finding for finding in result.findings}
+    assert list(cells) == shared.models
+    assert cells["rnn"].value == exponents["rnn", "as built", "training"]
+    assert cells["rnn"].low <= cells["rnn"].value <= cells["rnn"].high
+    assert "explicit attention" in cells["transformer"].verdict
+    assert "stays at" in cells["rnn"].verdict
+    assert Result.model_validate_json(result.model_dump_json()) == result
+
+
+def test_memory_of_a_recurrence_grows_with_length(contest, monkeypatch):
+    # short texts take less than the gradients that are made on the way; as one kernel, long ones take little time
+    monkeypatch.setitem(SIZES, "quick", Sizes((512, 1024, 2048), 1, (4,)))
+    shared = contest(["lstm"])
+    result = EXPERIMENT.conclude(shared, {Task("lstm"): EXPERIMENT.measure(shared, Task("lstm"))})
+    assert result.findings[0].value == pytest.approx(1, abs=0.15)
+
+
+def test_a_cache_grows_by_a_key_and_a_value_for_each_layer_and_token(measured):
+    shared, found = measured
+    states = {task.model: [point["state"] for point in one["states"]] for task, one in found.items()}
+    settings = {model: shared.contestant(model).settings.model_dump() for model in shared.models}
+    width = settings["transformer"]["width"]
+    assert states["transformer"] == [n * 2 * width * 4 for n in TINY.written]
+    assert states["rnn"] == [settings["rnn"]["width"] * 4] * 3
+    verdict = next(f.verdict for f in EXPERIMENT.conclude(shared, found).findings if f.model == "transformer")
+    assert f"grows by {2 * width * 4} bytes with each token" in verdict
+
+
+def test_fused_attention_is_not_measured_twice(measured):
+    _, found = measured
+    one = next(one for task, one in found.items() if task.model == "transformer")
+    assert {point["form"] for point in one["peaks"]} == {"as built", "explicit attention"}
+    assert [(note["form"], note["why"]) for note in one["notes"]] == [("fused attention", "it is the model as built")]
+
+
+def test_measuring_again_gives_the_same(contest, monkeypatch):
+    monkeypatch.setitem(SIZES, "quick", Sizes((32, 64), 1, (4,)))
+    shared = contest(["lstm"])
+    assert EXPERIMENT.measure(shared, Task("lstm")) == EXPERIMENT.measure(shared, Task("lstm"))
+
+
+def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
+    real = memory.states_of
+
+    def failing(model, pairs, form):
+        if pairs.source.shape[1] > 64:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(model, pairs, form)
+
+    monkeypatch.setattr(memory, "states_of", failing)
+    shared = contest(["rnn"])
+    found = EXPERIMENT.measure(shared, Task("rnn"))
+    assert [(note["n"], note["why"]) for note in found["notes"]] == [(192, "memory ran out")]
+    assert {point["n"] for point in found["peaks"]} == {64}
+    # one length has no exponent, so there is no cell
+    assert EXPERIMENT.conclude(shared, {Task("rnn"): found}).findings == []
+
+
+def test_what_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 20_000_000)
+    shared = contest(["transformer"])
+    found = EXPERIMENT.measure(shared, Task("transformer"))
+    ends = {note["form"]: note["n"] for note in found["notes"] if "free memory" in note["why"]}
+    assert ends["explicit attention"] <= 512
+    assert max(point["bytes"] for point in found["peaks"]) < 20_000_000
+
+
+def test_a_conclusion_needs_no_measurement_of_all(measured):
+    shared, found = measured
+    assert EXPERIMENT.conclude(shared, {}).findings == []
+    some = {task: one for task, one in found.items() if task.model == "rnn"}
+    assert [finding.model for finding in EXPERIMENT.conclude(shared, some).findings] == ["rnn"]

@@ -1,0 +1,74 @@
+"""Measurements are kept, not repeated, and one that fails leaves the others alone."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from s2s.errors import UserError
+from s2s.experiments.contest import Task
+from s2s.experiments.running import Kept, Watch, keep, kept
+
+TASK = Task("rnn", "copy", seed=3, seconds=2)
+
+
+def test_a_measurement_is_made_once(tmp_path):
+    made = []
+
+    def measure(task):
+        made.append(task)
+        return {"value": 1.5}
+
+    first = keep(tmp_path, TASK, measure)
+    again = keep(tmp_path, TASK, measure)
+    assert made == [TASK]
+    assert first == again == kept(tmp_path, TASK)
+    assert json.loads((tmp_path / "rnn--copy--seed3.json").read_text())["measured"] == {"value": 1.5}
+
+
+def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path):
+    def fail(task):
+        raise UserError("cannot do that", remedy="leave it")
+
+    def crash(task):
+        return {"value": 1 / 0}
+
+    assert keep(tmp_path, TASK, fail).failed == "cannot do that"
+    assert kept(tmp_path, TASK).measured is None
+    assert keep(tmp_path, TASK, crash).failed == "ZeroDivisionError: division by zero"
+    assert "in crash" in (tmp_path / "rnn--copy--seed3.txt").read_text()
+    assert keep(tmp_path, TASK, lambda task: {"value": 2}).measured == {"value": 2}
+    assert kept(tmp_path, TASK).failed == ""
+
+
+def test_a_damaged_file_counts_as_not_measured(tmp_path):
+    (tmp_path / "rnn--copy--seed3.json").write_text('{"measured": {"va')
+    assert kept(tmp_path, TASK) is None
+
+
+def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
+    def stop(task):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        keep(tmp_path, TASK, stop)
+    assert kept(tmp_path, TASK) is None
+
+
+def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(tmp_path):
+    text = io.StringIO()
+    other = Task("gru", seconds=6)
+    with Watch([TASK, other], Console(file=text)) as watch:
+        watch.begins("long-range", TASK)
+        watch.ends("long-range", TASK, Kept({}, "", 10.0))
+        watch.ends("long-range", other, keep(tmp_path, other, lambda task: 1 / 0))
+    lines = text.getvalue().splitlines()
+    # two of eight expected seconds took ten: the other six should take thirty
+    assert lines[0] == "long-range: rnn, copy, seed 3: 10 s · 0:30 left"
+    assert lines[1].startswith("long-range: gru: FAILED: ZeroDivisionError")
+
+
+def test_keys_of_different_tasks_differ():
+    tasks = [Task("a"), Task("a", "b"), Task("a", "b", 1), Task("a", seed=1), Task("a-b")]
+    assert len({task.key for task in tasks}) == len(tasks)

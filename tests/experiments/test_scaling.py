@@ -1,0 +1,116 @@
+"""Power laws: a planted one is found, sizes agree within 5 %, and what is missing is left out."""
+
+import json
+
+import pytest
+
+from s2s.experiments import scaling
+from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.matching import TOLERANCE
+from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
+from s2s.experiments.translation import Budget
+from s2s.results import ROWS
+
+TINY = Sizes(factors=(0.5, 1, 2), budget=Budget(0.34), seeds=1)
+
+
+def _planted(task, b, noise=0.0):
+    factor = next(f for f in scaling.SIZES["quick"].factors if part_of(f) == task.part)
+    wiggle = 1 + noise * (-1) ** round(4 * factor)
+    return {
+        "factor": factor,
+        "wanted": round(1e6 * factor),
+        "parameters": round(1e6 * factor),
+        "width": 8,
+        "updates": 10,
+        "tokens": 5,
+        "flops": 6e6 * factor * 5,
+        "loss": 3 * factor**-b * wiggle,
+        "baseline": 6.0,
+        "seconds": 1.0,
+    }
+
+
+def _laws(result):
+    table = next(table for table in result.tables if table.name == "laws")
+    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
+def test_a_planted_law_is_found(contest):
+    made = contest(["rnn", "transformer"])
+    planted = {"rnn": 0.05, "transformer": 0.12}
+    measured = {task: _planted(task, planted[task.model], 0.001) for task in EXPERIMENT.tasks(made)}
+    result = EXPERIMENT.conclude(made, measured)
+    for finding in result.findings:
+        assert finding.value == pytest.approx(planted[finding.model], abs=0.002)
+        assert finding.low < planted[finding.model] < finding.high
+    rnn, transformer = (finding.verdict for finding in result.findings)
+    assert rnn.startswith("loss falls by 3.")
+    assert "gains less from size than transformer" in rnn
+    assert "gains more from size than rnn: 0.07" in transformer
+    assert transformer.endswith("(4 sizes, 1 seed)")
+    laws = _laws(result)
+    assert laws["transformer − rnn"]["b (parameters)"] == pytest.approx(0.07, abs=1e-4)
+    assert laws["rnn"]["b (compute)"] == pytest.approx(0.05, abs=0.002)
+    figure = next(figure for figure in result.figures if figure.name == "parameters")
+    measured_curve, fitted = (s for s in figure.series if s.model == "rnn")
+    assert not measured_curve.reference
+    assert fitted.reference
+    assert fitted.y == pytest.approx(measured_curve.y, rel=0.01)
+
+
+def test_noise_is_no_law(contest):
+    made = contest(["rnn", "gru"])
+    result = EXPERIMENT.conclude(made, {task: _planted(task, 0.01, 0.05) for task in EXPERIMENT.tasks(made)})
+    assert result.findings[0].low < 0 < result.findings[0].high
+    assert result.findings[0].verdict.startswith("no gain from size to be seen")
+    worse = EXPERIMENT.conclude(made, {task: _planted(task, -0.2) for task in EXPERIMENT.tasks(made)})
+    assert worse.findings[0].verdict.startswith("loss rises by 14.9 %")
+
+
+def test_missing_sizes_and_models_are_left_out(contest):
+    made = contest(["rnn", "gru"])
+    tasks = EXPERIMENT.tasks(made)
+    few = {t: _planted(t, 0.1) for t in tasks if (t.model == "rnn" and t.part != "size-25") or t.part == "size-100"}
+    result = EXPERIMENT.conclude(made, few)
+    # one size makes no law
+    assert [finding.model for finding in result.findings] == ["rnn"]
+    assert result.findings[0].value == pytest.approx(0.1)
+    two = {t: m for t, m in few.items() if t.part in ("size-50", "size-100")}
+    (finding,) = EXPERIMENT.conclude(made, two).findings
+    assert finding.low is None
+    assert "too few sizes" in finding.verdict
+    assert EXPERIMENT.conclude(made, {}).findings == []
+
+
+def test_real_sizes_agree_and_equal_seeds_give_equal_numbers(contest, monkeypatch):
+    monkeypatch.setitem(scaling.SIZES, "quick", TINY)
+    made = contest(["rnn", "transformer"], seeds=(1, 2))
+    tasks = EXPERIMENT.tasks(made)
+    assert {task.seed for task in tasks} == {1}
+    measured = {task: EXPERIMENT.measure(made, task) for task in tasks}
+    for part in ("size-50", "size-100", "size-200"):
+        sizes = [found for task, found in measured.items() if task.part == part]
+        assert len({found["wanted"] for found in sizes}) == 1
+        assert len({found["tokens"] for found in sizes}) == 1
+        for found in sizes:
+            assert abs(found["parameters"] - found["wanted"]) <= TOLERANCE * found["wanted"]
+    json.dumps(list(measured.values()), allow_nan=False)
+    again = EXPERIMENT.measure(made, tasks[0])
+    assert {k: v for k, v in again.items() if k != "seconds"} == {
+        k: v for k, v in measured[tasks[0]].items() if k != "seconds"
+    }
+    result = EXPERIMENT.conclude(made, measured)
+    assert result.experiment == ROWS["scalability"][1]
+    assert {figure.name for figure in result.figures} == {"parameters", "compute"}
+
+
+def test_parts_are_names_of_files():
+    assert [part_of(factor) for factor in (0.125, 0.25, 1, 2)] == ["size-12-5", "size-25", "size-100", "size-200"]
+
+
+def test_a_tagger_is_told_so(contest, monkeypatch):
+    monkeypatch.setitem(scaling.SIZES, "quick", TINY)
+    made = contest(["rnn-tagger"])
+    with pytest.raises(NotForThisModel):
+        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])

@@ -1,0 +1,150 @@
+"""Figures are drawn whatever the data are, and each model looks the same in all of them."""
+
+import math
+import re
+
+import matplotlib
+import pytest
+
+from s2s.report.figures import drawn
+from s2s.report.styles import styles
+from s2s.report.ticks import tick_places, tick_texts
+from s2s.results import Axis, Figure, Heatmap, Series
+
+LOG = Axis(label="time", unit="ms", log=True)
+MODELS = ["rnn", "transformer"]
+
+
+def _series(x, y, label="a", model="rnn", **more) -> Series:
+    return Series(label=label, model=model, x=x, y=y, **more)
+
+
+ODD = {
+    "empty": Figure(name="f", title="t"),
+    "no-maps": Figure(name="f", title="t", kind="heatmaps"),
+    "unknown": Figure(name="f", title="t", x=LOG, y=LOG, series=[_series([1.0, 2.0], [None, None])]),
+    "zeros": Figure(name="f", title="t", x=LOG, y=LOG, series=[_series([0.0, 0.0], [0.0, 0.0])]),
+    "one": Figure(name="f", title="t", x=LOG, y=LOG, series=[_series([4.0], [3.0], "_a"), _series([4.0], [3.0], "")]),
+    "narrow": Figure(name="f", title="t", x=LOG, y=LOG, series=[_series([9.9, 10.2], [1.0, 1.01])]),
+    "wide": Figure(name="f", title="t", x=LOG, y=LOG, series=[_series([1e-200, 1e200], [1e-300, 1e300])]),
+    "gaps": Figure(
+        name="f",
+        title="t",
+        kind="bars",
+        series=[_series(["a", "b" * 50], [-3.0, None], low=[-4.0, None], high=[None, None])],
+    ),
+    "names": Figure(
+        name="f", title="t", kind="points", series=[_series(["漢字 $x^$ \\", "😀 $\\frac$"], [1.0, 2.0], "$$ \\frac")]
+    ),
+    "map": Figure(
+        name="f",
+        title="t",
+        kind="heatmaps",
+        y=LOG,
+        heatmaps=[Heatmap(label="m", model="", rows=["r"], columns=["c", "d"], values=[[None, 0.0]])],
+    ),
+    "no-rows": Figure(
+        name="f",
+        title="t",
+        kind="heatmaps",
+        heatmaps=[Heatmap(label="m", model="", rows=[], columns=[], values=[])],
+    ),
+}
+
+
+@pytest.mark.parametrize("linear", [False, True], ids=["as meant", "linear"])
+@pytest.mark.parametrize("name", ODD)
+def test_every_figure_can_be_drawn_however_odd(name, linear):
+    drawing = drawn(ODD[name], MODELS, linear)
+    assert drawing.png().startswith(b"\x89PNG")
+    assert drawing.svg().rstrip().endswith("</svg>")
+
+
+def test_every_value_has_a_spot_at_its_place(figure, models):
+    drawing = drawn(figure, models)
+    values = [y for one in figure.series for y in one.y if y is not None]
+    assert len(drawing.spots) + drawing.hidden == len(values)
+    assert len(drawing.panels) == len(figure.heatmaps)
+    if not values:
+        return
+    # higher values stand higher, on a linear axis in proportion
+    shown = [y for y in values if y > 0 or not figure.y.log]
+    heights = [-math.log(y) if figure.y.log else -y for y in shown]
+    ys = [spot.y for spot in drawing.spots]
+    scale = (max(ys) - min(ys)) / (max(heights) - min(heights))
+    assert ys == pytest.approx([min(ys) + scale * (h - min(heights)) for h in heights], abs=0.11)
+
+
+def test_a_spot_stands_on_the_marker_of_its_value():
+    x = [1.0, 2.0, 4.0]
+    drawing = drawn(Figure(name="f", title="t", x=LOG, y=LOG, series=[_series(x, [10.0, 1000.0, 100.0])]), MODELS)
+    markers = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)" style="fill: #0072b2', drawing.svg())
+    assert len(markers) == len(x)
+    for spot, place in zip(drawing.spots, markers, strict=True):
+        assert (spot.x, spot.y) == pytest.approx(tuple(map(float, place)), abs=0.06)
+
+
+def test_a_legend_has_all_names_even_empty_ones_and_such_as_begin_with_an_underscore():
+    svg = drawn(ODD["one"], MODELS).svg()
+    assert re.search(r"> ?_a</text>", svg)
+    assert ">–</text>" in svg
+
+
+def test_values_that_a_logarithmic_axis_cannot_show_are_counted():
+    figure = Figure(name="f", title="t", y=LOG, series=[_series([1.0, 2.0, 3.0], [0.0, None, 1.0])])
+    assert drawn(figure, MODELS).hidden == 1
+    assert drawn(figure, MODELS, linear=True).hidden == 0
+
+
+def test_a_model_looks_the_same_in_every_figure_and_unlike_all_others():
+    many = [f"model {i}" for i in range(60)]
+    one_by_one = [styles([_series([1.0], [1.0], model=model)], many)[0] for model in many]
+    together = styles([_series([1.0], [1.0], model=model) for model in reversed(many)], many)
+    assert one_by_one == together[::-1]
+    assert len({(style.colour, style.marker) for style in one_by_one}) == len(many)
+
+
+def test_neighbours_can_be_told_apart_without_colour():
+    many = [f"model {i}" for i in range(7)]
+    found = styles([_series([1.0], [1.0], model=model) for model in many], many)
+    assert len({style.marker for style in found}) == len({style.hatch for style in found}) == len(many)
+    variants = styles([_series([1.0], [1.0]) for _ in range(6)], ["rnn"])
+    assert len({style.line for style in variants}) == len(variants)
+    assert len({(style.colour, style.marker) for style in variants}) == 1
+
+
+def test_what_is_compared_with_is_grey_and_dashed():
+    one = styles([_series([1.0], [1.0], model="", reference=True)], MODELS)[0]
+    assert one.colour == "#737373"
+    assert one.line != "-"
+    assert not one.marker
+
+
+def test_ticks_are_powers_of_two_where_the_data_are():
+    places = tick_places([2.0**k for k in range(4, 17)], True, (15.0, 70_000.0))
+    assert 4 < len(places) < 10
+    assert all(math.log2(place).is_integer() for place in places)
+    assert tick_texts([16.0, 1024.0, 65536.0], True) == ["16", "1,024", "65,536"]
+    assert tick_texts([1e-6, 1e-3, 1.0], True) == ["10⁻⁶", "10⁻³", "1"]
+    assert tick_texts([0.3, 1.0, 3.0], True) == ["0.3", "1", "3"]
+    assert tick_texts([2.0, 2.5, 3.0], False) == ["2.0", "2.5", "3.0"]
+    assert tick_texts([-0.1, 0.0, 0.1], False) == ["−0.1", "0.0", "0.1"]
+
+
+def test_ticks_stand_at_the_data_where_these_are_few_and_round():
+    assert tick_places([1.0, 2.0, 5.0], False, (0.8, 5.2)) == [1.0, 2.0, 5.0]
+    assert tick_places([5.92, 8.27, 14.54], False, (5.0, 15.0)) == [6.0, 8.0, 10.0, 12.0, 14.0]
+    # some lengths are no powers of two
+    assert tick_places([64.0, 128.0, 256.0, 768.0, 1024.0], True, (60.0, 1100.0)) == [64.0, 128.0, 256.0, 1024.0]
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone():
+    figure = Figure(name="f", title="t", series=[_series([1.0, 2.0], [1.0, 3.0])])
+    before = dict(matplotlib.rcParams)
+    matplotlib.rcParams |= {"font.size": 31.0, "xtick.direction": "in", "axes.labelpad": 50.0}
+    try:
+        strange = drawn(figure, MODELS).png()
+    finally:
+        matplotlib.rcParams.update(before)
+    assert strange == drawn(figure, MODELS).png()
+    assert dict(matplotlib.rcParams) == before

@@ -1,0 +1,64 @@
+"""Numbers are written as readers want them."""
+
+import pytest
+
+from s2s.report.formatting import brief, duration, interval, number, with_unit
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1024, "1,024"),
+        (1024.0, "1,024"),
+        (12_345_678, "12,345,678"),
+        (12_345_678.0, "1.23 × 10⁷"),
+        (0.00012, "1.2 × 10⁻⁴"),
+        (-0.00012, "−1.2 × 10⁻⁴"),
+        (-3.2, "−3.20"),
+        (0.9996, "1.00"),
+        (18432.7, "18,433"),
+        (1 / 3, "0.333"),
+    ],
+)
+def test_a_number_has_three_digits_and_never_loses_its_whole_part(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.98, "0.98"), (1.5, "1.5"), (100.0, "100"), (1e-9, "1 × 10⁻⁹")])
+def test_a_brief_number_has_no_zeros_at_its_end(value, text):
+    assert brief(value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((0.93, 0.91, 0.95), "0.93 (0.91–0.95)"),
+        ((23.4567, 21.03, 25.9), "23.5 (21.0–25.9)"),
+        ((23.4567, 23.40, 23.51), "23.46 (23.40–23.51)"),
+        ((18432.7, 17511.0, 19170.0), "18,433 (17,511–19,170)"),
+        ((16.0, 16.0, 32.0), "16 (16–32)"),
+        ((-0.2, -0.5, 0.1), "−0.20 (−0.50 to 0.10)"),
+        ((1.2e-5, 1e-5, 1.4e-5), "1.20 (1.00–1.40) × 10⁻⁵"),
+        ((0.0, 0.0, 0.0), "0 (0–0)"),
+        ((5.0, None, None), "5"),
+        ((5.0, 4.0, None), "5 (from 4)"),
+        ((5.0, None, 7.0), "5 (up to 7)"),
+        ((0.5, 0.4999999, 0.5000001), "0.500000 (0.500000–0.500000)"),
+    ],
+)
+def test_an_interval_has_as_many_decimals_as_its_figure(values, text):
+    assert interval(*values) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 s"), (0.2, "less than a second"), (59.6, "1 min 0 s"), (7322.0, "2 h 2 min")]
+)
+def test_a_duration_is_told_in_two_units_at_most(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_unit_stands_behind_a_space_that_does_not_break():
+    assert with_unit("5", "ms") == "5\u202fms"
+    assert with_unit("5", "") == "5"

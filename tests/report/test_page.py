@@ -1,0 +1,312 @@
+"""The page says all that was found, to eyes and to machines, and needs nothing else."""
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from s2s.report.page import command_for
+from s2s.results import ROWS
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+VOID = ("meta", "br", "input", "link", "img", "hr")
+
+
+class Node:
+    """An element: its name, attributes, and what is in it."""
+
+    def __init__(self, name: str, attributes: dict[str, str]) -> None:
+        self.name, self.attributes, self.parts = name, attributes, []
+
+    def all(self, name: str = "", **attributes: str) -> list["Node"]:
+        """Elements below it of that name and with these attributes."""
+        found = []
+        for part in self.parts:
+            if isinstance(part, Node):
+                fits = all(part.attributes.get(key.strip("_")) == value for key, value in attributes.items())
+                found += [part] if fits and name in ("", part.name) else []
+                found += part.all(name, **attributes)
+        return found
+
+    def one(self, name: str = "", **attributes: str) -> "Node":
+        """The only such element."""
+        (found,) = self.all(name, **attributes)
+        return found
+
+    @property
+    def text(self) -> str:
+        """What one reads, with single spaces."""
+        parts = [part if isinstance(part, str) else part.text for part in self.parts]
+        return " ".join(" ".join(parts).split())
+
+
+class Tree(HTMLParser):
+    """Reads a page, strictly: what is opened is closed in turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.root = Node("", {})
+        self.open = [self.root]
+        self.feed(text)
+        assert self.open == [self.root]
+
+    def handle_starttag(self, tag, attrs):
+        node = Node(tag, dict(attrs))
+        self.open[-1].parts.append(node)
+        if tag not in VOID:
+            self.open.append(node)
+
+    def handle_startendtag(self, tag, attrs):
+        self.open[-1].parts.append(Node(tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop().name == tag
+
+    def handle_data(self, data):
+        self.open[-1].parts.append(data)
+
+
+@pytest.fixture(scope="module")
+def text(drawn_folder) -> str:
+    return (drawn_folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(text) -> Node:
+    return Tree(text).root
+
+
+def _check_complete(page: Node, summary, results, models) -> None:
+    """Every row, figure, table and failure of the results is there."""
+    table = page.one("table", class_="classroom")
+    assert [cell.text.split(" ", 1)[1] for cell in table.one("thead").all("th")[1:]] == models
+    findings = {(f.row, f.model): f for result in results for f in result.findings}
+    rows = table.one("tbody").all("tr")
+    asked = [row for row, (_, experiment) in ROWS.items() if experiment in summary.experiments]
+    assert [row.one("th").parts[0].text for row in rows if row.one("th").all("a")] == [
+        row for row in asked if ROWS[row][1] != "gradients"
+    ]
+    assert len(rows) == len(asked)
+    for name, row in zip(asked, rows, strict=True):
+        cells = row.all("td")
+        assert len(cells) == len(models)
+        for model, cell in zip(models, cells, strict=True):
+            finding = findings.get((name, model))
+            if finding is None:
+                assert cell.text == ("not finished" if ROWS[name][1] == "gradients" else "not measured")
+                continue
+            if finding.failed:
+                assert f"failed: {finding.failed}" in cell.text
+            if finding.value is not None:
+                assert finding.unit in cell.one(class_="value").text
+            if finding.figure:
+                key = cell.one("a").attributes["href"].removeprefix("#")
+                assert page.one("figure", id=key).one("figcaption").text.startswith(cell.one("a").text)
+            assert finding.verdict in cell.text
+    for result in results:
+        section = page.one("section", id=f"experiment-{result.experiment}")
+        for figure in result.figures:
+            _check_figure(section.one("figure", id=f"figure-{result.experiment}-{figure.name}"), figure)
+        for part in result.tables:
+            shown = section.one("table", id=f"table-{result.experiment}-{part.name}")
+            assert part.title in shown.one("caption").text
+            assert len(shown.one("tbody").all("tr")) == len(part.rows)
+            assert all(len(row.parts) == len(part.columns) for row in shown.one("tbody").all("tr"))
+        for failure in result.failures:
+            assert failure.reason in section.one(class_="failures").text
+
+
+def _check_figure(shown: Node, figure) -> None:
+    assert figure.title in shown.one("figcaption").text
+    sides = 2 if figure.x.log or figure.y.log else 1
+    assert len(shown.all("svg", role="img")) == len(shown.all("script")) == sides
+    for svg in shown.all("svg"):
+        assert svg.attributes["aria-label"].startswith(figure.title)
+        drawn = svg.text
+        # a legend breaks long names into lines
+        assert all(one.label[:12] in drawn for one in figure.series)
+        assert all(one.label[:12] in drawn for one in figure.heatmaps)
+    spots = json.loads(shown.all("script")[-1].text)["spots"]
+    values = [y for one in figure.series for y in one.y if y is not None]
+    assert len(spots) == len(values)
+    tables = shown.one("details", class_="numbers").all("table")
+    assert len(tables) == max(1, len(figure.heatmaps))
+    filled = [cell.text for table in tables for row in table.one("tbody").all("tr") for cell in row.all("td")]
+    numbers = len([text for text in filled if text not in ("", "–")])
+    assert numbers == len(values) + sum(v is not None for one in figure.heatmaps for row in one.values for v in row)
+
+
+def test_every_row_and_model_has_a_cell_and_every_figure_and_table_is_there(page, found, models):
+    _check_complete(page, *found, models)
+
+
+def test_a_failed_cell_shows_its_reason(page, found, models):
+    failed = [(f, r) for r in found[1] for f in r.findings if f.failed]
+    cells = [cell.text for cell in page.one("table", class_="classroom").all("span", class_="failed")]
+    assert cells == [f"failed: {finding.failed}" for finding, _ in failed]
+    assert len(cells) == 2
+
+
+def test_figures_and_intervals_are_told_with_their_units(page):
+    cells = [cell.text for cell in page.one("table", class_="classroom").all("span", class_="value")]
+    assert "18,433 (17,511–19,170) tokens/s" in cells
+    assert "4 (4–8) tokens" in cells
+    assert "20.1 BLEU" in cells
+
+
+def test_what_is_odd_in_names_and_reasons_is_text_and_not_markup(page, text, models):
+    assert "<2 GiB>" not in text
+    assert '<"R&D">' not in re.sub(r'<script type="application/json">.*?</script>', "", text)
+    assert models[-1] in page.one("h1").text
+    assert not page.all("of")
+    assert not page.all("r&d")
+
+
+def test_the_page_tells_how_it_came_to_be(page, found):
+    summary = found[0]
+    commands = [pre.text for pre in page.all("pre", class_="command")]
+    assert commands[0] == summary.command
+    assert "s2s report DIR" in commands
+    for result in found[1]:
+        section = page.one("section", id=f"experiment-{result.experiment}").text
+        assert command_for(summary.command, result.experiment) in section
+        assert all(part in section for part in result.method.split("\n\n"))
+    facts = page.one("dl").text
+    assert all(fact in facts for fact in summary.machine.values())
+    recipes = [details.one("pre").parts[0].parts[0] for details in page.all("details", class_="recipe")]
+    assert recipes == [contender.recipe for contender in summary.contenders]
+
+
+def test_contenders_are_told_with_all_that_was_tried(page, found):
+    rows = page.one("table", id="contenders").one("tbody").all("tr")
+    assert [row.parts[0].text for row in rows] == [contender.model for contender in found[0].contenders]
+    assert [cell.text for cell in rows[0].all("td")] == ["412,345", "0.001", "31 s", "2.1", "2.2", "failed"]
+    settings = page.one("table", id="settings").text
+    assert "heads" in settings
+    assert "width" in settings
+
+
+def test_the_command_of_one_experiment_asks_for_it_alone():
+    command = "s2s compare rnn 'a b' --experiment x --seeds 3 --experiment=y"
+    assert command_for(command, "memory") == "s2s compare rnn 'a b' --seeds 3 --experiment memory"
+
+
+def test_nothing_refers_to_anything_outside(page, text):
+    for node in page.all():
+        for name, value in node.attributes.items():
+            if name in ("href", "src", "xlink:href", "action", "srcset", "data", "poster"):
+                assert value.startswith(("#", "data:image/png;base64,")), (node.name, name, value)
+    assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", re.sub(r"base64,[^\"]*", "", text))
+    policies = [node.attributes["content"] for node in page.all("meta") if "http-equiv" in node.attributes]
+    assert policies[0].startswith("default-src 'none'; img-src data:")
+
+
+def test_ids_are_unique_and_all_links_lead_somewhere(page):
+    ids = [node.attributes["id"] for node in page.all() if "id" in node.attributes]
+    assert len(ids) == len(set(ids))
+    for node in page.all():
+        for name in ("href", "xlink:href", "aria-labelledby"):
+            value = node.attributes.get(name, "#table")
+            if not value.startswith("data:"):
+                assert value.removeprefix("#") in ids, value
+        for key in re.findall(r"url\(#([^)]+)\)", " ".join(map(str, node.attributes.values()))):
+            assert key in ids
+
+
+def test_colours_and_letters_of_drawings_are_those_of_the_page(page, text):
+    inked = [node.attributes.get("style", "") for svg in page.all("svg") for node in svg.all()]
+    assert any("var(--model-0)" in style for style in inked)
+    # heat-maps, and what is written in them, stay as they are by day and by night
+    fixed = {colour for style in inked for colour in re.findall("#[0-9a-f]{6}", style)}
+    assert fixed == {"#fefefe", "#010101", "#b8b8b8"}
+    assert not any("font-family" in style for style in inked)
+    assert all(f"--model-{i}:" in text for i in range(7))
+
+
+def test_headings_go_down_by_one_and_cells_have_scopes(page):
+    levels = [int(node.name[1]) for node in page.all() if re.fullmatch("h[1-6]", node.name)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert all(node.attributes.get("scope") in ("col", "row") for node in page.all("th"))
+
+
+# what a reader does: rests the pointer on the third value of every drawing; the tip then says its text
+_POINTING = """<script>
+const said = [];
+document.querySelectorAll(".switch input").forEach((one) => { one.checked = true; });
+document.querySelectorAll(".plot").forEach((plot) => {
+  const svg = plot.querySelector("svg"), box = svg.getBoundingClientRect();
+  if (!box.width) return;
+  const { spots, panels } = JSON.parse(plot.querySelector("script").textContent);
+  const at = spots.length ? spots[2] : [panels[1][0] + panels[1][2] - 1, panels[1][1] + 1];
+  const unit = box.width / svg.viewBox.baseVal.width;
+  const place = { clientX: box.left + at[0] * unit, clientY: box.top + at[1] * unit };
+  svg.dispatchEvent(new PointerEvent("pointermove", place));
+  const tip = document.querySelector("#tip");
+  said.push([tip.hidden ? "nothing" : tip.textContent, spots.length ? at[2] : ""]);
+});
+document.body.appendChild(document.createElement("pre")).textContent = JSON.stringify(said);
+document.body.lastChild.id = "said";
+</script></body>"""
+
+
+def _browse(path: Path, folder: Path) -> tuple[str, str]:
+    """The page's elements after its scripts ran; errors of scripts and requests for anything else."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+    log = folder / "net.json"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    options += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-extensions",
+    ]
+    options += [f"--user-data-dir={folder / 'profile'}", "--proxy-server=127.0.0.1:9", f"--log-net-log={log}"]
+    options += ["--enable-logging=stderr", "--window-size=1200,900", "--dump-dom"]
+    done = subprocess.run(
+        [browser, *options, path.as_uri()], capture_output=True, timeout=120, check=False, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    # An event a line; the log is cut where the browser ends, so it is not read as JSON. What the browser itself asks
+    # for, such as the time, is not asked for by the page.
+    by_page = re.compile(r'"network_isolation_key":"file://[^"]*".*?"url":"([^"]*)"')
+    asked = set(by_page.findall(log.read_text(encoding="utf-8", errors="replace")))
+    outside = {url for url in asked if not url.startswith(("file:", "data:"))}
+    return done.stdout, "\n".join([line for line in done.stderr.splitlines() if "CONSOLE" in line] + sorted(outside))
+
+
+def test_a_browser_shows_all_of_it_asks_for_nothing_and_tells_values_under_the_pointer(text, found, models, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(text.replace("</body>", _POINTING), encoding="utf-8")
+    shown, complaints = _browse(path, tmp_path)
+    assert complaints == ""
+    page = Tree(shown).root
+    plots = page.all("svg", role="img")
+    assert page.one("html").attributes["data-connected"] == str(len(plots))
+    _check_complete(page, *found, models)
+    said = json.loads(page.one("pre", id="said").text)
+    figures = [figure for result in found[1] for figure in result.figures]
+    assert len(said) == len(figures)
+    for (tip, spot), figure in zip(said, figures, strict=True):
+        if figure.heatmaps:
+            one = figure.heatmaps[1]
+            assert tip.startswith(f"{one.rows[0]} · {one.columns[-1]}: ")
+        else:
+            assert spot in tip.split("\n")
+    # drawn with linear axes, short curves meet; all that is there is told
+    assert said[0][0].startswith("rnn, loop · 64 tokens: 20.5 (18.8–22.5) ms")
+
+
+def test_the_browser_test_would_see_a_request_and_an_error(tmp_path):
+    path = tmp_path / "bad.html"
+    path.write_text('<img src="http://example.invalid/a.png"><script>nothing.there()</script>')
+    complaints = _browse(path, tmp_path)[1]
+    assert "example.invalid" in complaints
+    assert "nothing is not defined" in complaints

@@ -1,0 +1,20 @@
+"""The page of the files' fields says what the files hold."""
+
+from pathlib import Path
+
+from s2s.report.reference import reference
+from s2s.results import Result, Summary
+
+PAGE = Path(__file__).parents[2] / "docs" / "results.md"
+
+
+def test_the_page_is_made_from_the_fields():
+    assert PAGE.read_text(encoding="utf-8") == reference()
+
+
+def test_every_field_says_what_it_means():
+    page = reference()
+    for part in (Result, Summary):
+        for name, field in part.model_fields.items():
+            assert field.description, name
+            assert f"| `{name}` |" in page
