@@ -10,9 +10,10 @@ ROOT = Path(__file__).parents[1]
 
 # before torch or datasets are imported, here or in a process that a test starts
 os.environ["HF_HUB_OFFLINE"] = "1"
-# test processes beside each other share the cores
-alone = "PYTEST_XDIST_WORKER" not in os.environ
-os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)) if alone else "1")
+# test processes beside each other share the cores, and threads that spin while they wait take them from each other
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
     # the rooms of tensors; elsewhere beartype refuses what pyright allows, such as an int for a float
     install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training", "baselines"], "beartype.beartype")

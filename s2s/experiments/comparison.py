@@ -4,6 +4,7 @@ The folder holds `recipe.yaml` (the translation task), `comparison.json` (a `Sum
 measurement), `runs/` (trained translation models) and `<experiment>/result.json` (a `Result`).
 """
 
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -84,6 +85,7 @@ def machine(computer: Computer) -> dict[str, str]:
     return {
         "processor": processor(),
         "device": str(computer),
+        "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "s2s": version("s2s"),
         "commit": f"{commit['commit']}{' and changes' if commit['changed'] else ''}"

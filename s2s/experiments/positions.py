@@ -76,17 +76,17 @@ class Positions(Experiment):
         sizes, contestant, seed = SIZES[contest.profile], contest.contestant(task.model), task.seed or 0
         recipe = contestant.recipe
         data = prepared(recipe)
-        shuffled, own = _shuffled(data), own_kinds(contestant.settings)
+        shuffled, own = shuffled_pairs(data), own_kinds(contestant.settings)
         if task.part == TRAINED:
             # the last checkpoint, not the best one: so have the trainings without a signal of position
             model = load_run(trained(contest, task.model, seed), "last").model
-            found = _losses(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
-            return found | {"own": own, "parameters": parameter_count(model)}
+            found = losses_of(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
+            return found | {"own": own and list(own), "parameters": parameter_count(model)}
         kinds = next(k for k in kinds_of(contestant.settings, sizes.all_kinds) if part_of(*k) == task.part)
         settings = with_kinds(contestant.settings, kinds, _longest(recipe, data, shuffled))
         recipe = recipe.model_copy(update={"model": settings})
         found = schooled(recipe, data, seed, contest.computer)
-        return _losses(found.model, recipe, data, shuffled, contest) | {
+        return losses_of(found.model, recipe, data, shuffled, contest) | {
             "encoder": kinds[0],
             "decoder": kinds[1],
             "parameters": parameter_count(found.model),
@@ -173,14 +173,14 @@ def shuffle_all(sentences: Sequence[str]) -> list[str]:
     return [shuffle(sentence, number) for number, sentence in enumerate(sentences)]
 
 
-def _shuffled(data: Prepared) -> Encoded:
+def shuffled_pairs(data: Prepared) -> Encoded:
     """The validation pairs with shuffled sources."""
     pairs = data.corpus.validation
     columns = {"source": shuffle_all(list(pairs["source"])), "target": list(pairs["target"])}
     return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
 
 
-def _losses(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, shuffled: Encoded, contest: Contest) -> Measured:
+def losses_of(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, shuffled: Encoded, contest: Contest) -> Measured:
     """Loss of each validation pair as it is, and with its source shuffled."""
     found = [pair_losses(model, pairs, recipe.batches, contest.computer) for pairs in (data.validation, shuffled)]
     natural, other = ([round(float(loss), 4) for loss in losses] for losses in found)

@@ -126,6 +126,7 @@ def order_of(runs: BySeed) -> Order:
     reordered = max(1, sum(found[0]["reordered"]))
 
     def share(key: str) -> float:
+        """Of the sentences that shuffling changes, those with this mark, in percent."""
         each = [sum(np.array(run[key]) * np.array(run["reordered"])) / reordered for run in found]
         return 100 * float(np.mean(each))
 
@@ -201,7 +202,7 @@ def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> 
 
 def _own(order: Order) -> str:
     if order.natural < 1:
-        said = "too weak to lose anything when words are shuffled"
+        said = f"too weak for BLEU; its loss rises by {in_words(order.loss, 2)} nats per token when words are shuffled"
     elif not excludes_zero(order.drop):
         said = f"no loss to be seen when words are shuffled: {in_words(order.drop)} BLEU"
     else:

@@ -68,7 +68,7 @@ class Scaling(Experiment):
         """One for each seed, size and model; the models in turn."""
         sizes = sizes_of_contest(contest)
         return [
-            Task(model, part_of(factor), seed, seconds=3 + 5 * factor)
+            Task(model, part_of(factor), seed, seconds=6 + 2 * factor)
             for seed in contest.seeds[: sizes.seeds]
             for factor in sizes.factors
             for model in contest.models

@@ -27,6 +27,7 @@ from s2s.experiments.translation import (
     sizes_of,
     trainer_for,
 )
+from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Recipe
 from s2s.results import Result
 from s2s.run.preparing import Prepared
@@ -72,7 +73,7 @@ class Transfer(Experiment):
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each seed, share of the pairs and model; the models in turn."""
         return [
-            Task(model, f"share-{share}", seed, seconds=18 if share == SHARES[0] else 8)
+            Task(model, f"share-{share}", seed, seconds=20 if share == SHARES[0] else 10)
             for seed in contest.seeds[: SIZES[contest.profile].seeds]
             for share in SHARES
             for model in contest.models
@@ -157,7 +158,7 @@ def pretrained(contest: Contest, model: str, seed: int) -> tuple[dict[str, Tenso
     return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))["seconds"]
 
 
-def _keep(model: Any, path: Path) -> None:
+def _keep(model: Seq2Seq, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".unfinished-{path.name}")
     save_weights(model, unfinished)

@@ -9,7 +9,7 @@ import numpy as np
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.resampling import corpus_score, draws, estimate, ratios, resampled_scores
 from s2s.experiments.statistics import Estimate, mean
-from s2s.experiments.verdicts import BySeed, by_model, excludes_zero, in_words, seeds_in_words
+from s2s.experiments.verdicts import BySeed, by_model, excludes_zero, listed, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 
 _ROW = "fine-tuning"
@@ -127,7 +127,8 @@ def _finding(model: str, gains: Gains, runs: Mapping[int, Mapping[str, BySeed]])
     share = _SHOWN if _SHOWN in own else min(own)
     gain = own[share]
     over = "interval over sentences, 1 seed" if gain.seeds == 1 else f"mean of {seeds_in_words(gain.seeds)}"
-    each = ", ".join(f"{in_words(gain.loss, 2)} with {share} % of the pairs" for share, gain in own.items())
+    each = listed([f"{gain.loss.value:.2f}" for gain in own.values()])
+    at = f"{each} nats per token at {listed([str(share) for share in own])} % of the pairs"
     return Finding(
         row=_ROW,
         model=model,
@@ -136,7 +137,7 @@ def _finding(model: str, gains: Gains, runs: Mapping[int, Mapping[str, BySeed]])
         high=gain.loss.high,
         unit="nats per token",
         quantity=f"gain in validation loss from pre-training, with {share} % of the pairs ({over})",
-        verdict=f"{_whether(own)}: {each}; {_against(model, share, gains)}",
+        verdict=f"{_whether(own)}: {at}; {_against(model, share, gains)}",
         figure="loss",
     )
 

@@ -16,7 +16,7 @@ _WIDTH = 7.2
 _PANELS_A_LINE = 3
 # so few cells have their figures written in
 _WRITTEN_COLUMNS, _WRITTEN_ROWS = 6, 12
-_NAMES = 16
+_NAMES, _ROW_NAMES = 16, 22
 # letters under all panels of a line
 _LINE = 75
 # what is not measured; neither end of the colours
@@ -87,7 +87,7 @@ def _draw(panel: Axes, one: Heatmap, key: tuple[Normalize, str], line: int) -> N
     columns, rows = _thinned(len(one.columns), 16), _thinned(len(one.rows), 20)
     turned = len(columns) * (max(len(_short(one.columns[i])) for i in columns) + 1) > line if columns else False
     panel.set_xticks(columns, [_short(one.columns[i]) for i in columns], rotation=90 if turned else 0)
-    panel.set_yticks(rows, [_short(one.rows[i]) for i in rows])
+    panel.set_yticks(rows, [_short(one.rows[i], _ROW_NAMES) for i in rows])
     if len(one.columns) <= _WRITTEN_COLUMNS and len(one.rows) <= _WRITTEN_ROWS:
         for (row, column), value in np.ndenumerate(values):
             if math.isfinite(value):
@@ -102,5 +102,5 @@ def _thinned(count: int, most: int) -> list[int]:
     return list(range(0, count, max(1, -(-count // most))))
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _NAMES else name[: _NAMES - 1] + "…"
+def _short(name: str, most: int = _NAMES) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

@@ -18,6 +18,7 @@ from s2s.results import Figure, Series
 _SPARSE = 12
 # bars together, of the distance between two groups
 _GROUP = 0.8
+_WIDEST = 0.28
 # points of one group need less
 _APART = 0.16
 # so many bars have their figures written above
@@ -104,7 +105,7 @@ class Plot:
         beside = [not one.reference and self.figure.kind != "lines" for one in self.figure.series]
         there = [[index[_name(x)] for x in one.x] for one in self.figure.series]
         counts = [sum(i in group for group, b in zip(there, beside, strict=True) if b) for i in range(len(self.names))]
-        self.width = _GROUP / max(1, *counts)
+        self.width = min(_WIDEST, _GROUP / max(1, *counts))
         if self.figure.kind == "points":
             self.width = min(self.width, _APART)
         ranks = [0] * len(self.names)
@@ -251,5 +252,5 @@ def _every(length: int, place: int) -> tuple[int, int] | None:
 
 def _wrapped(label: str) -> str:
     text = "\n".join(textwrap.wrap(label, _LEGEND_WIDTH)) or "–"
-    # matplotlib leaves out what begins with an underscore
+    # matplotlib 3.9 leaves out what begins with an underscore
     return f" {text}" if text.startswith("_") else text

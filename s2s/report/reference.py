@@ -9,8 +9,8 @@ from s2s.results import Axis, Contender, Failure, Figure, Finding, Heatmap, Part
 _PARTS: tuple[type[Part], ...] = (Result, Finding, Figure, Axis, Series, Heatmap, Table, Failure, Summary, Contender)
 _HEAD = """# The files of a comparison
 
-`<experiment>/result.json` holds a `Result`, `comparison.json` a `Summary`. All fields are written, those with a default,
-too; numbers are finite or null. This page is made from `s2s/results.py`:
+`<experiment>/result.json` holds a `Result`, `comparison.json` a `Summary`. All fields are written, with a default or
+without; numbers are finite or null. This page is made from `s2s/results.py`:
 `python -c "from s2s.report.reference import reference; print(reference(), end='')" > docs/results.md`.
 """
 

@@ -40,16 +40,17 @@ def tick_places(values: Sequence[float], log: bool, limits: tuple[float, float])
 
 
 def tick_texts(places: Sequence[float], log: bool) -> list[str]:
-    """What ticks beside each other say: all as powers of ten where one is; with equal decimals on a linear axis."""
+    """What ticks beside each other say: all as powers of ten where one is, or with equal decimals where they fit."""
     texts = [tick_text(place) for place in places]
     exponents = [_exponent(place) for place in places]
     if any(_is_power(text) for text in texts) and None not in exponents:
         return [power_of_ten(e) if e else "1" for e in exponents if e is not None]
     decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
     sizes = [abs(place) for place in places if place]
-    if log or not 0 < decimals <= 3 or any("×" in text or _is_power(text) for text in texts):
+    if not 0 < decimals <= 3 or any("×" in text or _is_power(text) for text in texts):
         return texts
-    if min(sizes) * 200 < max(sizes):
+    # on a logarithmic axis 0.3, 1, 3 and 10 stand side by side
+    if min(sizes) * (8 if log else 200) < max(sizes):
         return texts
     return [f"{round(place, decimals) + 0.0:,.{decimals}f}".replace("-", "−") for place in places]
 
@@ -107,7 +108,8 @@ def _log_ticks(values: list[float], low: float, high: float) -> list[float]:
     if decades > 2.5:
         step = math.ceil(decades / 7)
         return [10.0**e for e in exponents if e % step == 0 and low <= 10.0**e <= high]
-    parts = (1, 3) if decades > 1.4 else (1, 2, 5) if decades > 0.5 else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-    places = thinned([p * 10.0**e for e in exponents for p in parts if low <= p * 10.0**e <= high])
-    # within a few per cent nothing round of these is found; then the ticks of a linear axis serve
-    return places if len(places) > 1 else []
+    # over so short a way the ticks of a linear axis serve better
+    if decades < 0.75:
+        return []
+    parts = (1, 3) if decades > 1.4 else (1, 2, 5)
+    return thinned([p * 10.0**e for e in exponents for p in parts if low <= p * 10.0**e <= high])

@@ -1,5 +1,6 @@
 """Scores by length: buckets are equal, a planted fall is found, and only by how much more than another's it counts."""
 
+import itertools
 import json
 import random
 
@@ -42,7 +43,7 @@ def test_buckets_have_equal_counts_and_rise():
     sizes = [len(part) for part in found]
     assert max(sizes) - min(sizes) <= 1
     ends = [(min(words[i] for i in part), max(words[i] for i in part)) for part in found]
-    assert all(before[1] <= after[0] for before, after in zip(ends, ends[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
     assert len(buckets([1, 2], 4)) == 2
 
 

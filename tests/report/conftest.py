@@ -64,8 +64,8 @@ def comparison() -> tuple[Summary, list[Result]]:
     return summary, results
 
 
-def parallelism() -> Result:
-    """Times against lengths, with variants; one model ran out of memory."""
+def times() -> Figure:
+    """Two forms of three models; slopes of about one."""
     lengths = [float(2**k) for k in range(4, 11)]
     series = []
     for i, model in enumerate(MODELS[:3]):
@@ -75,7 +75,7 @@ def parallelism() -> Result:
             low, high = [v * 0.92 for v in y], [v * 1.1 for v in y]
             series.append(Series(label=label, model=model, x=lengths, y=y, low=low, high=high))
     series.append(Series(label="linear in length", model="", x=lengths, y=[0.05 * n for n in lengths], reference=True))
-    time = Figure(
+    return Figure(
         name="time-against-length",
         title="Time of a forward and backward pass against length",
         x=Axis(label="length", unit="tokens", log=True),
@@ -83,7 +83,11 @@ def parallelism() -> Result:
         series=series,
         caption="Median of 10 rounds; bars are 95 % intervals. A slope of one is linear.",
     )
-    depth = Figure(
+
+
+def depths() -> Figure:
+    """Points at names; on a logarithmic axis."""
+    return Figure(
         name="depth",
         title="Longest chain of dependent operations",
         kind="points",
@@ -96,6 +100,10 @@ def parallelism() -> Result:
             for i, model in enumerate(MODELS[:3])
         ],
     )
+
+
+def speeds() -> list[Finding]:
+    """Cells with an interval, without one, and failed ones."""
     findings = [
         Finding(row="sequential steps", model=m, value=v, quantity="exponent of depth", verdict=w, figure="depth")
         for m, v, w in zip(
@@ -117,6 +125,11 @@ def parallelism() -> Result:
         for i, (model, speed) in enumerate(zip(MODELS[:3], (18_432.7, 13_100.2, 15_020.0), strict=True))
     ]
     findings += [Finding(row=row, model=ODD, failed=REASON) for row in ("sequential steps", "training speed")]
+    return findings
+
+
+def parallelism() -> Result:
+    """Times against lengths, with variants; one model ran out of memory."""
     return Result(
         experiment="parallelism",
         question="How do time and the chain of operations grow with length?",
@@ -125,8 +138,8 @@ def parallelism() -> Result:
         limits="Two cores; a fused kernel hides its own loop.",
         models=MODELS,
         seeds=[1],
-        findings=findings,
-        figures=[time, depth],
+        findings=speeds(),
+        figures=[times(), depths()],
         tables=[
             Table(
                 name="exponents",
@@ -144,8 +157,8 @@ def parallelism() -> Result:
     )
 
 
-def long_range() -> Result:
-    """Accuracies against distance, a long curve with a zero, and matrices."""
+def recalls() -> Figure:
+    """Curves with intervals, and what they are compared with."""
     distances = [4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
     series = []
     for i, model in enumerate(MODELS):
@@ -153,7 +166,7 @@ def long_range() -> Result:
         low, high = [max(0.0, v - 6) for v in y], [min(100.0, v + 6) for v in y]
         series.append(Series(label=model, model=model, x=distances, y=y, low=low, high=high))
     series.append(Series(label="memoryless baseline", model="", x=distances, y=[12.5] * 6, reference=True))
-    recall = Figure(
+    return Figure(
         name="recall",
         title="First-token recall against distance",
         x=Axis(label="distance", unit="tokens", log=True),
@@ -161,8 +174,12 @@ def long_range() -> Result:
         series=series,
         caption="Bars are Wilson intervals over 3 seeds.",
     )
+
+
+def decays() -> Figure:
+    """Long curves with bands; some values are zero."""
     steps = [float(t) for t in range(60)]
-    decay = Figure(
+    return Figure(
         name="gradient-decay",
         title="What is left of a gradient",
         x=Axis(label="distance", unit="steps"),
@@ -180,8 +197,12 @@ def long_range() -> Result:
             for form in ("", " after training")
         ],
     )
+
+
+def paths() -> Figure:
+    """Matrices in a logarithmic key; a value is not known."""
     words = ["the", "old", "woman", "who", "sleeps", "reads", "a", "book", "."]
-    maps = Figure(
+    return Figure(
         name="paths",
         title="Which source word an output depends on",
         kind="heatmaps",
@@ -198,7 +219,11 @@ def long_range() -> Result:
             for path, s in (("whole", 0.8), ("attention cut", 0.3), ("recurrence cut <off>", 1.5), ("both", 3.0))
         ],
     )
-    signed = Figure(
+
+
+def shuffles() -> Figure:
+    """Matrices with values below and above zero."""
+    return Figure(
         name="shuffled",
         title="What shuffling the source words costs",
         kind="heatmaps",
@@ -214,7 +239,11 @@ def long_range() -> Result:
             for k, model in enumerate(MODELS[:2])
         ],
     )
-    findings = [
+
+
+def reaches() -> list[Finding]:
+    """Cells of all models but the last."""
+    return [
         Finding(
             row="long-term dependencies",
             model=model,
@@ -228,21 +257,25 @@ def long_range() -> Result:
         )
         for i, model in enumerate(MODELS[:-1])
     ]
+
+
+def long_range() -> Result:
+    """Accuracies against distance, a long curve with a zero, and matrices."""
     return Result(
         experiment="long-range",
         question="How far back can a model reach?",
         method="Trained on distances up to 32 & tested beyond.",
         models=MODELS,
         seeds=[1, 2, 3],
-        findings=findings,
-        figures=[recall, decay, maps, signed],
+        findings=reaches(),
+        figures=[recalls(), decays(), paths(), shuffles()],
         seconds=301.0,
     )
 
 
-def quality() -> Result:
-    """Scores as bars and as points."""
-    scores = Figure(
+def scores() -> Figure:
+    """Bars with intervals, and what they are compared with."""
+    return Figure(
         name="scores",
         title="Translation scores",
         kind="bars",
@@ -261,7 +294,11 @@ def quality() -> Result:
         ]
         + [Series(label="copying the source", model="", x=["BLEU", "chrF"], y=[3.1, 18.2], reference=True)],
     )
-    buckets = Figure(
+
+
+def buckets() -> Figure:
+    """Bars of two forms of two models."""
+    return Figure(
         name="by-length",
         title="BLEU by length of the source",
         kind="bars",
@@ -273,7 +310,11 @@ def quality() -> Result:
             for k, v in ((0, ""), (2, ", no dropout"))
         ],
     )
-    points = Figure(
+
+
+def sizes() -> Figure:
+    """Points, one of them missing, and a fitted line."""
+    return Figure(
         name="size",
         title="Loss against parameters",
         kind="points",
@@ -290,6 +331,10 @@ def quality() -> Result:
         ]
         + [Series(label="fit", model="rnn", x=[1e4, 64e4], y=[4.0, 4.0 * 0.8**3], reference=True)],
     )
+
+
+def quality() -> Result:
+    """Scores as bars and as points."""
     findings = [
         Finding(row="translation quality", model=m, value=20.123 + 3 * i, unit="BLEU", figure="scores")
         for i, m in enumerate(MODELS[:2])
@@ -302,7 +347,7 @@ def quality() -> Result:
         models=MODELS,
         seeds=[1, 2, 3],
         findings=findings,
-        figures=[scores, buckets, points],
+        figures=[scores(), buckets(), sizes()],
     )
 
 

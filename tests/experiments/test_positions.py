@@ -1,0 +1,185 @@
+"""Order: shuffling keeps the words, and to a model without positions in its encoder it changes nothing."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.experiments import positions
+from s2s.experiments.contest import NotForThisModel, Task
+from s2s.experiments.positions import EXPERIMENT, Sizes, kinds_of, own_kinds, part_of, shuffle, shuffle_all, with_kinds
+from s2s.experiments.positions_findings import TRAINED
+from s2s.experiments.resampling import counts_of
+from s2s.experiments.short_training import prepared
+from s2s.experiments.translation import sizes_of
+from s2s.recipe.installed import module_of
+from s2s.results import ROWS
+from s2s.run.loading import build_model
+
+TINY = Sizes(sentences=12, all_kinds=False, seeds=1)
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    monkeypatch.setitem(positions.SIZES, "quick", TINY)
+
+
+def _table(result, name):
+    table = next(table for table in result.tables if table.name == name)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_shuffling_keeps_the_bag_of_words_and_the_end():
+    text = "The boy, who sleeps, saw a dog!"
+    found = shuffle(text, 3)
+    assert found != text
+    assert sorted(found.removesuffix("!").split()) == sorted(text.removesuffix("!").split())
+    assert found.endswith("!")
+    assert shuffle(text, 3) == found
+    assert len({shuffle(text, number) for number in range(20)}) > 10
+    # nothing to change
+    assert shuffle("Go.", 1) == "Go."
+    assert shuffle("no no no.", 1) == "no no no."
+    assert shuffle("", 1) == ""
+    # two words can only change places
+    assert shuffle("He sleeps.", 1) == "sleeps He."
+    assert shuffle_all([text, text])[0] != shuffle_all([text, text])[1]
+
+
+def test_kinds_are_asked_of_the_settings():
+    transformer = module_of("transformer").Settings()
+    assert own_kinds(transformer) == ("sinusoidal", "sinusoidal")
+    assert kinds_of(transformer, every=False) == [
+        ("sinusoidal", "none"),
+        ("none", "sinusoidal"),
+        ("none", "none"),
+        ("learned", "learned"),
+    ]
+    every = kinds_of(transformer, every=True)
+    assert len(set(every)) == len(every) == 8
+    for kind in ("rnn", "lstm-attention", "mingru"):
+        settings = module_of(kind).Settings()
+        assert own_kinds(settings) is None
+        assert kinds_of(settings, every=True) == []
+    assert part_of("none", "learned") == "none-learned"
+    changed = with_kinds(transformer, ("learned", "none"), 2000)
+    assert (changed.encoder_positions, changed.decoder_positions, changed.max_positions) == ("learned", "none", 2000)
+
+
+@pytest.mark.parametrize("kind", ["none", "sinusoidal"])
+def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
+    made = contest(["transformer"])
+    recipe = made.contestants[0].recipe
+    data = prepared(recipe)
+    settings = with_kinds(recipe.model, (kind, "sinusoidal"), 128)
+    model = build_model(recipe.model_copy(update={"model": settings}), *sizes_of(data))
+    with torch.no_grad():
+        for p in model.parameters():
+            # far from the start, where a fresh model hardly looks at its source
+            p.mul_(2)
+    found = positions.losses_of(model, recipe, data, positions.shuffled_pairs(data), made)
+    natural, other = np.array(found["natural"]), np.array(found["shuffled"])
+    # a word may be cut otherwise where a full stop leaves it
+    kept = [
+        sorted(data.source_tokenizer.encode(a)) == sorted(data.source_tokenizer.encode(b))
+        for a, b in zip(data.corpus.validation["source"], shuffle_all(data.corpus.validation["source"]), strict=True)
+    ]
+    assert sum(kept) > 10
+    assert np.allclose(natural[kept], other[kept], rtol=1e-4) == (kind == "none")
+
+
+def _planted(share, natural, shuffled):
+    """What a trained model would leave behind: all words right, or that share of sentences wrong when shuffled."""
+    references = [f"w{i} a b c d e f g" for i in range(40)]
+    other = [text if i >= share * 40 else "x y z u v" for i, text in enumerate(references)]
+    return {
+        "tokens": [10] * 40,
+        "natural": [natural * 10.0 + 0.01 * i for i in range(40)],
+        "shuffled": [shuffled * 10.0 + 0.01 * i for i in range(40)],
+        "bleu": counts_of("bleu", references, references),
+        "bleu_shuffled": counts_of("bleu", other, references),
+        "reordered": [1] * 40,
+        "changed": [int(a != b) for a, b in zip(references, other, strict=True)],
+        "same_words": [int(a == b) for a, b in zip(references, other, strict=True)],
+        "examples": [["a", "b", "c", "d"]],
+        "own": None,
+        "parameters": 5,
+    }
+
+
+def _signal(kinds, natural):
+    return {
+        "tokens": [10] * 40,
+        "natural": [natural * 10.0 + 0.02 * i for i in range(40)],
+        "shuffled": [natural * 10.0] * 40,
+        "encoder": kinds[0],
+        "decoder": kinds[1],
+        "parameters": 5,
+        "updates": 3,
+        "seconds": 1.0,
+    }
+
+
+def _measured():
+    own = _planted(0.5, 2.0, 3.0) | {"own": ["sinusoidal", "sinusoidal"]}
+    return {
+        Task("rnn", TRAINED, 1): _planted(0.25, 2.0, 2.5),
+        Task("transformer", TRAINED, 1): own,
+        Task("transformer", "none-none", 1): _signal(("none", "none"), 2.6),
+        Task("transformer", "none-sinusoidal", 1): _signal(("none", "sinusoidal"), 2.4),
+        Task("transformer", "sinusoidal-none", 1): _signal(("sinusoidal", "none"), 1.99),
+        Task("transformer", "learned-learned", 1): _signal(("learned", "learned"), 2.1),
+    }
+
+
+def test_a_planted_loss_of_order_is_found(contest):
+    made = contest(["rnn", "transformer"])
+    measured = _measured()
+    result = EXPERIMENT.conclude(made, measured)
+    rnn, transformer = result.findings
+    assert 0 < rnn.low < rnn.value < rnn.high < transformer.high
+    assert "of 100.0 BLEU when words are shuffled, 25 % of translations change" in rnn.verdict
+    assert rnn.verdict.endswith("what it knows of order comes with its structure")
+    # 2.0 against 2.6, 2.4 and 1.99 nats per token, and a little for the slope over the pairs
+    assert transformer.verdict.endswith("+0.62 in both, +0.42 in the encoder and +0.01 in the decoder (1 seed)")
+    rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
+    assert rows["sinusoidal", "sinusoidal"]["more than its own"] is None
+    assert rows["learned", "learned"]["more than its own"] == pytest.approx(0.12, abs=0.01)
+    assert rows["none", "none"]["low"] > 0
+    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+
+
+def test_missing_measurements_are_left_out(contest):
+    made = contest(["rnn", "transformer"])
+    all_of_it = _measured()
+    without_own = {task: m for task, m in all_of_it.items() if task.part != TRAINED}
+    result = EXPERIMENT.conclude(made, without_own)
+    assert result.findings == []
+    assert [row["more than its own"] for row in _table(result, "signals")] == [None] * 4
+    only = {task: m for task, m in all_of_it.items() if task.part == TRAINED}
+    assert EXPERIMENT.conclude(made, only).findings[1].verdict.endswith("was not measured")
+    assert EXPERIMENT.conclude(made, {}).findings == []
+
+
+def test_a_real_measurement_says_everything(contest):
+    made = contest(["gru", "transformer"], seeds=(1, 2))
+    tasks = EXPERIMENT.tasks(made)
+    assert len(tasks) == 1 + 5
+    measured = {task: EXPERIMENT.measure(made, task) for task in tasks if task.part in (TRAINED, "none-none")}
+    assert json.loads(json.dumps(list(measured.values()))) == list(measured.values())
+    result = EXPERIMENT.conclude(made, measured)
+    assert [f.model for f in result.findings] == ["gru", "transformer"]
+    assert result.experiment == ROWS["position information"][1]
+    assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
+    rows = _table(result, "signals")
+    assert [(row["encoder"], row["decoder"]) for row in rows] == [("sinusoidal", "sinusoidal"), ("none", "none")]
+    assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
+    again = EXPERIMENT.measure(made, tasks[0])
+    assert again == measured[tasks[0]]
+
+
+def test_a_tagger_is_told_so(contest):
+    made = contest(["rnn-tagger"])
+    with pytest.raises(NotForThisModel):
+        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
