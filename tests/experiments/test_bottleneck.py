@@ -60,7 +60,11 @@ def test_a_planted_fall_is_found_and_compared(contest):
     assert stays.verdict.startswith("no change in BLEU to be seen")
     assert "less than lstm" in stays.verdict
     differences = {row["models"]: row for row in _table(result, "differences")}
-    assert differences["lstm"]["high (slope)"] < 0 < differences["lstm-attention"]["high (slope)"]
+    steep = differences["lstm"]
+    assert steep["high (slope)"] < 0 < differences["lstm-attention"]["high (slope)"]
+    assert steep["low (slope)"] < steep["chrF2++ per 10 words"] < steep["high (slope)"]
+    # three more words of a hundred are wrong with each word of length, so thirty with ten words
+    assert -60 < steep["chrF2++ per 10 words"] < -15
     pair = differences["lstm-attention − lstm"]
     assert pair["BLEU, longest − shortest"] == pytest.approx(stays.value - falls.value, abs=0.01)
     assert pair["low"] > 0

@@ -91,6 +91,16 @@ def test_no_difference_is_called_none(contest):
     assert "(3 seeds, p = " in verdict
 
 
+def test_seeds_come_before_sentences(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    wrong = {("rnn", 1): 0.6, ("gru", 1): 0.2, ("rnn", 2): 0.2, ("gru", 2): 0.6, ("rnn", 3): 0.4, ("gru", 3): 0.4}
+    measured = {task: _planted(wrong[task.model, task.seed], task.seed) for task in EXPERIMENT.tasks(made)}
+    verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
+    # the sentences of one seed are sure of what the other seeds deny
+    assert verdict.startswith("no significant difference")
+    assert "bootstrap p ≤ 0.001" in verdict
+
+
 def test_the_bootstrap_is_sacrebleus():
     runs = [{1: _planted(wrong, seed)} for wrong, seed in ((0.3, 5), (0.35, 6))]
     references, first = _texts(0.3, 5)

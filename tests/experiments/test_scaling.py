@@ -6,7 +6,7 @@ import pytest
 
 from s2s.experiments import scaling
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.matching import TOLERANCE
+from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
 from s2s.experiments.translation import Budget
 from s2s.results import ROWS
@@ -89,12 +89,15 @@ def test_real_sizes_agree_and_equal_seeds_give_equal_numbers(contest, monkeypatc
     tasks = EXPERIMENT.tasks(made)
     assert {task.seed for task in tasks} == {1}
     measured = {task: EXPERIMENT.measure(made, task) for task in tasks}
+    size = size_of("rnn", made.contestants[0].settings, 400, 400)
     for part in ("size-50", "size-100", "size-200"):
         sizes = [found for task, found in measured.items() if task.part == part]
         assert len({found["wanted"] for found in sizes}) == 1
         assert len({found["tokens"] for found in sizes}) == 1
         for found in sizes:
             assert abs(found["parameters"] - found["wanted"]) <= TOLERANCE * found["wanted"]
+            # what no model can have is moved a little
+            assert 0.8 * found["factor"] < found["wanted"] / size < 1.2 * found["factor"]
     json.dumps(list(measured.values()), allow_nan=False)
     again = EXPERIMENT.measure(made, tasks[0])
     assert {k: v for k, v in again.items() if k != "seconds"} == {

@@ -120,6 +120,30 @@ def test_the_opposite_direction_is_learned_first(contest, monkeypatch):
     assert len(given) == 1
 
 
+def test_the_best_look_counts(contest, monkeypatch):
+    monkeypatch.setitem(transfer.SIZES, "quick", TINY)
+    made = contest(["gru"])
+    looked, translated = [], []
+    take, translator = transfer.pair_losses, transfer.Translator
+
+    def worse_and_worse(model, data, *rest):
+        looked.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+        return take(model, data, *rest) * 0 + len(looked)
+
+    def seen(model, *rest):
+        translated.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+        return translator(model, *rest)
+
+    monkeypatch.setattr(transfer, "pair_losses", worse_and_worse)
+    monkeypatch.setattr(transfer, "Translator", seen)
+    found = EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[1])
+    assert found["arms"]["tuned"]["losses"][0] == 1
+    assert found["arms"]["scratch"]["losses"][0] == 4
+    assert torch.equal(translated[0], looked[0])
+    assert torch.equal(translated[1], looked[3])
+    assert not torch.equal(looked[0], looked[2])
+
+
 def test_a_planted_gain_is_found_over_sentences_and_over_seeds(contest):
     made = contest(["rnn", "gru"], seeds=(1,))
     gains = {"rnn": {1: 0.9, 10: 0.5, 100: 0.0}, "gru": {1: 0.3, 10: 0.2, 100: 0.0}}

@@ -23,6 +23,7 @@ from s2s.experiments.translation import (
     pair_losses,
     resized,
     schooled,
+    seeds_of,
     shortened,
     sizes_of,
     trained,
@@ -88,6 +89,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
 
 
 def test_seeds_decide_and_equal_seeds_agree(contest):
+    assert set(seeds_of(3).model_dump().values()) == {3}
     made = contest(["rnn"], seeds=(1, 2))
     recipe = made.contestant("rnn").recipe
     data = prepared(recipe)
