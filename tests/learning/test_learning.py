@@ -38,7 +38,7 @@ TASKS = [
 def test_every_model_learns_to_copy_and_to_reverse(kind, task, tmp_path):
     generator = random.Random(7)
     seen = set()
-    for name, size in (("test", 200), ("dev", 50), ("train", 8000)):
+    for name, size in (("test", 200), ("dev", 50), ("train", 30000)):
         rows = []
         while len(rows) < size:
             words = tuple(generator.choices(LETTERS, k=generator.randint(3, 7)))
