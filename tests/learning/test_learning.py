@@ -17,7 +17,7 @@ tokenizer: {{kind: word, size: 40}}
 batches: {{tokens: 1024}}
 model: {{kind: {kind}, width: 128, dropout: 0.0}}
 training: {{updates: 2000, warmup: 100, learning_rate: {rate}, label_smoothing: 0.0, schedule: cosine}}
-validation: {{every: 1000, sentences: 50}}
+validation: {{every: 1000, sentences: 50, metric: loss}}
 """
 LETTERS = "abcdefghijklmnop"
 # the usual rate, and that of models whose gates see the input alone, which learn more slowly
