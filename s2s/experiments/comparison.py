@@ -7,6 +7,8 @@ measurement), `runs/` (trained translation models) and `<experiment>/result.json
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,7 +20,8 @@ from s2s.experiments import contenders, tuning
 from s2s.experiments.catalogue import EXPERIMENTS
 from s2s.experiments.contest import Contest, Contestant, Experiment, Task
 from s2s.experiments.gradient_findings import predicts
-from s2s.experiments.running import Kept, Watch, keep, kept
+from s2s.experiments.running import Kept, Watch, died, keep, kept
+from s2s.experiments.workers import Workers, number_for
 from s2s.recipe.reading import read, write
 from s2s.recipe.schema import Recipe
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
@@ -28,6 +31,19 @@ from s2s.run.manifest import git_commit, processor
 from s2s.training.devices import Computer, choose
 
 CELLS = "cells"
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who measures, and who shows how far they are.
+
+    Attributes:
+        watch: shows it.
+        workers: measure.
+    """
+
+    watch: Watch
+    workers: Workers
 
 
 def begin(folder: Path, base: Recipe, summary: Summary) -> None:
@@ -69,11 +85,11 @@ def go_on(folder: Path, console: Console) -> None:
     recipes = _recipes(base, summary)
     chosen = [EXPERIMENTS[name] for name in summary.experiments]
     ahead = _ahead(folder, _entrants(folder, recipes, summary, computer), chosen)
-    with alone(folder), Watch(ahead, console) as watch:
-        contest, seconds = _contest(folder, recipes, summary, computer, watch)
+    with alone(folder), Watch(ahead, console) as watch, Workers(number_for(computer)) as workers:
+        contest, seconds = _contest(folder, recipes, summary, computer, Crew(watch, workers))
         watch.say(_matched(read_summary(folder / COMPARISON)))
         for experiment in chosen:
-            seconds += _measure(experiment, contest, watch)
+            seconds += _measure(experiment, contest, Crew(watch, workers))
         _look_across(folder)
         summary = read_summary(folder / COMPARISON)
         write_part(summary.model_copy(update={"seconds": seconds, "machine": machine(computer)}), folder / COMPARISON)
@@ -105,11 +121,11 @@ def _entrants(folder: Path, recipes: Sequence[Recipe], summary: Summary, compute
 
 
 def _contest(
-    folder: Path, recipes: Sequence[Recipe], summary: Summary, computer: Computer, watch: Watch
+    folder: Path, recipes: Sequence[Recipe], summary: Summary, computer: Computer, crew: Crew
 ) -> tuple[Contest, float]:
     """The contest with each model's learning rate, and the seconds that choosing them took."""
     entrants = _entrants(folder, recipes, summary, computer)
-    found = _all_kept(folder, tuning.EXPERIMENT, entrants, watch)
+    found = _all_kept(tuning.EXPERIMENT, entrants, crew)
     tried = {model: tuning.tried(found, model) for model in summary.models}
     updates: Mapping[str, int] = {}
     if summary.match == "time":
@@ -133,24 +149,29 @@ def _ahead(folder: Path, contest: Contest, chosen: Sequence[Experiment]) -> list
     ]
 
 
-def _all_kept(folder: Path, experiment: Experiment, contest: Contest, watch: Watch) -> dict[Task, Kept]:
-    cells = folder / CELLS / experiment.name
+def _all_kept(experiment: Experiment, contest: Contest, crew: Crew) -> dict[Task, Kept]:
+    """All of an experiment's measurements; those that are not there yet are made."""
+    cells = contest.folder / CELLS / experiment.name
     cells.mkdir(parents=True, exist_ok=True)
-    found: dict[Task, Kept] = {}
-    for task in experiment.tasks(contest):
-        before = kept(cells, task)
-        if before and not before.failed:
-            found[task] = before
-            continue
-        watch.begins(experiment.name, task)
-        found[task] = keep(cells, task, lambda task: experiment.measure(contest, task))
-        watch.ends(experiment.name, task, found[task])
-    return found
+    tasks = experiment.tasks(contest)
+    before = {task: kept(cells, task) for task in tasks}
+    found = {task: its for task, its in before.items() if its and not its.failed}
+    missing = [task for task in tasks if task not in found]
+    workers = Workers(1) if experiment.alone else crew.workers
+    crew.watch.begins(experiment.name, missing)
+    for task, its in workers.each(partial(_kept_by, experiment, contest), missing):
+        found[task] = its or died(cells, task)
+        crew.watch.ends(experiment.name, task, found[task])
+    return {task: found[task] for task in tasks}
 
 
-def _measure(experiment: Experiment, contest: Contest, watch: Watch) -> float:
+def _kept_by(experiment: Experiment, contest: Contest, task: Task) -> Kept:
+    return keep(contest.folder / CELLS / experiment.name, task, partial(experiment.measure, contest))
+
+
+def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    found = _all_kept(contest.folder, experiment, contest, watch)
+    found = _all_kept(experiment, contest, crew)
     seconds = sum(each.seconds for each in found.values())
     failures = [
         Failure(task=task.key, model=task.model, reason=each.failed) for task, each in found.items() if each.failed
@@ -165,7 +186,7 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch) -> float:
             traceback.format_exc(), encoding="utf-8"
         )
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
-        watch.say(f"{experiment.name}: FAILED: {reason}")
+        crew.watch.say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]
         result = Result(
             experiment=experiment.name,

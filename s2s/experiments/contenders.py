@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from s2s.errors import UserError
 from s2s.experiments.contest import Contestant
 from s2s.experiments.matching import matched, settings_of, size_of
+from s2s.experiments.translation import shortened
 from s2s.recipe.installed import module_of
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import Recipe, Section
@@ -73,10 +74,8 @@ def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object]) 
 
 def tuned(recipe: Recipe, rate: float) -> Recipe:
     """The recipe of a short training that tries a learning rate; its schedule ends when it does."""
-    training = recipe.training
-    updates = max(2, round(TUNING_SHARE * training.updates))
-    changes = {"updates": updates, "warmup": min(training.warmup, updates // 5), "learning_rate": rate}
-    return recipe.model_copy(update={"training": training.model_copy(update=changes)})
+    short = shortened(recipe, TUNING_SHARE)
+    return short.model_copy(update={"training": short.training.model_copy(update={"learning_rate": rate})})
 
 
 def chosen(recipe: Recipe, losses: Mapping[float, float | None], updates: int | None) -> Contestant:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Recipe, Section
 from s2s.results import Result
 from s2s.training.devices import Computer
@@ -43,6 +44,14 @@ class Contestant:
     def learning_rate(self) -> float:
         """The rate chosen for it on the translation task's validation set."""
         return self.recipe.training.learning_rate
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a recipe's class is made for its model, so pickle would not find it by name
+        return _restored, (self.name, self.recipe.model.kind, self.recipe.model_dump_json())
+
+
+def _restored(name: str, kind: str, recipe: str) -> Contestant:
+    return Contestant(name, Recipe[module_of(kind).Settings].model_validate_json(recipe))
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,7 @@ class Task:
         model: whose it is.
         part: which of the experiment's measurements, in lower-case letters, digits and single hyphens; may be empty.
         seed: of the repetition; None where chance plays no part.
-        seconds: about how long it takes on two processor cores, for the progress bar.
+        seconds: about how long it takes, for the progress bar.
     """
 
     model: str
@@ -104,12 +113,14 @@ class Experiment(ABC):
         question: what it asks, in one sentence.
         rows: the rows of the classroom table that it fills, see `s2s.results.ROWS`.
         translates: whether it needs models that translate; one that writes a piece for each it reads cannot.
+        alone: whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory.
     """
 
     name: str
     question: str
     rows: tuple[str, ...]
     translates: bool = False
+    alone: bool = False
 
     @abstractmethod
     def tasks(self, contest: Contest) -> list[Task]:

@@ -54,6 +54,7 @@ class Decoding(Experiment):
     question = "What does an output token cost?"
     rows = ("decoding cost",)
     translates = True
+    alone = True
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each model and batch; models in turn."""

@@ -71,6 +71,7 @@ class Memory(Experiment):
     name = "memory"
     question = "How does memory grow with length?"
     rows = ("memory",)
+    alone = True
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each model."""

@@ -114,6 +114,7 @@ class Parallelism(Experiment):
     name = "parallelism"
     question = "How much of the work can be done at once, and what does length cost in time?"
     rows = ("sequential steps", "parallel computation", "training speed")
+    alone = True
 
     def tasks(self, contest: Contest) -> list[Task]:
         """Counting once for each model, then all models in turn, in two rounds: a slow moment hits one round alone."""

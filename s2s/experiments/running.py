@@ -65,6 +65,18 @@ def kept(folder: Path, task: Task) -> Kept | None:
         return None
 
 
+def died(folder: Path, task: Task) -> Kept:
+    """Keeps that the process that made a measurement died.
+
+    Args:
+        folder: of the experiment's measurements.
+        task: which.
+    """
+    found = Kept(None, "its process was taken down; perhaps memory ran out", 0.0)
+    write_atomically(folder / f"{task.key}.json", json.dumps(asdict(found)))
+    return found
+
+
 class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
@@ -77,7 +89,7 @@ class Watch:
         self._console = console
         self._expected = sum(task.seconds for task in tasks)
         self._done = 0.0
-        self._spent = 0.0
+        self._began = time.perf_counter()
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left"), console=console
         )
@@ -93,16 +105,17 @@ class Watch:
     ) -> None:
         self._bar.stop()
 
-    def begins(self, experiment: str, task: Task) -> None:
+    def begins(self, experiment: str, tasks: Sequence[Task]) -> None:
         """Says what is measured now."""
-        self._bar.update(self._line, description=f"{experiment}: {_words(task)}")
+        if tasks:
+            self._bar.update(self._line, description=f"{experiment}: {len(tasks)} to measure, {_words(tasks[0])}")
 
     def ends(self, experiment: str, task: Task, found: Kept) -> None:
         """Counts a measurement; the time left goes by how long those so far took against what was expected."""
         self._done += task.seconds
-        self._spent += found.seconds
-        left = _clock((self._expected - self._done) * self._spent / max(self._done, 1e-9))
-        self._bar.update(self._line, completed=self._done, left=left)
+        spent = time.perf_counter() - self._began
+        left = _clock((self._expected - self._done) * spent / max(self._done, 1e-9))
+        self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(task)} done")
         state = f"FAILED: {found.failed}" if found.failed else f"{found.seconds:.0f} s"
         if found.failed or not self._console.is_terminal:
             self.say(f"{experiment}: {_words(task)}: {state} · {left} left")

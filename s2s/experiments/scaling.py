@@ -10,7 +10,6 @@ from s2s.experiments.matching import size_of
 from s2s.experiments.scaling_findings import conclude
 from s2s.experiments.short_training import prepared
 from s2s.experiments.translation import (
-    Budget,
     flops_per_token,
     resized,
     schooled,
@@ -33,20 +32,20 @@ class Sizes:
 
     Attributes:
         factors: sizes, as multiples of the comparison's number of parameters.
-        budget: of each training.
+        updates: of each training, as a share of the recipe's.
         seeds: how many of them; None: all.
     """
 
     factors: tuple[float, ...]
-    budget: Budget
+    updates: float
     seeds: int | None
 
 
 SIZES: dict[Profile, Sizes] = {
-    "quick": Sizes(factors=(0.25, 0.5, 1, 2), budget=Budget(updates=0.7, tokens=0.25), seeds=1),
-    "standard": Sizes(factors=(0.125, 0.25, 0.5, 1, 2), budget=Budget(updates=0.5), seeds=None),
+    "quick": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.4, seeds=1),
+    "standard": Sizes(factors=(0.125, 0.25, 0.5, 1, 2), updates=0.5, seeds=None),
 }
-STANDARD_ON_A_GPU = Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), budget=Budget(updates=1.0), seeds=None)
+STANDARD_ON_A_GPU = Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None)
 
 
 def sizes_of_contest(contest: Contest) -> Sizes:
@@ -88,7 +87,7 @@ class Scaling(Experiment):
         wanted = budget(_named(contest), pieces, factor)
         settings = resized(contestant.settings, contestant.name, pieces, wanted)
         recipe = contestant.recipe.model_copy(update={"model": settings})
-        recipe = shortened(recipe, sizes.budget)
+        recipe = shortened(recipe, sizes.updates)
         data = prepared(recipe)
         found = schooled(recipe, data, task.seed or 0, contest.computer)
         flops = flops_per_token(recipe, sizes_of(data), data.train)

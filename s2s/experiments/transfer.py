@@ -1,5 +1,6 @@
 """What does a model gain from having learned something else? First the other direction of translation, then this."""
 
+import fcntl
 import json
 import time
 from collections.abc import Mapping
@@ -18,7 +19,6 @@ from s2s.experiments.short_training import prepared
 from s2s.experiments.transfer_findings import conclude
 from s2s.experiments.translation import (
     RUNS,
-    Budget,
     chosen_pairs,
     deciding,
     pair_losses,
@@ -42,23 +42,23 @@ class Sizes:
     """How much is measured.
 
     Attributes:
-        pretraining: of the opposite direction.
-        finetuning: of the training afterwards, and of that from scratch.
+        pretraining: updates of the opposite direction, as a share of the recipe's.
+        finetuning: likewise of the training afterwards, and of that from scratch.
         looks: how often in a training its validation loss is taken; the best one counts.
         sentences: of the test set, translated at the end.
         seeds: how many; None: all.
     """
 
-    pretraining: Budget
-    finetuning: Budget
+    pretraining: float
+    finetuning: float
     looks: int
     sentences: int
     seeds: int | None
 
 
 SIZES: dict[Profile, Sizes] = {
-    "quick": Sizes(Budget(0.75, 0.25), Budget(0.3, 0.25), looks=6, sentences=150, seeds=1),
-    "standard": Sizes(Budget(1.0), Budget(0.4), looks=12, sentences=500, seeds=None),
+    "quick": Sizes(0.5, 0.25, looks=6, sentences=150, seeds=1),
+    "standard": Sizes(1.0, 0.4, looks=12, sentences=500, seeds=None),
 }
 
 
@@ -143,23 +143,30 @@ def pretrained(contest: Contest, model: str, seed: int) -> tuple[dict[str, Tenso
     """
     folder = contest.folder / RUNS
     weights, notes = (folder / f"transfer-{model}-seed{seed}{ending}" for ending in (".safetensors", ".json"))
-    if not notes.exists():
-        recipe = shared_pieces(contest.contestant(model).recipe)
-        data = prepared(recipe)
-        pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
-        recipe = shortened(recipe, SIZES[contest.profile].pretraining)
-        trainer = trainer_for(recipe, sizes_of(data), pairs, seed, contest.computer)
-        began = time.perf_counter()
-        for _ in trainer.updates(recipe.training.updates):
-            pass
-        put(trainer.model, deciding(trainer))
-        _keep(trainer.model, weights)
-        write_atomically(notes, json.dumps({"seconds": time.perf_counter() - began}))
+    folder.mkdir(parents=True, exist_ok=True)
+    # other shares of the same pairs may be measured meanwhile, and need the same weights
+    with weights.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not notes.exists():
+            _pretrain(contest, model, seed, (weights, notes))
     return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))["seconds"]
 
 
+def _pretrain(contest: Contest, model: str, seed: int, kept: tuple[Path, Path]) -> None:
+    recipe = shared_pieces(contest.contestant(model).recipe)
+    data = prepared(recipe)
+    pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
+    recipe = shortened(recipe, SIZES[contest.profile].pretraining)
+    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, contest.computer)
+    began = time.perf_counter()
+    for _ in trainer.updates(recipe.training.updates):
+        pass
+    put(trainer.model, deciding(trainer))
+    _keep(trainer.model, kept[0])
+    write_atomically(kept[1], json.dumps({"seconds": time.perf_counter() - began}))
+
+
 def _keep(model: Seq2Seq, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".unfinished-{path.name}")
     save_weights(model, unfinished)
     unfinished.replace(path)

@@ -21,6 +21,7 @@ from s2s.data.tokenizers import EOS
 from s2s.experiments.contest import Contest, check_translates
 from s2s.experiments.matching import matched
 from s2s.experiments.operations import counted_flops, unfused
+from s2s.experiments.short_training import prepared
 from s2s.experiments.workload import plain_form
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BatchSettings, Recipe, RunSettings, Section, SeedSettings
@@ -41,7 +42,7 @@ COST = "cost.json"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a whole run took: preparing the data, training, validations and the test.
+    """What a whole run took: training, validations and the test.
 
     Attributes:
         seconds: by the clock; None where the run was interrupted, and what was done before is not known.
@@ -100,7 +101,7 @@ def trained(contest: Contest, model: str, seed: int) -> Path:
         resume(folder, console)
     else:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        train(recipe, console)
+        train(recipe, console, prepared=prepared(recipe))
     cost = Cost(time.perf_counter() - wall, time.process_time() - processor)
     write_atomically(folder / COST, json.dumps(asdict(Cost(None, None) if began else cost)))
     return folder
@@ -138,36 +139,12 @@ def seeds_of(seed: int) -> SeedSettings:
     return SeedSettings(initialization=seed, data=seed, dropout=seed)
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How much shorter than a whole run a training is.
-
-    Small batches teach more in a short time: what a batch of four times as many tokens would add is little while
-    nearly everything is still to be learned.
-
-    Attributes:
-        updates: share of the recipe's.
-        tokens: share of the recipe's tokens in a batch.
-    """
-
-    updates: float
-    tokens: float = 1.0
-
-
-def shortened(recipe: Recipe[Any], budget: Budget) -> Recipe[Any]:
-    """The recipe of a shorter training; its schedule ends when it does."""
-    training, batches = recipe.training, recipe.batches
-    updates = max(2, round(budget.updates * training.updates))
-    tokens = max(batches.max_length, round(budget.tokens * batches.tokens))
-    changes: dict[str, object] = {"updates": updates, "average_last": None}
-    changes |= {"warmup": min(training.warmup, updates // 5)}
-    if training.tokens_per_update is not None:
-        changes["tokens_per_update"] = max(1, round(tokens / batches.tokens * training.tokens_per_update))
-    changes = {
-        "training": training.model_copy(update=changes),
-        "batches": batches.model_copy(update={"tokens": tokens}),
-    }
-    return recipe.model_copy(update=changes)
+def shortened(recipe: Recipe[Any], share: float) -> Recipe[Any]:
+    """The recipe of a training with a share of the updates; its schedule ends when it does."""
+    training = recipe.training
+    updates = max(2, round(share * training.updates))
+    changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}
+    return recipe.model_copy(update={"training": training.model_copy(update=changes)})
 
 
 def trainer_for(

@@ -31,19 +31,20 @@ _SAMPLES = 5
 _DRAWN_PIECES = 40
 
 
-def train(recipe: Recipe, console: Console, overwrite: bool = False) -> Path:
+def train(recipe: Recipe, console: Console, overwrite: bool = False, prepared: Prepared | None = None) -> Path:
     """Trains a new run; its folder is made only when data, tokenizers and model are found good.
 
     Args:
         recipe: the resolved recipe.
         console: where progress is shown.
         overwrite: replace a run that is there.
+        prepared: the recipe's corpus, where it was loaded and encoded before; None: that is done now.
 
     Returns:
         The run's folder.
     """
     check_free(folder_of(recipe), overwrite)
-    return _Run(recipe, console).finish(None, overwrite)
+    return _Run(recipe, console, prepared=prepared).finish(None, overwrite)
 
 
 def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
@@ -66,13 +67,14 @@ class _Run:
     recipe: Recipe
     console: Console
     overrides: Sequence[str] = ()
+    prepared: Prepared | None = None
 
     def finish(self, folder: Path | None, overwrite: bool) -> Path:
         recipe = self.recipe
         computer = choose(recipe.device)
         self.say(f"{recipe.name} on {computer}")
         known = load_tokenizers(folder / TOKENIZER, recipe.tokenizer) if folder else None
-        prepared = prepare(recipe, known, self.say)
+        prepared = self.prepared or prepare(recipe, known, self.say)
         tokenizers = prepared.source_tokenizer, prepared.target_tokenizer
         model = build_model(recipe, tokenizers[0].size, tokenizers[1].size).to(computer.device)
         self._check_lengths(model, prepared)

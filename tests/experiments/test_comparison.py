@@ -8,7 +8,7 @@ from rich.console import Console
 
 from s2s.cli.comparing import Order, order
 from s2s.errors import UserError
-from s2s.experiments import comparison, tuning
+from s2s.experiments import comparison
 from s2s.experiments.contest import Experiment, NotForThisModel, Task
 from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Result, Series, read_result, read_summary
 
@@ -30,6 +30,8 @@ class Counting(Experiment):
     name = "memory"
     question = "How often is it asked?"
     rows = ("memory",)
+    # in this process, where it remembers
+    alone = True
 
     def __init__(self):
         self.asked = []
@@ -64,7 +66,7 @@ class Counting(Experiment):
 def counting(monkeypatch):
     experiment = Counting()
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
-    monkeypatch.setattr(tuning, "RATES", (0.002, 0.004))
+    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
     return experiment
 
 
@@ -81,10 +83,12 @@ def _without_times(folder: Path) -> tuple:
     return summary.model_copy(update=same), result.model_copy(update={"seconds": 0})
 
 
-def test_a_comparison_that_was_interrupted_comes_to_the_same_results(counting, tmp_path):
+def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(counting, tmp_path, monkeypatch):
     console = Console(file=io.StringIO())
     whole = _begin(tmp_path / "whole", "rnn", "lstm")
-    comparison.go_on(whole, console)
+    with monkeypatch.context() as beside:
+        beside.setattr(comparison, "number_for", lambda computer: 2)
+        comparison.go_on(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = _begin(tmp_path / "stopped", "rnn", "lstm")
     with pytest.raises(KeyboardInterrupt):

@@ -1,5 +1,7 @@
 """Equal budgets: what each model of a comparison starts with."""
 
+import pickle
+
 import pytest
 
 from s2s.errors import UserError
@@ -76,3 +78,9 @@ def test_equal_time_gives_slow_models_fewer_updates(base):
     total = base.training.updates
     assert updates == {"slow": total // 2, "middle": total, "fast": 2 * total}
     assert "fast" not in equal_time(recipes, {"slow": 0.4})
+
+
+@pytest.mark.parametrize("kind", sorted(models()))
+def test_a_contestant_sent_to_another_process_stays_what_it_is(base, kind):
+    contestant = chosen(entered(kind, base, {}), {0.002: 3.0}, 7)
+    assert pickle.loads(pickle.dumps(contestant)) == contestant

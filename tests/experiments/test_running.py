@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -56,13 +57,15 @@ def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
     assert kept(tmp_path, TASK) is None
 
 
-def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(tmp_path):
+def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(monkeypatch):
+    clock = iter([100.0, 110.0, 115.0])
+    monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     text = io.StringIO()
     other = Task("gru", seconds=6)
     with Watch([TASK, other], Console(file=text)) as watch:
-        watch.begins("long-range", TASK)
+        watch.begins("long-range", [TASK, other])
         watch.ends("long-range", TASK, Kept({}, "", 10.0))
-        watch.ends("long-range", other, keep(tmp_path, other, lambda task: 1 / 0))
+        watch.ends("long-range", other, Kept(None, "ZeroDivisionError: division by zero", 1.0))
     lines = text.getvalue().splitlines()
     # two of eight expected seconds took ten: the other six should take thirty
     assert lines[0] == "long-range: rnn, copy, seed 3: 10 s · 0:30 left"

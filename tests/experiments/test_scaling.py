@@ -8,10 +8,9 @@ from s2s.experiments import scaling
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
-from s2s.experiments.translation import Budget
 from s2s.results import ROWS
 
-TINY = Sizes(factors=(0.5, 1, 2), budget=Budget(0.34), seeds=1)
+TINY = Sizes(factors=(0.5, 1, 2), updates=0.34, seeds=1)
 
 
 def _planted(task, b, noise=0.0):

@@ -12,11 +12,11 @@ from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
 from s2s.experiments.transfer import EXPERIMENT, SHARES, Sizes, halves, pretrained, shared_pieces
 from s2s.experiments.transfer_findings import gain_of
-from s2s.experiments.translation import Budget, chosen_pairs
+from s2s.experiments.translation import chosen_pairs
 from s2s.results import ROWS
 from s2s.training.trainer import Trainer
 
-TINY = Sizes(pretraining=Budget(2.0), finetuning=Budget(0.34), looks=2, sentences=10, seeds=1)
+TINY = Sizes(pretraining=2.0, finetuning=0.34, looks=2, sentences=10, seeds=1)
 
 
 def _timeless(found):

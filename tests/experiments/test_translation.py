@@ -14,7 +14,6 @@ from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.short_training import prepared
 from s2s.experiments.translation import (
-    Budget,
     chosen_pairs,
     cost_of,
     curve_of,
@@ -93,7 +92,7 @@ def test_seeds_decide_and_equal_seeds_agree(contest):
     made = contest(["rnn"], seeds=(1, 2))
     recipe = made.contestant("rnn").recipe
     data = prepared(recipe)
-    runs = [schooled(shortened(recipe, Budget(0.25)), data, seed, made.computer) for seed in (1, 1, 2)]
+    runs = [schooled(shortened(recipe, 0.25), data, seed, made.computer) for seed in (1, 1, 2)]
     weights = [torch.cat([p.flatten() for p in run.model.parameters()]) for run in runs]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -175,12 +174,10 @@ def test_operations_are_about_six_for_each_parameter_and_token(contest, kind):
 
 def test_a_shorter_training_keeps_its_proportions(contest):
     recipe = contest(["rnn"]).contestants[0].recipe
-    training = recipe.training.model_copy(update={"tokens_per_update": 2048, "updates": 100, "warmup": 40})
-    short = shortened(recipe.model_copy(update={"training": training}), Budget(0.5, 0.5))
+    training = recipe.training.model_copy(update={"updates": 100, "warmup": 40})
+    short = shortened(recipe.model_copy(update={"training": training}), 0.5)
     assert (short.training.updates, short.training.warmup) == (50, 10)
-    assert (short.batches.tokens, short.training.tokens_per_update) == (256, 1024)
-    # one sentence must fit into a batch
-    assert shortened(recipe, Budget(0.5, 0.01)).batches.tokens == recipe.batches.max_length
+    assert shortened(recipe, 0.001).training.updates == 2
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm-attention", "transformer"])

@@ -1,0 +1,59 @@
+"""Measurements in processes beside each other are those made one by one; one that dies takes down only its own."""
+
+import multiprocessing
+import os
+import time
+
+import pytest
+import torch
+
+from s2s.experiments.workers import Workers, number_for
+from s2s.training.devices import Computer
+
+
+def halved(number: int) -> tuple[float, int]:
+    if number == 3:
+        os._exit(1)
+    return number / 2, torch.get_num_threads()
+
+
+def refused(number: int) -> None:
+    raise ValueError(number)
+
+
+def interrupted() -> None:
+    with Workers(2) as workers:
+        for _ in workers.each(time.sleep, [0, 300, 300]):
+            raise KeyboardInterrupt
+
+
+def test_what_processes_find_is_found_here_too():
+    with Workers(1) as here:
+        found = dict(here.each(halved, [1, 2, 4]))
+    with Workers(2) as there:
+        assert {n: its[0] for n, its in there.each(halved, [1, 2, 4])} == {n: its[0] for n, its in found.items()}
+        # the same processes go on, with one thread each, and an error is the caller's
+        assert all(threads == 1 for _, (_, threads) in there.each(halved, [6, 8]))
+        with pytest.raises(ValueError, match="7"):
+            list(there.each(refused, [7]))
+    assert not multiprocessing.active_children()
+
+
+def test_a_process_that_dies_takes_down_its_own_measurement_only():
+    with Workers(2) as workers:
+        found = dict(workers.each(halved, [1, 2, 3, 4, 5]))
+        assert {n: its and its[0] for n, its in found.items()} == {1: 0.5, 2: 1.0, 3: None, 4: 2.0, 5: 2.5}
+        assert dict(workers.each(halved, [6]))[6][0] == 3.0
+
+
+def test_an_interruption_does_not_wait_for_the_others():
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not multiprocessing.active_children()
+    assert time.perf_counter() - began < 200
+
+
+def test_one_process_for_each_thread_and_one_on_a_gpu():
+    assert number_for(Computer(torch.device("cpu"), torch.float32)) == torch.get_num_threads()
+    assert number_for(Computer(torch.device("cuda"), torch.float32)) == 1
