@@ -1,0 +1,196 @@
+"""What a classifier got right: accuracy with its interval, macro-F1, each class, who is taken for whom."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from s2s.evaluation.calibration import Calibration, calibration
+from s2s.evaluation.shares import Share, wilson
+
+Classes = Int[np.ndarray, " examples"]
+Probabilities = Float[np.ndarray, "examples classes"]
+Matrix = Int[np.ndarray, "truth predicted"]
+
+_NAME_WIDTH = 24
+# more classes make lines that no terminal holds; the picture has them all
+_PRINTED_CLASSES = 12
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How one class fared.
+
+    Attributes:
+        name: the class's.
+        precision: share of what was called so that is so, in percent; 0 where nothing was.
+        recall: share of its examples that were called so, in percent; 0 where it has none.
+        f1: their harmonic mean, in percent; 0 where none of its examples was found.
+        support: its examples.
+        predicted: examples that were called so.
+    """
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+    predicted: int
+
+
+@dataclass(frozen=True)
+class ClassificationScores:
+    """All that is measured of a classifier on a split.
+
+    Attributes:
+        examples: how many were classified.
+        accuracy: share of right answers.
+        macro_f1: mean F1 of the classes, in percent; all classes weigh the same.
+        loss: mean cross-entropy, in nats.
+        classes: each class.
+        confusion: number of examples by true class (rows) and predicted class (columns).
+        calibration: confidence against accuracy in bins of equal width.
+        adaptive: the same in bins of equally many examples.
+    """
+
+    examples: int
+    accuracy: Share
+    macro_f1: float
+    loss: float
+    classes: list[ClassScore]
+    confusion: list[list[int]]
+    calibration: Calibration
+    adaptive: Calibration
+
+    def main(self) -> dict[str, float]:
+        """The numbers that stand for the whole, by name."""
+        return {
+            "accuracy": self.accuracy.value,
+            "macro_f1": self.macro_f1,
+            "loss": self.loss,
+            "calibration_error": self.calibration.error,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"  accuracy {self.accuracy.value:6.2f} %   95 % interval {self.accuracy.low:.2f} to "
+            f"{self.accuracy.high:.2f} (Wilson), {self.examples:,} examples",
+            f"  macro-F1 {self.macro_f1:6.2f} %   cross-entropy {self.loss:.4f} nats",
+            f"  expected calibration error {self.calibration.error:.2f} % ({self.calibration}), "
+            f"{self.adaptive.error:.2f} % ({self.adaptive})",
+        ]
+        return "\n".join([*lines, *self._class_lines(), *self._confusion_lines()])
+
+    def _class_lines(self) -> list[str]:
+        width = max(5, *(len(_short(each.name)) for each in self.classes))
+        head = f"  {'class':{width}}  precision  recall      F1   support  predicted"
+        return [head] + [
+            f"  {_short(each.name):{width}}  {each.precision:9.2f} {each.recall:7.2f} {each.f1:7.2f} "
+            f"{each.support:9,} {each.predicted:10,}"
+            for each in self.classes
+        ]
+
+    def _confusion_lines(self) -> list[str]:
+        if len(self.classes) > _PRINTED_CLASSES:
+            return []
+        names = [_short(each.name) for each in self.classes]
+        width = max(map(len, names))
+        cells = [max(len(name), *(len(f"{row[i]:,}") for row in self.confusion)) for i, name in enumerate(names)]
+        head = "  ".join(f"{name:>{cell}}" for name, cell in zip(names, cells, strict=True))
+        lines = ["  confusion: rows are true, columns predicted", f"  {'':{width}}  {head}"]
+        for name, row in zip(names, self.confusion, strict=True):
+            counts = "  ".join(f"{count:>{cell},}" for count, cell in zip(row, cells, strict=True))
+            lines.append(f"  {name:{width}}  {counts}")
+        return lines
+
+
+def classification_scores(truth: Classes, probabilities: Probabilities, names: Sequence[str]) -> ClassificationScores:
+    """Everything that one pass over a split tells.
+
+    Args:
+        truth: the class of each example, from 0.
+        probabilities: of each class, for each example; rows sum to one. The first of equal ones is predicted.
+        names: of the classes, in their order.
+    """
+    predicted = probabilities.argmax(axis=1)
+    matrix = confusion(truth, predicted, len(names))
+    classes = per_class(matrix, names)
+    return ClassificationScores(
+        examples=len(truth),
+        accuracy=accuracy(truth, predicted),
+        macro_f1=macro_f1(classes),
+        loss=cross_entropy_of(truth, probabilities),
+        classes=classes,
+        confusion=matrix.tolist(),
+        calibration=calibration(truth, probabilities, spacing="width"),
+        adaptive=calibration(truth, probabilities, spacing="count"),
+    )
+
+
+def accuracy(truth: Classes, predicted: Classes) -> Share:
+    """Share of right answers, with Wilson's interval."""
+    return wilson(int((truth == predicted).sum()), len(truth))
+
+
+def cross_entropy_of(truth: Classes, probabilities: Probabilities) -> float:
+    """Mean negative logarithm of the true class's probability, in nats; the smallest normal number stands for 0."""
+    chosen = probabilities[np.arange(len(truth)), truth].astype(np.float64)
+    return float(-np.log(np.maximum(chosen, np.finfo(np.float32).tiny)).mean()) if len(truth) else 0.0
+
+
+def confusion(truth: Classes, predicted: Classes, classes: int) -> Matrix:
+    """Number of examples by true class (rows) and predicted class (columns).
+
+    Args:
+        truth: from 0.
+        predicted: from 0.
+        classes: how many there are.
+    """
+    counts = np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes * classes)
+    return counts.reshape(classes, classes)
+
+
+def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
+    """Precision, recall and F1 of each class.
+
+    Args:
+        matrix: see `confusion`.
+        names: of the classes, in their order.
+    """
+    found = []
+    for name, right, support, predicted in zip(
+        names, matrix.diagonal().tolist(), matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist(), strict=True
+    ):
+        precision, recall = (100 * right / count if count else 0.0 for count in (predicted, support))
+        f1 = 200 * right / (support + predicted) if support + predicted else 0.0
+        found.append(ClassScore(name, precision, recall, f1, support, predicted))
+    return found
+
+
+def macro_f1(scores: Sequence[ClassScore]) -> float:
+    """The mean F1 of the classes, in percent; one that neither occurs nor is predicted does not count."""
+    seen = [score.f1 for score in scores if score.support or score.predicted]
+    return sum(seen) / len(seen) if seen else 0.0
+
+
+def chosen_examples(truth: Classes, predicted: Classes, count: int = 3, seed: int = 1) -> tuple[list[int], list[int]]:
+    """Some rightly and some wrongly classified examples, drawn by a seed: nobody picked them.
+
+    Args:
+        truth: from 0.
+        predicted: from 0.
+        count: how many of each kind; fewer where there are fewer.
+        seed: of the draw.
+
+    Returns:
+        Rows of right answers, rows of wrong ones, as drawn.
+    """
+    generator = np.random.default_rng(seed)
+    kinds = np.flatnonzero(truth == predicted), np.flatnonzero(truth != predicted)
+    right, wrong = (generator.permutation(rows)[:count].tolist() for rows in kinds)
+    return right, wrong
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
