@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from baselines.settings import Recurrent
+from baselines.settings import Reading, Recurrent
 
 if TYPE_CHECKING:
     from s2s.models.contract import Encoder, Seq2Seq
 
 Build = Callable[[Recurrent, int, int], "Seq2Seq"]
-BuildEncoder = Callable[[Recurrent, int], "tuple[Encoder, int]"]
+BuildEncoder = Callable[[Reading, int], "tuple[Encoder, int]"]
 
 
 def builders(cell: str) -> tuple[Build, BuildEncoder]:
@@ -25,7 +25,7 @@ def builders(cell: str) -> tuple[Build, BuildEncoder]:
 
         return recurrent(cell, settings, source_size, target_size)
 
-    def build_encoder(settings: Recurrent, source_size: int) -> "tuple[Encoder, int]":
+    def build_encoder(settings: Reading, source_size: int) -> "tuple[Encoder, int]":
         """The encoder alone and the width of its summary, for classification."""
         from baselines.networks import recurrent_encoder
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from s2s.models.contract import Encoder, Seq2Seq
 
 
-class Settings(Section):
-    """The convolutional model's section of a recipe."""
+class EncoderSettings(Section):
+    """What a recipe says of its encoder alone."""
 
     kind: Literal["conv"] = "conv"
     """Gated convolutions with attention."""
@@ -19,14 +19,19 @@ class Settings(Section):
     """Size of every vector between layers."""
     encoder_layers: PositiveInt = 4
     """Convolutions that read the source; each sees `kernel` − 1 positions further."""
-    decoder_layers: PositiveInt = 4
-    """Convolutions that write the target, each with its own attention."""
     kernel: Annotated[int, Field(ge=2)] = 3
     """Positions that one convolution sees; in the encoder centred, in the decoder the last ones."""
     max_positions: PositiveInt = 1024
     """Longest sequence, since positions are learned."""
     dropout: Probability = 0.2
     """Applied to embeddings and to the input of every convolution."""
+
+
+class Settings(EncoderSettings):
+    """The convolutional model's section of a recipe."""
+
+    decoder_layers: PositiveInt = 4
+    """Convolutions that write the target, each with its own attention."""
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
     vocabulary."""
@@ -43,7 +48,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     return convolution.build(settings, source_size, target_size)
 
 
-def build_encoder(settings: Settings, source_size: int) -> "tuple[Encoder, int]":
+def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
     from baselines import convolution
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from baselines.conv import Settings
+from baselines.conv import EncoderSettings, Settings
 from baselines.embeddings import table, tables
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
 from s2s.nn.dropout import Dropout
@@ -56,7 +56,7 @@ class ConvMemory(Memory):
 class ConvEncoder(Encoder):
     """Reads the source with centred windows; beyond its ends stand zeros."""
 
-    def __init__(self, settings: Settings, tokens: nn.Embedding) -> None:
+    def __init__(self, settings: EncoderSettings, tokens: nn.Embedding) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "learned", settings.max_positions)
         self.longest = settings.max_positions
@@ -160,6 +160,6 @@ def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
     return Seq2Seq(ConvEncoder(settings, source), ConvDecoder(settings, target), projection)
 
 
-def build_encoder(settings: Settings, source_size: int) -> Encoder:
+def build_encoder(settings: EncoderSettings, source_size: int) -> Encoder:
     """A freshly initialised encoder."""
     return ConvEncoder(settings, table(source_size, settings.width))

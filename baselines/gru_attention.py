@@ -3,14 +3,18 @@
 from typing import Literal
 
 from baselines.building import builders
-from baselines.settings import Attentive
+from baselines.settings import Attentive, Reading
 
 
-class Settings(Attentive):
-    """The section of the GRU with attention."""
+class EncoderSettings(Reading):
+    """What a recipe says of its encoder alone."""
 
     kind: Literal["gru-attention"] = "gru-attention"
     """The GRU with attention."""
+
+
+class Settings(Attentive, EncoderSettings):
+    """The section of the GRU with attention."""
 
 
 build, build_encoder = builders("gru")

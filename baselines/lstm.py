@@ -3,14 +3,18 @@
 from typing import Literal
 
 from baselines.building import builders
-from baselines.settings import Recurrent
+from baselines.settings import Reading, Recurrent
 
 
-class Settings(Recurrent):
-    """The LSTM's section of a recipe."""
+class EncoderSettings(Reading):
+    """What a recipe says of its encoder alone."""
 
     kind: Literal["lstm"] = "lstm"
     """The LSTM, without attention."""
+
+
+class Settings(Recurrent, EncoderSettings):
+    """The LSTM's section of a recipe."""
 
 
 build, build_encoder = builders("lstm")

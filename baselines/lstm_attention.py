@@ -3,14 +3,18 @@
 from typing import Literal
 
 from baselines.building import builders
-from baselines.settings import Attentive
+from baselines.settings import Attentive, Reading
 
 
-class Settings(Attentive):
-    """The section of the LSTM with attention."""
+class EncoderSettings(Reading):
+    """What a recipe says of its encoder alone."""
 
     kind: Literal["lstm-attention"] = "lstm-attention"
     """The LSTM with attention."""
+
+
+class Settings(Attentive, EncoderSettings):
+    """The section of the LSTM with attention."""
 
 
 build, build_encoder = builders("lstm")

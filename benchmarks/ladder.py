@@ -22,7 +22,8 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.run.loading import LoadedRun, load_run
 from s2s.run.preparing import Prepared, prepare
 from s2s.training.devices import choose
-from s2s.training.trainer import Trainer, Update
+from s2s.training.trainer import Update
+from s2s.training.translation import translation_trainer
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 CHUNK = 128
@@ -33,7 +34,7 @@ def updates(run: LoadedRun, data: Prepared) -> Iterator[Update]:
     recipe = run.recipe
     computer = choose(DeviceSettings(kind="cpu"))
     training = recipe.training.model_copy(update={"updates": 10**6})
-    return Trainer(run.model, data.train, training, recipe.batches, recipe.seeds, computer).updates(10**6)
+    return translation_trainer(run.model, data.train, training, recipe.batches, recipe.seeds, computer).updates(10**6)
 
 
 def main() -> None:

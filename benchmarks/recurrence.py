@@ -31,7 +31,7 @@ from s2s.recipe.schema import (
     TrainingSettings,
 )
 from s2s.training.devices import choose
-from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 Form = Callable[[], Tensor]
 
@@ -122,7 +122,7 @@ def training_loop(kind: str, options: dict[str, object], data: Encoded, size: in
     """s2s's own trainer; each call is one update and returns its real target tokens."""
     module = module_of(kind)
     torch.manual_seed(1)
-    trainer = Trainer(
+    trainer = translation_trainer(
         module.build(module.Settings.model_validate({"kind": kind, "width": 192} | options), size, size),
         data,
         TrainingSettings(updates=10_000, learning_rate=1e-4),

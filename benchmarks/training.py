@@ -37,7 +37,7 @@ from s2s.recipe.schema import (
     TrainingSettings,
 )
 from s2s.training.devices import choose
-from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 WIDTH, HEADS, INNER, LAYERS, TOKENS = 256, 4, 1024, 3, 4096
 
@@ -99,7 +99,7 @@ def s2s_loop(data: Encoded, size: int, precision: str) -> Callable[[], int]:
     settings = Settings(
         width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
     )
-    trainer = Trainer(
+    trainer = translation_trainer(
         build(settings, size, size),
         data,
         TrainingSettings(updates=10_000, learning_rate=1e-4),

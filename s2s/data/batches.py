@@ -5,18 +5,18 @@ look up where one was.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from s2s.data.examples import Collated, Plan
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 
 Lengths = Int[np.ndarray, " pairs"]
-Plan = list[np.ndarray]
 Rows = Sequence[Sequence[int] | np.ndarray]
 
 # Each epoch, pairs whose difference in length is this close may change places. On Multi30k (4,096 tokens, 8,000 pieces)
@@ -25,8 +25,8 @@ _JITTER = 2.0
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Pairs of pieces, padded with `PAD` to the longest of each side.
+class Batch(Collated):
+    """Pairs of pieces, padded with `PAD` to the longest of each side; the loss is divided by the real target pieces.
 
     Attributes:
         source: pieces, each row ending with `EOS`.
@@ -34,9 +34,6 @@ class Batch:
         target_in: `BOS`, then the target's pieces: what the decoder reads.
         target_out: the target's pieces, then `EOS`: what it should write.
         target_valid: True where a target piece is real, the same for both.
-        indices: the corpus row of each pair, so that a bad batch can be named; they stay on the CPU.
-        tokens: number of real target pieces, `EOS` counted.
-        real_share: real pieces among all positions of both sides, in (0, 1].
     """
 
     source: Int[Tensor, "batch source"]
@@ -44,17 +41,6 @@ class Batch:
     target_in: Int[Tensor, "batch target"]
     target_out: Int[Tensor, "batch target"]
     target_valid: Bool[Tensor, "batch target"]
-    indices: Int[Tensor, " batch"]
-    # plain numbers, counted before the batch moves: to ask a GPU would make the processor wait for it
-    tokens: int
-    real_share: float
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """The batch on a device."""
-        tensors = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("indices", "tokens", "real_share")
-        }
-        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: int, epoch: int) -> Plan:
@@ -167,14 +153,15 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
     target_in[:, 1:] = np.where(target_valid[:, 1:], target_out[:, :-1], PAD)
     tokens = int(target_valid.sum())
     return Batch(
+        indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
+        count=tokens,
+        tokens=tokens,
+        real_share=(tokens + int(source_valid.sum())) / (target_valid.size + source_valid.size),
         source=torch.from_numpy(source),
         source_valid=torch.from_numpy(source_valid),
         target_in=torch.from_numpy(target_in),
         target_out=torch.from_numpy(target_out),
         target_valid=torch.from_numpy(target_valid),
-        indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
-        tokens=tokens,
-        real_share=(tokens + int(source_valid.sum())) / (target_valid.size + source_valid.size),
     )
 
 

@@ -20,7 +20,7 @@ from s2s.experiments.translation import (
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
 from s2s.results import Result
-from s2s.training.trainer import mean_loss
+from s2s.training.translation import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)

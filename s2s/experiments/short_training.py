@@ -8,7 +8,7 @@ from s2s.recipe.schema import DataSettings, Recipe, Section, TokenizerSettings
 from s2s.run.loading import build_model
 from s2s.run.preparing import Prepared, prepare
 from s2s.training.devices import Computer
-from s2s.training.trainer import Trainer, mean_loss
+from s2s.training.translation import mean_loss, translation_trainer
 
 
 def short_training(recipe: Recipe, seed: int, computer: Computer) -> tuple[float, float]:
@@ -31,7 +31,7 @@ def short_training(recipe: Recipe, seed: int, computer: Computer) -> tuple[float
     recipe = recipe.model_copy(update={"seeds": seeds})
     model = build_model(recipe, data.source_tokenizer.size, data.target_tokenizer.size).to(computer.device)
     check_translates(model, recipe.name)
-    trainer = Trainer(model, data.train, recipe.training, recipe.batches, seeds, computer)
+    trainer = translation_trainer(model, data.train, recipe.training, recipe.batches, seeds, computer)
     began = time.perf_counter()
     for _ in trainer.updates(recipe.training.updates):
         pass

@@ -26,7 +26,7 @@ from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
 from s2s.training.devices import Computer
-from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 SOLVED = 0.99
 _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted
@@ -175,7 +175,7 @@ class _Run:
             label_smoothing=0.0,
         )
         seeds = SeedSettings(initialization=seed, data=seed, dropout=seed)
-        self.trainer = Trainer(build().to(computer.device), data, training, batches, seeds, computer)
+        self.trainer = translation_trainer(build().to(computer.device), data, training, batches, seeds, computer)
         self.solved: int | None = None
         self.loss: float | None = None
         self.failure = ""

@@ -17,6 +17,7 @@ from s2s.run.preparing import Prepared, prepare
 from s2s.training.devices import Computer
 from s2s.training.optimization import group_of
 from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 _VALIDATION = 40
 # the name under which all weights together go
@@ -129,7 +130,7 @@ def school(
     training = recipe.training.model_copy(update=changes)
     longest = min(recipe.batches.max_length, schooling.tokens)
     batches = recipe.batches.model_copy(update={"tokens": schooling.tokens, "max_length": longest})
-    trainer = Trainer(model, prepared.train, training, batches, _seeds(seed), computer)
+    trainer = translation_trainer(model, prepared.train, training, batches, _seeds(seed), computer)
     return model, watch(trainer, updates, schooling.every)
 
 

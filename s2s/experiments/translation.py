@@ -35,6 +35,7 @@ from s2s.training.devices import Computer
 from s2s.training.logger import METRICS
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 RUNS = "runs"
 COST = "cost.json"
@@ -173,7 +174,7 @@ def trainer_for(
     check_translates(model, recipe.model.kind)
     if start is not None:
         put(model, start)
-    return Trainer(model.to(computer.device), data, recipe.training, recipe.batches, seeds, computer)
+    return translation_trainer(model.to(computer.device), data, recipe.training, recipe.batches, seeds, computer)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Positions = Literal["sinusoidal", "learned", "none"]
 
 
-class Settings(Section):
-    """The Transformer's section of a recipe."""
+class EncoderSettings(Section):
+    """What a recipe says of its encoder alone."""
 
     kind: Literal["transformer"] = "transformer"
     """The Transformer."""
@@ -29,21 +29,14 @@ class Settings(Section):
     """Inner size of the feed-forward blocks (d_ff)."""
     encoder_layers: PositiveInt = 3
     """Layers that read the source."""
-    decoder_layers: PositiveInt = 3
-    """Layers that write the target."""
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
     activation: Literal["relu", "gelu"] = "relu"
     """Non-linearity of the feed-forward blocks."""
     encoder_positions: Positions = "sinusoidal"
     """How the encoder knows where a token stands."""
-    decoder_positions: Positions = "sinusoidal"
-    """How the decoder knows; without positions, the causal mask still tells it something (Haviv et al. 2022)."""
     max_positions: PositiveInt = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
-    tie: Literal["all", "target", "none"] = "all"
-    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
-    vocabulary."""
     dropout: Probability = 0.1
     """Applied to each block's output and to the embeddings."""
     attention_dropout: Probability = 0.0
@@ -55,10 +48,28 @@ class Settings(Section):
     takes whichever is faster for the device and the length."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "Settings":
+    def _heads_divide_width(self) -> "EncoderSettings":
         if self.width % self.heads:
             raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
-        if self.width % 2 and "sinusoidal" in (self.encoder_positions, self.decoder_positions):
+        if self.width % 2 and self.encoder_positions == "sinusoidal":
+            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+        return self
+
+
+class Settings(EncoderSettings):
+    """The Transformer's section of a recipe."""
+
+    decoder_layers: PositiveInt = 3
+    """Layers that write the target."""
+    decoder_positions: Positions = "sinusoidal"
+    """How the decoder knows; without positions, the causal mask still tells it something (Haviv et al. 2022)."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
+    vocabulary."""
+
+    @model_validator(mode="after")
+    def _width_is_even(self) -> "Settings":
+        if self.width % 2 and self.decoder_positions == "sinusoidal":
             raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
         return self
 
@@ -79,7 +90,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     return transformer_network.build(settings, source_size, target_size)
 
 
-def build_encoder(settings: Settings, source_size: int) -> "tuple[Encoder, int]":
+def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
     from s2s.models import transformer_network
 

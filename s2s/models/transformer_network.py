@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
-from s2s.models.transformer import Settings
+from s2s.models.transformer import EncoderSettings, Settings
 from s2s.nn.attention import Attention, Heads, causal_mask
 from s2s.nn.dropout import Dropout
 from s2s.nn.feedforward import FeedForward
@@ -19,7 +19,7 @@ from s2s.nn.positions import Embedding
 class Block(nn.Module):
     """A residual connection and its normalisation: x + f(norm(x)), or norm(x + f(x)) as first published."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EncoderSettings) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(settings.width)
         self.dropout = Dropout(settings.dropout)
@@ -38,7 +38,7 @@ class Block(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention over the source, then the feed-forward block."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EncoderSettings) -> None:
         super().__init__()
         self.attention = _attention(settings)
         self.feedforward = _feedforward(settings)
@@ -55,7 +55,7 @@ class EncoderLayer(nn.Module):
 class TransformerEncoder(Encoder):
     """Reads the source with self-attention; the summary is the mean over real tokens."""
 
-    def __init__(self, settings: Settings, embedding: Embedding) -> None:
+    def __init__(self, settings: EncoderSettings, embedding: Embedding) -> None:
         super().__init__()
         self.embedding = embedding
         self.longest = embedding.longest
@@ -197,7 +197,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
     return Seq2Seq(encoder, decoder, projection)
 
 
-def build_encoder(settings: Settings, source_size: int) -> Encoder:
+def build_encoder(settings: EncoderSettings, source_size: int) -> Encoder:
     """A freshly initialised Transformer encoder."""
     table = _token_table(source_size, settings.width)
     return TransformerEncoder(settings, Embedding(table, settings.encoder_positions, settings.max_positions))
@@ -209,9 +209,9 @@ def _token_table(size: int, width: int) -> nn.Embedding:
     return table
 
 
-def _attention(settings: Settings) -> Attention:
+def _attention(settings: EncoderSettings) -> Attention:
     return Attention(settings.width, settings.heads, settings.attention_dropout, settings.attention)
 
 
-def _feedforward(settings: Settings) -> FeedForward:
+def _feedforward(settings: EncoderSettings) -> FeedForward:
     return FeedForward(settings.width, settings.feedforward, settings.activation, settings.activation_dropout)

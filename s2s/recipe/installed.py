@@ -74,3 +74,28 @@ def module_of(kind: str) -> ModuleType:
             remedy=f"class Settings(s2s.recipe.schema.Section) with kind: Literal[{kind!r}] = {kind!r}",
         )
     return module
+
+
+def translator_settings(kind: str) -> type[Section]:
+    """The section of a model that translates.
+
+    Raises:
+        UserError: see `module_of`.
+    """
+    return module_of(kind).Settings
+
+
+def encoder_settings(kind: str) -> type[Section]:
+    """The section of a model's encoder alone: `EncoderSettings` of its module, `Settings` where there is none.
+
+    Raises:
+        UserError: see `module_of`; or the module has no `build_encoder`.
+    """
+    module = module_of(kind)
+    if not callable(getattr(module, "build_encoder", None)):
+        raise UserError(
+            f"{kind!r} only translates: {models()[kind].value} has no build_encoder",
+            where="model.kind",
+            remedy="a module whose encoder can be used alone offers build_encoder(settings, source_size)",
+        )
+    return getattr(module, "EncoderSettings", module.Settings)

@@ -1,19 +1,23 @@
 """Pydantic's findings in plain words: the key, what came, what was expected, and the nearest right word."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from s2s.errors import UserError
-from s2s.recipe.installed import models, module_of
+from s2s.recipe.installed import models
 from s2s.recipe.page import Location
+from s2s.recipe.schema import Section
+from s2s.recipe.tasks import TASK, TASKS
 from s2s.recipe.wording import choices, expected, nearest, section_of, shown, suggestion
+
+SettingsOf = Callable[[str], type[Section]]
 
 
 def explain(
-    errors: Sequence[Mapping[str, Any]], schema: type[BaseModel], tree: Mapping[str, Any]
+    errors: Sequence[Mapping[str, Any]], schema: type[BaseModel], tree: Mapping[str, Any], settings: SettingsOf
 ) -> dict[Location, str]:
     """The mistake of each key in words: `is 0, expected a whole number above 0`.
 
@@ -23,11 +27,14 @@ def explain(
         errors: pydantic's errors.
         schema: what the recipe was held against.
         tree: the recipe's values.
+        settings: the section of a kind of model, for this task.
     """
     found: dict[Location, str] = {}
     for error in errors:
         key, field = _field_at(tuple(str(part) for part in error["loc"]), schema)
-        found.setdefault(key, _what(error, key, field, schema, tree))
+        unknown = bool(key) and field is None and error["type"] != "value_error"
+        words = f"unknown key; {_meant(key, schema, settings)}" if unknown else _what(error, key, field, tree)
+        found.setdefault(key, words)
     return found
 
 
@@ -45,13 +52,9 @@ def _field_at(location: Location, schema: type[BaseModel]) -> tuple[Location, Fi
     return location, field
 
 
-def _what(
-    error: Mapping[str, Any], key: Location, field: FieldInfo | None, schema: type[BaseModel], tree: Mapping[str, Any]
-) -> str:
+def _what(error: Mapping[str, Any], key: Location, field: FieldInfo | None, tree: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
-    if key and field is None:
-        return f"unknown key; {_meant(key, schema)}"
     if field is None:
         return error["msg"]
     if error["type"] == "missing" and key == error["loc"]:
@@ -71,10 +74,12 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> Any:
     return value
 
 
-def _meant(key: Location, schema: type[BaseModel]) -> str:
-    """Which models have the key, else the nearest of the section, else of any section, else all of the section."""
-    if key[:-1] == ("model",) and (kinds := list(_kinds_with(key[-1]))):
+def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf) -> str:
+    """Which models or tasks have the key, else the nearest of the section, of any section, else all of the section."""
+    if key[:-1] == ("model",) and (kinds := list(_kinds_with(key[-1], settings))):
         return f"it belongs to {', '.join(kinds)}"
+    if tasks := [name for name, other in TASKS.items() if key in _keys(other.recipe, ())]:
+        return f"it belongs to recipes of task {' or '.join(tasks)}, and this one is of task {_task_of(schema)}"
     everywhere = list(_keys(schema, ()))
     siblings = [name[-1] for name in everywhere if name[:-1] == key[:-1]]
     if nearest(key[-1], siblings):
@@ -85,10 +90,14 @@ def _meant(key: Location, schema: type[BaseModel]) -> str:
     return suggestion(key[-1], siblings)
 
 
-def _kinds_with(key: str) -> Iterator[str]:
+def _task_of(schema: type[BaseModel]) -> str:
+    return choices(schema.model_fields[TASK])[0]
+
+
+def _kinds_with(key: str, settings: SettingsOf) -> Iterator[str]:
     for kind in models():
         try:
-            fields = module_of(kind).Settings.model_fields
+            fields = settings(kind).model_fields
         except UserError:
             # what is wrong with it is told to whoever asks for it
             continue

@@ -15,11 +15,12 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from s2s.errors import UserError
-from s2s.recipe.installed import models, module_of
+from s2s.recipe.installed import models
 from s2s.recipe.messages import explain
 from s2s.recipe.page import Location, Page, read_page, read_value
-from s2s.recipe.schema import Recipe, Section
-from s2s.recipe.wording import nearest, shown
+from s2s.recipe.schema import AnyRecipe, Section
+from s2s.recipe.tasks import DEFAULT, TASK, TASKS, Schema
+from s2s.recipe.wording import nearest, shown, suggestion
 
 _KIND = ("model", "kind")
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
@@ -34,8 +35,8 @@ class Override:
     text: str
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> Recipe[Any]:
-    """A checked recipe.
+def read(path: Path, overrides: Sequence[str] = ()) -> Any:
+    """A checked recipe, of the class that its task has in `tasks.TASKS`.
 
     Relative paths to data start from the recipe's folder, those in overrides from the current folder, and files from
     `data.root` where there is one; they come out absolute. `run.dir` stays relative to the current folder.
@@ -86,16 +87,17 @@ def recipe_path(path: Path) -> Path:
     raise UserError("no such recipe", where=str(path), remedy=remedy)
 
 
-def write(recipe: Recipe[Any], path: Path) -> None:
+def write(recipe: AnyRecipe[Any], path: Path) -> None:
     """Writes a recipe with every key; reading it gives the same recipe."""
     path.write_text(dump(recipe), encoding="utf-8", newline="\n")
 
 
-def dump(recipe: Recipe[Any]) -> str:
-    """A recipe as YAML, with every key."""
+def dump(recipe: AnyRecipe[Any]) -> str:
+    """A recipe as YAML, with every key; its name and its task come first."""
     yaml, text = YAML(), StringIO()
     yaml.width = 120
-    yaml.dump(_flowing(recipe.model_dump(mode="json")), text)
+    tree = recipe.model_dump(mode="json")
+    yaml.dump(_flowing({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
     return text.getvalue()
 
 
@@ -137,34 +139,40 @@ def _apply(override: Override, tree: dict[str, Any]) -> list[str]:
     return []
 
 
-def _check(tree: dict[str, Any]) -> tuple[Recipe[Any] | None, dict[Location, str]]:
+def _check(tree: dict[str, Any]) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
     """The recipe, or the mistake of each key."""
-    model = tree.get("model", {})
+    task = tree.get(TASK, DEFAULT)
+    if not isinstance(task, str) or task not in TASKS:
+        # which keys there are depends on it, so the others cannot be checked
+        return None, {(TASK,): f"is {shown(task)}; {suggestion(str(task), list(TASKS))}"}
+    schema, model = TASKS[task], tree.get("model", {})
     if not isinstance(model, dict):
-        return _held_against(Section, tree)
+        return _held_against(schema, Section, tree)
     try:
-        return _held_against(_settings(model), tree)
+        return _held_against(schema, _settings(schema, model), tree)
     except UserError as error:
         # without its kind the model's other keys cannot be checked, but everything else can
-        _, found = _held_against(Section, tree | {"model": {}})
+        _, found = _held_against(schema, Section, tree | {"model": {}})
         return None, found | {_KIND: f"{error.what}; {error.remedy}"}
 
 
-def _settings(model: Mapping[str, Any]) -> type[Section]:
+def _settings(schema: Schema, model: Mapping[str, Any]) -> type[Section]:
     if "kind" not in model:
         raise UserError("is missing", remedy=f"expected one of {', '.join(models())}")
     if not isinstance(model["kind"], str):
         raise UserError(f"is {shown(model['kind'])}", remedy=f"expected one of {', '.join(models())}")
-    return module_of(model["kind"]).Settings
+    return schema.settings(model["kind"])
 
 
-def _held_against(settings: type[Section], tree: dict[str, Any]) -> tuple[Recipe[Any] | None, dict[Location, str]]:
-    schema = Recipe[settings]
+def _held_against(
+    schema: Schema, settings: type[Section], tree: dict[str, Any]
+) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
+    whole = schema.whole(settings)
     try:
         # through JSON, because only there strict mode takes a list for a tuple, and still no true for 1
-        return schema.model_validate_json(json.dumps(tree)), {}
+        return whole.model_validate_json(json.dumps(tree)), {}
     except ValidationError as error:
-        return None, explain(error.errors(include_url=False), schema, tree)
+        return None, explain(error.errors(include_url=False), whole, tree, schema.settings)
 
 
 def _again(key: Location, page: Page) -> str:
@@ -184,7 +192,7 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
     return 1, f"{path}:1: {words}"
 
 
-def _absolute(recipe: Recipe[Any], folder: Path, given: set[Location]) -> Recipe[Any]:
+def _absolute(recipe: Any, folder: Path, given: set[Location]) -> Any:
     """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
     data = recipe.data
 

@@ -2,32 +2,58 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import models_json_schema
 
-from s2s.recipe.installed import models, module_of
-from s2s.recipe.schema import Recipe, Section
+from s2s.errors import UserError
+from s2s.recipe.installed import encoder_settings, models, module_of
+from s2s.recipe.schema import Section
+from s2s.recipe.tasks import TASKS
 from s2s.recipe.wording import expected, section_of
 
 _INTRODUCTION = """# The recipe
 
 A recipe is one page of YAML (1.2). Every key is listed here; a key that is not is refused. On the command line,
-`section.key=value` overrides a key. This page is made by `s2s recipe reference`.
+`section.key=value` overrides a key. Its key `task` says what is learned, and with it which keys there are. This page is
+made by `s2s recipe reference`.
 """
 
 
 def reference() -> str:
     """Every section and key as Markdown: type, limits, default and meaning."""
-    sections = [("Top level", Recipe), *_sections(Recipe, "")]
+    parts: list[str] = [_INTRODUCTION]
+    shown: list[tuple[str, type[BaseModel]]] = []
+    for task, schema in TASKS.items():
+        parts.append(_table(f"Task `{task}`", schema.recipe))
+        sections = list(_sections(schema.recipe, ""))
+        of_task = f" of task `{task}`" if shown else ""
+        parts += [_table(title + of_task, section) for title, section in sections if (title, section) not in shown]
+        if again := [title for title, section in sections if (title, section) in shown]:
+            parts.append(f"As above: {', '.join(again)}.\n")
+        shown += sections
     for kind in models():
         settings = module_of(kind).Settings
-        sections += [(f"`model` of kind `{kind}`", settings), *_sections(settings, "model.")]
-    return "\n".join([_INTRODUCTION, *(_table(title, section) for title, section in sections)])
+        for title, section in ((f"`model` of kind `{kind}`", settings), *_sections(settings, "model.")):
+            parts.append(_table(title, section))
+        parts += _for_encoders_alone(kind, settings)
+    return "\n".join(parts)
+
+
+def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
+    """What tasks without a decoder know of a model's keys."""
+    try:
+        known = encoder_settings(kind).model_fields
+    except UserError:
+        return ["This model only translates.\n"]
+    missing = [f"`{name}`" for name in settings.model_fields if name not in known]
+    return [f"Tasks that only read know all of these but {', '.join(missing)}.\n"] if missing else []
 
 
 def json_schema(kinds: list[str] | None = None) -> str:
-    """The JSON schema of a recipe.
+    """The JSON schema of a recipe of any task.
 
     Args:
         kinds: models that the recipe may name; all installed ones when None.
@@ -35,21 +61,47 @@ def json_schema(kinds: list[str] | None = None) -> str:
     Raises:
         UserError: there is no such model.
     """
-    schema = Recipe[Section].model_json_schema()
-    definitions = schema["$defs"]
-    alternatives = []
-    for kind in models() if kinds is None else kinds:
-        # two packages may name their inner sections alike
-        settings = module_of(kind).Settings.model_json_schema(ref_template=f"#/$defs/{kind}.{{model}}")
-        definitions.update({f"{kind}.{name}": part for name, part in settings.pop("$defs", {}).items()})
-        required = sorted({"kind", *settings.get("required", [])})
-        definitions[f"model_{kind}"] = settings | {"required": required}
-        alternatives.append({"$ref": f"#/$defs/model_{kind}"})
-    description = schema["properties"]["model"]["description"]
-    schema["properties"]["model"] = {"description": description, "oneOf": alternatives}
+    wholes = {task: schema.whole(Section) for task, schema in TASKS.items()}
+    made, top = models_json_schema([(whole, "validation") for whole in wholes.values()])
+    definitions = top["$defs"]
+    for task, whole in wholes.items():
+        part = _resolved(made[whole, "validation"], definitions)
+        alternatives = [{"$ref": _model(kind, task, definitions)} for kind in _kinds(kinds, task)]
+        part["properties"]["model"] = {
+            "description": part["properties"]["model"]["description"],
+            "oneOf": alternatives,
+        }
     del definitions["Section"]
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(head | schema | {"title": "s2s recipe"}, indent=1, ensure_ascii=False)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "s2s recipe"}
+    tasks = [made[whole, "validation"] for whole in wholes.values()]
+    return json.dumps(head | {"oneOf": tasks, "$defs": definitions}, indent=1, ensure_ascii=False)
+
+
+def _resolved(reference: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return definitions[reference["$ref"].removeprefix("#/$defs/")]
+
+
+def _kinds(wanted: list[str] | None, task: str) -> Iterator[str]:
+    for kind in models() if wanted is None else wanted:
+        try:
+            TASKS[task].settings(kind)
+        except UserError:
+            # that it only translates is no mistake here; that there is no such model is
+            module_of(kind)
+            continue
+        yield kind
+
+
+def _model(kind: str, task: str, definitions: dict[str, Any]) -> str:
+    """The place of a model's section among the definitions, where it is put if it is not there."""
+    settings = TASKS[task].settings(kind)
+    name = f"model_{kind}" if settings is module_of(kind).Settings else f"encoder_{kind}"
+    if name not in definitions:
+        # two packages may name their inner sections alike
+        schema = settings.model_json_schema(ref_template=f"#/$defs/{kind}.{{model}}")
+        definitions.update({f"{kind}.{inner}": part for inner, part in schema.pop("$defs", {}).items()})
+        definitions[name] = schema | {"required": sorted({"kind", *schema.get("required", [])})}
+    return f"#/$defs/{name}"
 
 
 def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[BaseModel]]]:

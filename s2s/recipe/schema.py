@@ -1,7 +1,8 @@
 """The recipe: every key a user can write, with its meaning, unit, limits and default.
 
-This is the only place where a key, its default or its limits are written: validation, `docs/recipe.md`,
-editor completion (`s2s recipe schema`) and the resolved recipe of every run are made from it.
+Here are the sections that all tasks share, and the recipe of translation; other tasks have modules of their own, and
+`tasks.py` knows them all. These are the only places where a key, its default or its limits are written: validation,
+`docs/recipe.md`, editor completion (`s2s recipe schema`) and the resolved recipe of every run are made from them.
 """
 
 from typing import Annotated, Generic, Literal, TypeVar
@@ -73,21 +74,26 @@ class DataSettings(Section):
     """Which training pairs are dropped."""
 
 
-class TokenizerSettings(Section):
+class PieceSettings(Section):
     """How text becomes pieces (sentencepiece)."""
 
     kind: Literal["unigram", "bpe", "char", "word", "bytes"] = "unigram"
     """Model of the pieces; `bytes` needs no training and has 256 pieces."""
     size: PositiveInt = 8000
     """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
-    shared: bool = True
-    """One vocabulary for both sides, or one each."""
     byte_fallback: bool = True
     """Spell unknown characters in bytes, so that no text is unknown (unigram and bpe)."""
     normalization: Literal["identity", "nfkc"] = "nfkc"
     """`identity` keeps every character; `nfkc` applies Unicode NFKC and folds white space."""
     lowercase: bool = False
     """Lower-case all text before it is cut into pieces (what is generated is then lower-case, too)."""
+
+
+class TokenizerSettings(PieceSettings):
+    """How text becomes pieces (sentencepiece)."""
+
+    shared: bool = True
+    """One vocabulary for both sides, or one each."""
 
 
 class BatchSettings(Section):
@@ -99,14 +105,11 @@ class BatchSettings(Section):
     """Longest side in pieces; longer training pairs are counted, reported and left out."""
 
 
-class TrainingSettings(Section):
-    """The optimisation."""
+class OptimizationSettings(Section):
+    """The optimisation, as far as it is the same for all tasks."""
 
     updates: PositiveInt = 3000
     """Number of parameter updates."""
-    tokens_per_update: PositiveInt | None = None
-    """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
-    The number of micro-batches follows from it."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam (Kingma & Ba 2015), or with weight decay decoupled from the gradient (Loshchilov & Hutter 2019)."""
     learning_rate: PositiveFloat = 1e-3
@@ -123,15 +126,13 @@ class TrainingSettings(Section):
     """Decay of matrices; biases, norms and embeddings are exempt."""
     clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null: no clipping."""
-    label_smoothing: Probability = 0.1
-    """Share of each target's probability spread evenly over the vocabulary."""
     ema: Share | None = None
     """Decay of an exponential average of the weights, which is then what validates, is kept and decodes."""
     average_last: PositiveInt | None = None
     """When training ends, average the weights of this many last checkpoints and decode with the average."""
 
     @model_validator(mode="after")
-    def _warmup_fits(self) -> "TrainingSettings":
+    def _warmup_fits(self) -> "OptimizationSettings":
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
             raise ValueError(
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
@@ -140,21 +141,36 @@ class TrainingSettings(Section):
         return self
 
 
-class ValidationSettings(Section):
-    """When training pauses to measure and to save."""
+class TrainingSettings(OptimizationSettings):
+    """The optimisation."""
+
+    tokens_per_update: PositiveInt | None = None
+    """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
+    The number of micro-batches follows from it."""
+    label_smoothing: Probability = 0.1
+    """Share of each target's probability spread evenly over the vocabulary."""
+
+
+class PauseSettings(Section):
+    """When training pauses to measure and to save, as far as it is the same for all tasks."""
 
     every: PositiveInt = 500
     """Updates between two validations; each one saves a checkpoint, and so does the last update."""
-    metric: Literal["loss", "bleu", "chrf"] = "bleu"
-    """What decides which checkpoint is best."""
     patience: PositiveInt | None = None
     """Stop after this many validations without a better one; null: never."""
+    keep_best: PositiveInt = 1
+    """Checkpoints kept for their score, beside the last one."""
+
+
+class ValidationSettings(PauseSettings):
+    """When training pauses to measure and to save."""
+
+    metric: Literal["loss", "bleu", "chrf"] = "bleu"
+    """What decides which checkpoint is best."""
     sentences: PositiveInt | None = None
     """How many validation pairs are translated; all when null."""
     beam: PositiveInt = 1
     """Beam of the translations made while training."""
-    keep_best: PositiveInt = 1
-    """Checkpoints kept for their score, beside the last one."""
 
 
 class DecodingSettings(Section):
@@ -199,8 +215,8 @@ class DeviceSettings(Section):
 Model = TypeVar("Model", bound=Section)
 
 
-class Recipe(Section, Generic[Model]):
-    """One run, whole: what is learned from, what learns, how, and how it is measured."""
+class AnyRecipe(Section, Generic[Model]):
+    """What the recipes of all tasks have."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     """Name of the run and, unless `run.dir` says otherwise, of its folder."""
@@ -208,21 +224,28 @@ class Recipe(Section, Generic[Model]):
     """What the recipe is for and what it is expected to score."""
     run: RunSettings = RunSettings()
     """Where the run is kept."""
+    model: Model
+    """What learns: `kind` names an installed model (`s2s models`), which brings its own keys."""
+    seeds: SeedSettings = SeedSettings()
+    """Sources of chance."""
+    device: DeviceSettings = DeviceSettings()
+    """What computes."""
+
+
+class Recipe(AnyRecipe[Model], Generic[Model]):
+    """Translation: what is learned from, what learns, how, and how it is measured."""
+
+    task: Literal["translation"] = "translation"
+    """What is learned: to write a target for each source."""
     data: DataSettings = DataSettings()
     """The parallel corpus."""
     tokenizer: TokenizerSettings = TokenizerSettings()
     """How text becomes pieces."""
     batches: BatchSettings = BatchSettings()
     """How examples become batches."""
-    model: Model
-    """What learns: `kind` names an installed model (`s2s models`), which brings its own keys."""
     training: TrainingSettings = TrainingSettings()
     """The optimisation."""
     validation: ValidationSettings = ValidationSettings()
     """When training pauses to measure and to save."""
     decoding: DecodingSettings = DecodingSettings()
     """How text is generated."""
-    seeds: SeedSettings = SeedSettings()
-    """Sources of chance."""
-    device: DeviceSettings = DeviceSettings()
-    """What computes."""

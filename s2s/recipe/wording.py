@@ -37,7 +37,8 @@ def expected(field: FieldInfo) -> str:
 def choices(field: FieldInfo) -> list[str]:
     """The words that a key may hold; empty where any are allowed."""
     schema = _json_schema(field)
-    return [word for part in schema.get("anyOf", [schema]) for word in part.get("enum", [])]
+    parts = schema.get("anyOf", [schema])
+    return [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
 
 
 def shown(value: object) -> str:

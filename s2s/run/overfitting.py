@@ -15,7 +15,7 @@ from s2s.recipe.schema import Recipe
 from s2s.run.loading import build_model
 from s2s.run.preparing import Prepared, prepare
 from s2s.training.devices import choose
-from s2s.training.trainer import Trainer, mean_loss
+from s2s.training.translation import mean_loss, translation_trainer
 
 _PAIRS = 16
 _UPDATES = 800
@@ -44,7 +44,8 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
     batches = recipe.batches.model_copy(update={"tokens": longest * len(chosen), "max_length": longest})
     changes = {"updates": _UPDATES, "schedule": "constant", "label_smoothing": 0.0, "ema": None, "average_last": None}
     changes |= {"warmup": min(recipe.training.warmup, _UPDATES // 20), "tokens_per_update": None}
-    trainer = Trainer(model, data, recipe.training.model_copy(update=changes), batches, recipe.seeds, computer)
+    training = recipe.training.model_copy(update=changes)
+    trainer = translation_trainer(model, data, training, batches, recipe.seeds, computer)
     started = time.perf_counter()
     say(f"{len(chosen)} pairs, loss {mean_loss(model, data, batches, computer):.2f} before training")
     exact = 0.0

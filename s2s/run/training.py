@@ -25,7 +25,8 @@ from s2s.training.checkpoint import Checkpoints, Progress, average, read_progres
 from s2s.training.devices import choose
 from s2s.training.logger import METRICS, RunLog, Sample
 from s2s.training.pictures import attention_picture
-from s2s.training.trainer import Trainer, mean_loss
+from s2s.training.trainer import Trainer
+from s2s.training.translation import mean_loss, translation_trainer
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
@@ -78,7 +79,7 @@ class _Run:
         tokenizers = prepared.source_tokenizer, prepared.target_tokenizer
         model = build_model(recipe, tokenizers[0].size, tokenizers[1].size).to(computer.device)
         self._check_lengths(model, prepared)
-        trainer = Trainer(model, prepared.train, recipe.training, recipe.batches, recipe.seeds, computer)
+        trainer = translation_trainer(model, prepared.train, recipe.training, recipe.batches, recipe.seeds, computer)
         folder = folder or create(recipe, tokenizers, overwrite)
         with alone(folder):
             self._train_and_test(folder, prepared, trainer)
@@ -141,7 +142,7 @@ class _Run:
                 )
         counts = {
             "train": len(prepared.train),
-            "too_long": trainer.left_out,
+            "too_long": trainer.examples.left_out,
             "validation": len(prepared.validation),
             "test": len(prepared.corpus.test) if prepared.corpus.test is not None else 0,
         }
@@ -150,9 +151,9 @@ class _Run:
             f"{parameter_count(trainer.model):,} parameters · {prepared.target_tokenizer.size:,} pieces · "
             f"{len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
         )
-        if trainer.left_out:
+        if left_out := trainer.examples.left_out:
             limit = self.recipe.batches.max_length
-            self.say(f"{trainer.left_out} training pairs are longer than batches.max_length ({limit}): left out")
+            self.say(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
 
     def _continue(self, trainer: Trainer, checkpoints: Checkpoints) -> Progress:
         last = checkpoints.last()

@@ -132,7 +132,7 @@ class RunLog:
     def _draw_curves(self) -> None:
         recent, self._recent = self._recent, []
         last, tokens = recent[-1], sum(u.tokens for u in recent)
-        loss = sum(u.loss * u.tokens for u in recent) / tokens
+        loss = sum(u.loss * u.count for u in recent) / sum(u.count for u in recent)
         values = {
             "training/loss": loss,
             "training/perplexity": math.exp(min(loss, 50)),

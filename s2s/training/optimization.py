@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from s2s.recipe.schema import TrainingSettings
+from s2s.recipe.schema import OptimizationSettings
 
 
-def learning_rate(update: int, settings: TrainingSettings) -> float:
+def learning_rate(update: int, settings: OptimizationSettings) -> float:
     """The rate of an update.
 
     A linear warm-up, then the schedule: inverse square root (Vaswani et al. 2017, section 5.3, scaled so that the peak
@@ -47,7 +47,7 @@ class Optimization:
         settings: the recipe's `training` section.
     """
 
-    def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
+    def __init__(self, model: nn.Module, settings: OptimizationSettings) -> None:
         self.settings = settings
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]

@@ -5,22 +5,25 @@ Whoever iterates decides when to validate, save, log or stop.
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from s2s.data.batches import Batch, accumulate, collate, plan
-from s2s.data.encoding import Encoded
-from s2s.errors import UserError
-from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
+from s2s.data.examples import Collated, Examples, Plan
+from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.devices import Computer, seed_for
 from s2s.training.finite import explain
-from s2s.training.loss import cross_entropy
 from s2s.training.optimization import Optimization, learning_rate
+
+Whole = TypeVar("Whole", bound=nn.Module)
+Batch = TypeVar("Batch", bound=Collated)
+
+Loss = Callable[[Whole, Batch], tuple[Tensor, Tensor]]
+"""Of a model and a batch: the loss to learn from and the plain one to report, both summed over `batch.count` items."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,9 @@ class Update:
     Attributes:
         update: its number, from 1 on.
         epoch: passes over the data before it.
-        loss: cross-entropy without smoothing, in nats per target token, before the step.
-        tokens: real target tokens it learned from.
+        loss: the plain loss, in nats per item (target token, example or masked token, by task), before the step.
+        count: items that `loss` is the mean of.
+        tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
         seconds: how long it took.
         learning_rate: of this step.
         gradient_norm: before clipping.
@@ -43,6 +47,7 @@ class Update:
     update: int
     epoch: int
     loss: float
+    count: int
     tokens: int
     seconds: float
     learning_rate: float
@@ -52,46 +57,42 @@ class Update:
     real_share: float
 
 
-class Trainer:
-    """Updates a model: the gradient of all tokens of an update, divided once by their number.
+class Trainer(Generic[Whole, Batch]):
+    """Updates a model: the gradient of all items of an update, divided once by their number.
+
+    It is the same for every task; what differs is in the examples and the loss.
 
     Args:
         model: what is trained, on the computer's device.
-        data: the training pairs as pieces.
+        examples: what it learns from.
+        loss: what shall become small.
         training: the optimisation.
-        batches: how pairs become batches.
-        seeds: of order and dropout.
+        seeds: of order, of what is drawn for the examples, and of dropout.
         computer: device and precision.
     """
 
     def __init__(
         self,
-        model: Seq2Seq,
-        data: Encoded,
-        training: TrainingSettings,
-        batches: BatchSettings,
+        model: Whole,
+        examples: Examples[Batch],
+        loss: Loss[Whole, Batch],
+        training: OptimizationSettings,
         seeds: SeedSettings,
         computer: Computer,
     ) -> None:
         self.model = model
-        self.data = data
+        self.examples = examples
+        self.loss = loss
         self.settings = training
-        self.batches = batches
         self.seeds = seeds
         self.computer = computer
         self.optimization = Optimization(model, training)
-        self.kept, self.left_out = data.within(batches.max_length)
-        if not len(self.kept):
-            raise UserError(
-                f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
-                where="batches.max_length",
-                remedy="raise it",
-            )
         self.update = 0
         self.epoch = 0
         self.position = 0
         self.groups = self._plan_epoch()
-        self._states = torch.compile(model, dynamic=True) if computer.compile else model
+        # what torch.compile gives calls like the model and has its attributes
+        self._called = cast(Whole, torch.compile(model, dynamic=True)) if computer.compile else model
 
     def updates(self, until: int) -> Iterator[Update]:
         """Updates the model until it has had that many updates in its life, yielding after each.
@@ -120,36 +121,36 @@ class Trainer:
         self.update, self.epoch, self.position = place["update"], place["epoch"], place["position"]
         self.groups = self._plan_epoch()
 
-    def _plan_epoch(self) -> list[list[np.ndarray]]:
-        sources, targets = self.data.source_lengths[self.kept], self.data.target_lengths[self.kept]
-        batches = plan(sources, targets, self.batches.tokens, self.seeds.data, self.epoch)
-        wanted = self.settings.tokens_per_update or self.batches.tokens
-        groups, self.micro_batches = accumulate(batches, targets, wanted)
-        return [[self.kept[rows] for rows in group] for group in groups]
+    def _plan_epoch(self) -> list[Plan]:
+        groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, self.epoch))
+        return groups
 
     def _one_update(self) -> Update:
         started = time.perf_counter()
         group = self.groups[self.position]
         number = self.update + 1
+        # all items of the update share one denominator, whatever micro-batch they are in
+        collated = [self.examples.collate(rows, seed_for(self.seeds.data, number, i)) for i, rows in enumerate(group)]
+        count = max(1, sum(batch.count for batch in collated))
         torch.manual_seed(seed_for(self.seeds.dropout, number))
         self.model.train()
-        tokens = int(sum(self.data.target_lengths[rows].sum() for rows in group))
         batches, losses = [], []
-        for rows in group:
-            batch = collate(*self.data.rows(rows), rows).to(self.computer.device)
-            losses.append(self._accumulate_gradient(batch, tokens))
+        for each in collated:
+            batch = each.to(self.computer.device)
+            losses.append(self._accumulate_gradient(batch, count))
             batches.append(batch)
-        loss = float(torch.stack(losses).sum()) / tokens
+        loss = float(torch.stack(losses).sum()) / count
         norm, layer_norms = self.optimization.gradient_norms()
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise explain(self.model, batches, number, self.computer)
+            raise explain(self.model, self._forward_again, batches, number, self.examples.noun)
         clipped = self.optimization.step(number, norm)
         self.update, self.position = number, self.position + 1
         return Update(
             update=number,
             epoch=self.epoch,
             loss=loss,
-            tokens=tokens,
+            count=count,
+            tokens=sum(batch.tokens for batch in batches),
             seconds=time.perf_counter() - started,
             learning_rate=learning_rate(number, self.settings),
             gradient_norm=norm,
@@ -158,33 +159,31 @@ class Trainer:
             real_share=float(np.mean([batch.real_share for batch in batches])),
         )
 
-    def _accumulate_gradient(self, batch: Batch, tokens: int) -> Tensor:
+    def _accumulate_gradient(self, batch: Batch, count: int) -> Tensor:
         with self.computer.mixed_precision():
-            states = self._states(batch.source, batch.source_valid, batch.target_in)
-            smoothed, plain = cross_entropy(
-                states,
-                self.model.projection.weight,
-                batch.target_out,
-                batch.target_valid,
-                self.settings.label_smoothing,
-            )
-        # all tokens of the update share one denominator, whatever micro-batch they are in
-        (smoothed / tokens).backward()
+            wanted, plain = self.loss(self._called, batch)
+        (wanted / count).backward()
         return plain.detach()
 
+    def _forward_again(self, batch: Batch) -> None:
+        with torch.no_grad(), self.computer.mixed_precision():
+            self.loss(self.model, batch)
 
-def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
-    """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
+
+def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:
+    """The plain loss of all examples, in nats per item, dropout off.
+
+    What is drawn at random for the examples, such as masks, is the same each time.
+    """
     model.eval()
-    total = torch.zeros((), device=computer.device)
-    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    total, count = torch.zeros((), device=computer.device), 0
     with torch.no_grad(), computer.mixed_precision():
-        for rows in plan(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
-            batch = collate(*data.rows(rows), rows).to(computer.device)
-            states = model(batch.source, batch.source_valid, batch.target_in)
-            total += cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid)[1]
-    return float(total) / int(data.target_lengths.sum())
+        for number, rows in enumerate(examples.plan(0, 0)):
+            batch = examples.collate(rows, seed_for(0, number)).to(computer.device)
+            total += loss(model, batch)[1]
+            count += batch.count
+    return float(total) / max(1, count)
 
 
-def _own_tensors(model: Seq2Seq) -> dict[str, Tensor]:
+def _own_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.named_parameters())

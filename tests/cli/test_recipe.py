@@ -136,7 +136,11 @@ def test_the_list_has_every_recipe_and_copies_are_whole_and_never_overwrite(fold
 
 
 def test_the_schema_and_the_reference_are_printed_whole():
-    assert set(json.loads(_s2s("recipe", "schema", "--model", "transformer"))["required"]) == {"name", "model"}
+    definitions = json.loads(_s2s("recipe", "schema", "--model", "transformer"))["$defs"]
+    assert sorted(name for name in definitions if "transformer" in name) == ["encoder_transformer", "model_transformer"]
+    required = [set(part["required"]) for name, part in definitions.items() if "Recipe" in name]
+    assert {"name", "model"} in required
+    assert {"name", "model", "task"} in required
     assert json.loads(_s2s("recipe", "schema"))["title"] == "s2s recipe"
     assert _s2s("recipe", "reference") == reference()
 

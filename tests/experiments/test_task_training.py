@@ -19,7 +19,8 @@ from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import BatchSettings, DeviceSettings
 from s2s.training.devices import choose
-from s2s.training.trainer import mean_loss
+from s2s.training.trainer import Trainer
+from s2s.training.translation import mean_loss
 
 COMPUTER = choose(DeviceSettings(kind="cpu", precision="fp32"))
 OPTIONS = {
@@ -54,14 +55,14 @@ def _learn(kind="gru", **changes):
 def counted(monkeypatch):
     """Target pieces of every update made."""
     tokens = []
-    real = task_training.Trainer.updates
+    real = Trainer.updates
 
     def counting(self, until):
         for update in real(self, until):
             tokens.append(update.tokens)
             yield update
 
-    monkeypatch.setattr(task_training.Trainer, "updates", counting)
+    monkeypatch.setattr(Trainer, "updates", counting)
     return tokens
 
 

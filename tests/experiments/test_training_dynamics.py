@@ -8,7 +8,7 @@ import torch
 from s2s.experiments.training_dynamics import ALL, Dynamics, Schooling, corpus, report, school, watch
 from s2s.recipe.schema import SeedSettings
 from s2s.run.loading import build_model
-from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 SCHOOLING = Schooling(pairs=100, updates=7, tokens=256, every=3)
 
@@ -30,7 +30,7 @@ def _trainer(recipe, prepared, computer):
     )
     training = recipe.training.model_copy(update=changes)
     batches = recipe.batches.model_copy(update={"tokens": 256, "max_length": 128})
-    return Trainer(model, prepared.train, training, batches, seeds, computer)
+    return translation_trainer(model, prepared.train, training, batches, seeds, computer)
 
 
 def test_watching_changes_nothing_and_sees_every_update(learned):

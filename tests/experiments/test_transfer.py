@@ -75,7 +75,7 @@ def test_pretraining_is_done_once_helps_and_is_repeatable(contest, monkeypatch, 
 
     def counted(self, until):
         if self.update == 0 and until == 24:
-            seen.append(len(self.data))
+            seen.append(len(self.examples))
         return updates(self, until)
 
     monkeypatch.setattr(Trainer, "updates", counted)
@@ -107,9 +107,9 @@ def test_the_opposite_direction_is_learned_first(contest, monkeypatch):
     given = []
     build = Trainer.__init__
 
-    def seen(self, model, data, *rest):
-        given.append(data)
-        build(self, model, data, *rest)
+    def seen(self, model, examples, *rest):
+        given.append(examples.data)
+        build(self, model, examples, *rest)
 
     monkeypatch.setattr(Trainer, "__init__", seen)
     pretrained(made, "gru", 1)

@@ -34,7 +34,7 @@ from s2s.recipe.schema import DataSettings
 from s2s.run.loading import build_model, find_checkpoint, load_run
 from s2s.run.training import _Run
 from s2s.training.checkpoint import read_tensors
-from s2s.training.trainer import mean_loss
+from s2s.training.translation import mean_loss
 
 
 def _weights(folder):

@@ -12,6 +12,7 @@ from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
 from s2s.training.devices import choose
 from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def pairs() -> Encoded:
 
 
 def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32") -> Trainer:
-    return Trainer(
+    return translation_trainer(
         model,
         pairs,
         TrainingSettings(updates=20, warmup=2, learning_rate=0.001, ema=0.9),

@@ -19,8 +19,8 @@ from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
 from s2s.recipe.reading import read
 from s2s.recipe.reference import json_schema, reference
-from s2s.recipe.schema import Recipe
 from s2s.recipe.shipped import copy, shipped
+from s2s.recipe.tasks import TASKS
 from s2s.recipe.wording import section_of
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,8 @@ def _fields(section: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str]]:
             yield from _fields(inner)
 
 
-EVERY_KEY = [key for root in (Recipe, *(module_of(kind).Settings for kind in models())) for key in _fields(root)]
+ROOTS = (*(schema.recipe for schema in TASKS.values()), *(module_of(kind).Settings for kind in models()))
+EVERY_KEY = [key for root in ROOTS for key in _fields(root)]
 
 
 def test_every_key_says_what_it_means():
@@ -159,7 +160,10 @@ def test_the_schema_for_editors_refuses_what_reading_refuses(override):
 
 def test_the_schema_of_one_model_knows_no_other():
     schema = json.loads(json_schema(["transformer"]))
-    assert [part["$ref"] for part in schema["properties"]["model"]["oneOf"]] == ["#/$defs/model_transformer"]
+    wholes = [schema["$defs"][part["$ref"].removeprefix("#/$defs/")] for part in schema["oneOf"]]
+    assert len(wholes) == len(TASKS)
+    sections = [part["$ref"] for whole in wholes for part in whole["properties"]["model"]["oneOf"]]
+    assert set(sections) == {"#/$defs/model_transformer", "#/$defs/encoder_transformer"}
     assert set(schema["$defs"]["model_transformer"]["properties"]) == set(
         module_of("transformer").Settings.model_fields
     )

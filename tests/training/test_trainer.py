@@ -10,7 +10,8 @@ from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
 from s2s.training.devices import choose
-from s2s.training.trainer import Trainer, mean_loss
+from s2s.training.trainer import Trainer
+from s2s.training.translation import mean_loss, translation_trainer
 
 SIZE = 20
 
@@ -31,7 +32,7 @@ def _encoded(sides: list[list[list[int]]]) -> Encoded:
 def _trainer(pairs: Encoded, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training) -> Trainer:
     torch.manual_seed(0)
     settings = Settings(width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=dropout)
-    return Trainer(
+    return translation_trainer(
         build(settings, SIZE, SIZE),
         pairs,
         TrainingSettings(**({"updates": 100, "warmup": 5, "learning_rate": 0.01, "schedule": "constant"} | training)),
@@ -112,8 +113,9 @@ def test_pairs_that_are_too_long_are_counted_and_left_out(pairs):
     too_long = set(np.flatnonzero(np.maximum(pairs.source_lengths, pairs.target_lengths) > 8).tolist())
     assert 0 < len(too_long) < len(pairs)
     one = _trainer(pairs)
-    trainer = Trainer(one.model, pairs, one.settings, BatchSettings(max_length=8), SeedSettings(), one.computer)
-    assert trainer.left_out == len(too_long)
+    short = BatchSettings(max_length=8)
+    trainer = translation_trainer(one.model, pairs, one.settings, short, SeedSettings(), one.computer)
+    assert trainer.examples.left_out == len(too_long)
     trained = [int(i) for group in trainer.groups for rows in group for i in rows]
     assert sorted(trained) == sorted(set(range(len(pairs))) - too_long)
 

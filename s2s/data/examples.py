@@ -1,0 +1,82 @@
+"""What a trainer learns from, whatever the task: examples that become batches."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+Plan = list[np.ndarray]
+C = TypeVar("C", bound="Collated")
+
+
+@dataclass(frozen=True)
+class Collated:
+    """Some examples as tensors; each task adds its own.
+
+    Attributes:
+        indices: the corpus row of each example, so that a bad batch can be named; they stay on the CPU.
+        count: what the sum of the losses is divided by, e.g. target tokens, examples or masked tokens.
+        tokens: real tokens, by which speed is told.
+        real_share: real tokens among all positions, in (0, 1].
+    """
+
+    indices: Int[Tensor, " batch"]
+    # plain numbers, counted before the batch moves: to ask a GPU would make the processor wait for it
+    count: int
+    tokens: int
+    real_share: float
+
+    def to(self: C, device: torch.device | str) -> C:
+        """The batch on a device."""
+        tensors = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
+        del tensors["indices"]
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+
+
+class Examples(ABC, Generic[C]):
+    """A corpus that a trainer can learn from: which examples make which batch, and what a batch holds.
+
+    The plan of an epoch is a pure function of seed and epoch, and so is what collation draws at random of its seed:
+    to resume in the middle of an epoch is to look up where one was.
+
+    Attributes:
+        noun: what the examples are called in messages, in the plural.
+        left_out: examples that no plan holds, e.g. for their length.
+    """
+
+    noun: ClassVar[str] = "examples"
+    left_out: int = 0
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of examples, those that are left out included."""
+
+    @abstractmethod
+    def plan(self, seed: int, epoch: int) -> Plan:
+        """The corpus rows of each batch of an epoch: every example once, but for those left out.
+
+        Args:
+            seed: of the order.
+            epoch: from 0 on.
+        """
+
+    @abstractmethod
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        """The batches of each update, and how many of them (micro-batches) an update usually has.
+
+        Args:
+            batches: an epoch's plan.
+        """
+
+    @abstractmethod
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C:
+        """The batch of these corpus rows.
+
+        Args:
+            rows: indices of the examples.
+            seed: of what is drawn at random for them, such as masks; the same seed draws the same.
+        """

@@ -1,0 +1,135 @@
+"""What a recipe of `task: classification` says: labelled text, a head over an encoder, and how they are trained."""
+
+from typing import Annotated, Generic, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from s2s.recipe.schema import (
+    AnyRecipe,
+    Model,
+    OptimizationSettings,
+    PauseSettings,
+    PieceSettings,
+    Probability,
+    Section,
+    Seed,
+)
+
+Word = Annotated[str, Field(min_length=1)]
+Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
+SplitOrSize = PositiveInt | Word
+Pooling = Literal["mean", "first", "max", "last", "attention", "summary"]
+
+
+class LocalColumns(Section):
+    """Where tables read from `data.root` differ from the hub's data set."""
+
+    text: Columns | None = None
+    """As `data.text`, which counts when this is null."""
+    label: Word | None = None
+    """As `data.label`, which counts when this is null."""
+    first_label: Annotated[int, Field(ge=0, le=1)] | None = None
+    """As `data.first_label`, which counts when this is null."""
+
+
+class LabelledSettings(Section):
+    """The labelled texts."""
+
+    corpus: Word = "files"
+    """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb`."""
+    config: str | None = None
+    """Configuration of the hub data set."""
+    revision: str | None = None
+    """Git revision of the hub data set."""
+    root: str | None = None
+    """A local folder: with a hub data set, read tables of the usual names there instead (`train.tsv.gz`,
+    `test.jsonl` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
+    text: Columns = "text"
+    """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
+    from 0, in quotes."""
+    label: Word = "label"
+    """Column of the label; as `text`."""
+    classes: Annotated[tuple[Word, ...], Field(min_length=2)] | None = None
+    """Names of the classes, in order; when null, those that the hub data set declares, else the different labels of
+    the training data, sorted. A label is one of the names or, where none of the names is a number, may be the number
+    of its class."""
+    first_label: Annotated[int, Field(ge=0, le=1)] = 0
+    """Number of the first class, where labels are numbers: 0 or 1."""
+    local: LocalColumns = LocalColumns()
+    """What is different with `root`."""
+    train: Word = "train"
+    """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
+    validation: SplitOrSize = "validation"
+    """As `train`; a number holds that many texts out of the training data."""
+    test: SplitOrSize | None = "test"
+    """As `validation`; nothing is tested when null."""
+    seed: Seed = 1
+    """Seed of the texts held out."""
+
+
+class TextBatchSettings(Section):
+    """How texts become batches."""
+
+    tokens: PositiveInt = 8192
+    """Hard limit of one batch: rows times the longest text, padding included."""
+    rows: PositiveInt | None = None
+    """Most texts of a batch; as many as `tokens` allows when null."""
+    max_length: PositiveInt = 512
+    """Pieces that are read of a text; of a longer one the beginning is, and it is counted."""
+    padding: Literal["buckets", "batch", "max_length"] = "buckets"
+    """`buckets` puts texts of similar length together; `batch` takes any texts and pads them to the longest of them;
+    `max_length` pads all to `max_length`."""
+
+
+class HeadSettings(Section):
+    """What turns the encoder's states into scores of the classes."""
+
+    pooling: Pooling = "mean"
+    """How one vector is made of the states: their mean, the first one (texts then begin with the piece `<s>`), the
+    largest of each number, the last one, a learned weighted mean (`attention`), or the encoder's own summary."""
+    dropout: Probability = 0.1
+    """Applied to that vector."""
+
+
+class ClassificationTraining(OptimizationSettings):
+    """The optimisation."""
+
+    examples_per_update: PositiveInt | None = None
+    """Texts that one update learns from, about, over all micro-batches and devices; one batch when absent."""
+    label_smoothing: Probability = 0.0
+    """Share of each label's probability spread evenly over the classes."""
+
+
+class ClassificationValidation(PauseSettings):
+    """When training pauses to measure and to save."""
+
+    metric: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
+    """What decides which checkpoint is best."""
+
+
+class ClassificationRecipe(AnyRecipe[Model], Generic[Model]):
+    """Classification of texts: what is learned from, what learns, how, and how it is measured."""
+
+    task: Literal["classification"]
+    """What is learned: to name the class of each text."""
+    data: LabelledSettings = LabelledSettings()
+    """The labelled texts."""
+    tokenizer: PieceSettings = PieceSettings()
+    """How text becomes pieces."""
+    batches: TextBatchSettings = TextBatchSettings()
+    """How texts become batches."""
+    head: HeadSettings = HeadSettings()
+    """What turns the encoder's states into scores of the classes."""
+    training: ClassificationTraining = ClassificationTraining()
+    """The optimisation."""
+    validation: ClassificationValidation = ClassificationValidation()
+    """When training pauses to measure and to save."""
+
+    @model_validator(mode="after")
+    def _a_text_fits(self) -> "ClassificationRecipe":
+        if self.batches.max_length > self.batches.tokens:
+            raise ValueError(
+                f"batches.tokens ({self.batches.tokens}) must hold a text of batches.max_length "
+                f"({self.batches.max_length}); try batches.tokens={self.batches.max_length}"
+            )
+        return self
