@@ -11,6 +11,9 @@ from typing import Generic, TypeVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from s2s.nn.pooling import Kind, Pooling
+from s2s.nn.pooling import mean_over_valid as mean_over_valid
+
 R = TypeVar("R", bound="Rows")
 
 
@@ -147,18 +150,22 @@ class Seq2Seq(nn.Module):
 
 
 class Classifier(nn.Module):
-    """A source in, class scores out: encoder and head over the encoder's summary.
+    """A source in, class scores out: encoder, pooling of its states, and a head over what was pooled.
 
     Args:
         encoder: reads the source.
-        width: size of the encoder's summary.
+        width: size of the encoder's states and of its summary.
         classes: number of classes.
-        dropout: probability of dropping a number of the summary in training.
+        pooling: how one vector is made of the states.
+        dropout: probability of dropping a number of that vector in training.
     """
 
-    def __init__(self, encoder: Encoder, width: int, classes: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, encoder: Encoder, width: int, classes: int, pooling: Kind = "summary", dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.pooling = Pooling(pooling, width)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, classes)
 
@@ -166,17 +173,17 @@ class Classifier(nn.Module):
         self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]
     ) -> Float[Tensor, "batch classes"]:
         """Unnormalised log probabilities of the classes."""
-        return self.head(self.dropout(self.encoder(source, valid).summary))
+        return self.decide(self.encoder(source, valid))
+
+    def decide(self, memory: Memory) -> Float[Tensor, "batch classes"]:
+        """Unnormalised log probabilities of the classes, from what the encoder left."""
+        return self.head(self.dropout(self.pooling(memory.states, memory.valid, memory.summary)))
+
+    def pooling_weights(self, memory: Memory) -> Float[Tensor, "batch source"]:
+        """How much of each state is in what the head reads; see `Pooling.weights`."""
+        return self.pooling.weights(memory.states, memory.valid)
 
 
 def parameter_count(model: nn.Module) -> int:
     """Number of trainable numbers; tied ones count once."""
     return sum(p.numel() for p in {id(p): p for p in model.parameters() if p.requires_grad}.values())
-
-
-def mean_over_valid(
-    states: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]
-) -> Float[Tensor, "batch width"]:
-    """The mean of the states of real tokens; zero for a row without any."""
-    weights = valid.unsqueeze(-1).to(states.dtype)
-    return (states * weights).sum(1) / weights.sum(1).clamp(min=1)

@@ -1,0 +1,80 @@
+"""One vector for a row of states, whatever lies in its padding."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+Kind = Literal["mean", "first", "max", "last", "attention", "summary"]
+
+
+def mean_over_valid(
+    states: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]
+) -> Float[Tensor, "batch width"]:
+    """The mean of the states of real tokens; zero for a row without any."""
+    weights = valid.unsqueeze(-1).to(states.dtype)
+    return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+class Pooling(nn.Module):
+    """Makes one vector of an encoder's states.
+
+    All kinds but two are weighted means of the states: `mean`, `first`, `last`, and `attention`, whose weights are
+    learned: with u = tanh(W h + b), the softmax over real positions of u · v (Yang et al. 2016, equations 5 to 7).
+    `max` takes the largest of each number (Collobert et al. 2011), and `summary` what the encoder itself summed up.
+
+    Args:
+        kind: which of them.
+        width: size of a state.
+    """
+
+    def __init__(self, kind: Kind, width: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.inner = nn.Linear(width, width) if kind == "attention" else None
+        self.score = nn.Linear(width, 1, bias=False) if kind == "attention" else None
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch source width"],
+        valid: Bool[Tensor, "batch source"],
+        summary: Float[Tensor, "batch width"],
+    ) -> Float[Tensor, "batch width"]:
+        """The vector of each row.
+
+        Args:
+            states: one vector for each position.
+            valid: True where a position is real.
+            summary: the encoder's own.
+        """
+        if self.kind == "summary":
+            return summary
+        if self.kind == "max":
+            return _without_padding(states, valid).amax(dim=1)
+        return (self.weights(states, valid).unsqueeze(2) * states).sum(dim=1)
+
+    def weights(
+        self, states: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]
+    ) -> Float[Tensor, "batch source"]:
+        """How much of each state is in the vector; zero in the padding, and each row sums to one.
+
+        Of `max`, the share of the numbers that come from the state; of `summary`, which may be made of other things
+        than states, the same for all.
+        """
+        if self.inner is not None and self.score is not None:
+            scores = self.score(torch.tanh(self.inner(states))).squeeze(2)
+            return scores.masked_fill(~valid, float("-inf")).softmax(dim=1)
+        if self.kind == "max":
+            chosen = _without_padding(states, valid).argmax(dim=1)
+            counts = states.new_zeros(valid.shape).scatter_add_(1, chosen, torch.ones_like(chosen, dtype=states.dtype))
+            return counts / states.shape[2]
+        real = valid.to(states.dtype)
+        if self.kind in ("first", "last"):
+            place = valid.sum(dim=1) - 1 if self.kind == "last" else valid.new_zeros(len(valid), dtype=torch.long)
+            return torch.zeros_like(real).scatter_(1, place.clamp(min=0).unsqueeze(1), 1.0)
+        return real / real.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def _without_padding(states: Tensor, valid: Tensor) -> Tensor:
+    return states.masked_fill(~valid.unsqueeze(2), float("-inf"))
