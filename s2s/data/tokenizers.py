@@ -67,6 +67,15 @@ class Tokenizer:
         return self._pieces.size
 
     @property
+    def mask(self) -> int:
+        """The number of the mask piece, which stands for a piece that is not shown: the first that no text has.
+
+        It is no piece of the tokenizer. A model that reads it has one row more in its table, and every tokenizer, old
+        or new, serves such a model and all others alike.
+        """
+        return self._pieces.size
+
+    @property
     def digest(self) -> str:
         """SHA-256 of all that decides how text is cut."""
         return _digest(self._model, self._settings())
@@ -87,6 +96,10 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The pieces of each text; all processor threads share the work."""
         return self._pieces.encode([self.normalize(text) for text in texts])
+
+    def encode_continuation(self, text: str) -> list[int]:
+        """The pieces of a text that goes on within a word or a line: no space of its own stands before it."""
+        return self._pieces.go_on(self.normalize(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the pieces; padding, begin and end are passed over, bytes that are not UTF-8 become U+FFFD."""
@@ -153,6 +166,8 @@ class _Pieces(Protocol):
 
     def encode(self, texts: list[str]) -> list[list[int]]: ...
 
+    def go_on(self, text: str) -> list[int]: ...
+
     def decode(self, ids: list[int]) -> str: ...
 
     def show(self, piece: int) -> str: ...
@@ -162,7 +177,10 @@ class _Bytes:
     size = 256 + len(SPECIALS)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return [[byte + len(SPECIALS) for byte in text.encode()] for text in texts]
+        return [self.go_on(text) for text in texts]
+
+    def go_on(self, text: str) -> list[int]:
+        return [byte + len(SPECIALS) for byte in text.encode()]
 
     def decode(self, ids: list[int]) -> str:
         runs = itertools.groupby(ids, key=lambda i: i == UNK)
@@ -183,6 +201,9 @@ class _Learned:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode([_escape(text) for text in texts])
+
+    def go_on(self, text: str) -> list[int]:
+        return self._processor.encode(_escape(text).removeprefix(" "))
 
     def decode(self, ids: list[int]) -> str:
         return _unescape(self._processor.decode(ids).removeprefix(" "))

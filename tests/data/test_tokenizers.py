@@ -261,3 +261,21 @@ def test_a_changed_or_missing_file_is_refused(made, tmp_path, file, old, new, me
         path.write_bytes(content.replace(old, new, 1))
     with pytest.raises(UserError, match=message + r"(.|\n)*→ copy the tokenizer's two files again"):
         Tokenizer.load(tmp_path, "source")
+
+
+@pytest.mark.parametrize("kind", COMPLETE)
+@settings(max_examples=100, deadline=None)
+@given(first=any_text, second=any_text)
+def test_a_continuation_adds_no_space_of_its_own(made, kind, first, second):
+    tokenizer = made[kind, "identity", False]
+    assert (
+        tokenizer.decode([*tokenizer.encode(first or "a"), *tokenizer.encode_continuation(second)])
+        == (first or "a") + second
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_mask_piece_is_no_piece_of_any_text(made, kind):
+    tokenizer = made[kind, "identity", False]
+    assert tokenizer.mask == tokenizer.size
+    assert max(max(tokenizer.encode(line)) for line in LINES) < tokenizer.mask
