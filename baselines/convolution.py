@@ -70,10 +70,10 @@ class ConvEncoder(Encoder):
         self.before = (settings.kernel - 1) // 2
         self.after = settings.kernel - 1 - self.before
 
-    def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> ConvMemory:
+    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> ConvMemory:
         """One state for each source position."""
         real = valid.unsqueeze(2)
-        embedded = self.dropout(self.embedding(source)) * real
+        embedded = self.dropout(vectors) * real
         x = embedded
         for layer in self.layers:
             # what stands in the padding is zero before every window, as it is beyond the end

@@ -60,9 +60,9 @@ class RecurrentEncoder(Encoder):
         width = settings.width
         self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(settings.encoder_layers)])
 
-    def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> Memory:
+    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One state for each source position."""
-        x = self.dropout(self.embedding(source))
+        x = self.dropout(vectors)
         lengths = valid.sum(dim=1)
         summary = x[:, 0]
         for i, layer in enumerate(self.layers):

@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
 
-from jaxtyping import Bool, Float, Int
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from s2s.nn.pooling import Kind, Pooling
@@ -55,17 +56,38 @@ class Memory(Rows):
 
 
 class Encoder(nn.Module, ABC):
-    """Reads a batch of token rows.
+    """Reads a batch of sources.
 
     Attributes:
-        longest: most tokens that a row may have; None where there is no limit.
+        embedding: makes a vector of each position; a table of tokens, or what stands in its place for another kind of
+            source.
+        longest: most positions that a row may have; None where there is no limit.
     """
 
+    embedding: nn.Module
     longest: int | None = None
 
+    def forward(self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]) -> Memory:
+        """The memory of each row; what stands where `valid` is False has no influence on it.
+
+        Args:
+            source: token ids, or whatever else the embedding reads.
+            valid: True where a position is real.
+        """
+        return self.read(self.embedding(source), valid)
+
     @abstractmethod
-    def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> Memory:
-        """The memory of each row; what stands where `valid` is False has no influence on it."""
+    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
+        """The memory of each row, from the vectors that `embedding` made."""
+
+    def attention_weights(
+        self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
+    ) -> Float[Tensor, "batch layer head source source"]:
+        """How much each position looked at each other; rows sum to one over real positions.
+
+        An encoder without attention has no layer in its answer.
+        """
+        return valid.new_zeros((len(valid), 0, 0, valid.shape[1], valid.shape[1]), dtype=torch.float32)
 
 
 Context = TypeVar("Context", bound=Rows)
@@ -170,7 +192,7 @@ class Classifier(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(
-        self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]
+        self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
     ) -> Float[Tensor, "batch classes"]:
         """Unnormalised log probabilities of the classes."""
         return self.decide(self.encoder(source, valid))

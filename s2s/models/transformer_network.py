@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from s2s.errors import UserError
@@ -51,6 +51,11 @@ class EncoderLayer(nn.Module):
         x = self.attention_block.leave(x, self.attention(read, *self.attention.keys_and_values(read), mask))
         return self.feedforward_block.leave(x, self.feedforward(self.feedforward_block.enter(x)))
 
+    def weights(self, x: Tensor, mask: Tensor) -> Heads:
+        """Where each position looks."""
+        read = self.attention_block.enter(x)
+        return self.attention.weights(read, self.attention.keys_and_values(read)[0], mask)
+
 
 class TransformerEncoder(Encoder):
     """Reads the source with self-attention; the summary is the mean over real tokens."""
@@ -63,14 +68,25 @@ class TransformerEncoder(Encoder):
         self.layers = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
-    def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> Memory:
+    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One vector for each source position."""
-        x = self.dropout(self.embedding(source))
+        x = self.dropout(vectors)
         mask = valid[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)
         x = self.norm(x)
         return Memory(x, valid, mean_over_valid(x, valid))
+
+    def attention_weights(
+        self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
+    ) -> Float[Tensor, "batch layer head source source"]:
+        """Where each head of each layer looks."""
+        x = self.dropout(self.embedding(source))
+        mask, weights = valid[:, None, None, :], []
+        for layer in cast("list[EncoderLayer]", list(self.layers)):
+            weights.append(layer.weights(x, mask))
+            x = layer(x, mask)
+        return torch.stack(weights, dim=1)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,10 @@ class Cell(Rows):
 class BagEncoder(Encoder):
     def __init__(self) -> None:
         super().__init__()
-        self.table = nn.Embedding(SIZE, 8)
+        self.embedding = nn.Embedding(SIZE, 8)
 
-    def forward(self, source: Tensor, valid: Tensor) -> Memory:
-        states = self.table(source)
-        return Memory(states, valid, mean_over_valid(states, valid))
+    def read(self, vectors: Tensor, valid: Tensor) -> Memory:
+        return Memory(vectors, valid, mean_over_valid(vectors, valid))
 
 
 class CellDecoder(Decoder[Nothing, Cell]):

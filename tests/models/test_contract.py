@@ -117,3 +117,18 @@ def test_weights_that_were_saved_are_those_that_are_loaded(fresh, batch, tmp_pat
     save_weights(first, tmp_path / "model.safetensors")
     load_weights(second, tmp_path / "model.safetensors")
     assert torch.equal(first.logits(*batch), second.logits(*batch))
+
+
+def test_an_encoder_reads_what_its_embedding_makes(model, batch):
+    source, valid, _ = batch
+    memory = model.encoder(source, valid)
+    torch.testing.assert_close(model.encoder.read(model.encoder.embedding(source), valid).states, memory.states)
+
+
+def test_attention_of_encoders_sums_to_one_over_real_positions(model, batch):
+    source, valid, _ = batch
+    weights = model.encoder.attention_weights(source, valid)
+    assert weights.shape[0] == 4
+    assert weights.shape[3:] == (6, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+    assert weights.masked_select(~valid[:, None, None, None, :]).abs().sum() == 0

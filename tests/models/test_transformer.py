@@ -141,3 +141,17 @@ def test_initial_weights_have_the_published_spread():
     # Xavier: uniform within ±sqrt(6 / (in + out)); embeddings: normal with variance 1 / width
     assert query.abs().max().item() == pytest.approx((6 / 256) ** 0.5, rel=0.01)
     assert model.encoder.embedding.tokens.weight.std().item() == pytest.approx(128**-0.5, rel=0.01)
+
+
+def test_the_encoder_shows_the_attention_it_computes_with(monkeypatch):
+    from s2s.nn import attention
+
+    used, softmax = [], attention.attention_weights
+    monkeypatch.setattr(attention, "attention_weights", lambda *given: used.append(softmax(*given)) or used[-1])
+    encoder = build(_settings(attention="explicit"), 30, 30).encoder
+    _shake(encoder)
+    source, valid = torch.randint(4, 30, (2, 6)), torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    encoder(source, valid)
+    computed, used[:] = list(used), []
+    assert len(computed) == len(encoder.layers)
+    torch.testing.assert_close(encoder.attention_weights(source, valid), torch.stack(computed, dim=1))
