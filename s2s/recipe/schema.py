@@ -232,7 +232,26 @@ class AnyRecipe(Section, Generic[Model]):
     """What computes."""
 
 
-class Recipe(AnyRecipe[Model], Generic[Model]):
+class InitSettings(Section):
+    """What becomes of the tensors that `init_from` gives."""
+
+    freeze: Literal["nothing", "embeddings", "all"] = "nothing"
+    """Which of them stay as they are: none, the tables of vectors, or all."""
+    learning_rate_scale: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Factor of the learning rate of those that do learn; the new tensors learn at the full rate."""
+
+
+class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
+    """What the recipes of tasks have that may begin with another run's encoder."""
+
+    init_from: Annotated[str, Field(min_length=1)] | None = None
+    """Folder of a run, or of one of its checkpoints, whose encoder the model begins with: of a masked-language model, a
+    classifier or a translator. Its tokenizer is taken over. `model` must give the encoder the same sizes."""
+    init: InitSettings = InitSettings()
+    """What becomes of the tensors that `init_from` gives."""
+
+
+class Recipe(FineTunedRecipe[Model], Generic[Model]):
     """Translation: what is learned from, what learns, how, and how it is measured."""
 
     task: Literal["translation"] = "translation"

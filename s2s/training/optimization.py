@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -45,20 +45,27 @@ class Optimization:
     Args:
         model: what is trained.
         settings: the recipe's `training` section.
+        scales: factors of the learning rate, by parameter name; 1 for those that are not there.
     """
 
-    def __init__(self, model: nn.Module, settings: OptimizationSettings) -> None:
+    def __init__(
+        self, model: nn.Module, settings: OptimizationSettings, scales: Mapping[str, float] | None = None
+    ) -> None:
         self.settings = settings
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        decays = [p.dim() > 1 and id(p) not in embeddings for p in self.parameters]
-        groups = [
-            {"params": [p for p, d in zip(self.parameters, decays, strict=True) if d == decay], "weight_decay": rate}
-            for decay, rate in ((True, settings.weight_decay), (False, 0.0))
-        ]
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        for name, p in zip(self.names, self.parameters, strict=True):
+            decay = settings.weight_decay if p.dim() > 1 and id(p) not in embeddings else 0.0
+            groups.setdefault((decay, (scales or {}).get(name, 1.0)), []).append(p)
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.optimizer]
-        self.adam = kind([g for g in groups if g["params"]], betas=settings.betas, eps=settings.epsilon, fused=True)
+        self.adam = kind(
+            [{"params": same, "weight_decay": decay, "scale": scale} for (decay, scale), same in groups.items()],
+            betas=settings.betas,
+            eps=settings.epsilon,
+            fused=True,
+        )
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
     def gradient_norms(self) -> tuple[float, dict[str, float]]:
@@ -84,7 +91,7 @@ class Optimization:
         if clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, torch.tensor(norm))
         for group in self.adam.param_groups:
-            group["lr"] = learning_rate(update, self.settings)
+            group["lr"] = group["scale"] * learning_rate(update, self.settings)
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         if self.average is not None and self.settings.ema:

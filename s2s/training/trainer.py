@@ -5,7 +5,7 @@ Whoever iterates decides when to validate, save, log or stop.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
@@ -69,6 +69,7 @@ class Trainer(Generic[Whole, Batch]):
         training: the optimisation.
         seeds: of order, of what is drawn for the examples, and of dropout.
         computer: device and precision.
+        scales: factors of the learning rate, by parameter name; 1 for those that are not there.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Trainer(Generic[Whole, Batch]):
         training: OptimizationSettings,
         seeds: SeedSettings,
         computer: Computer,
+        scales: Mapping[str, float] | None = None,
     ) -> None:
         self.model = model
         self.examples = examples
@@ -86,7 +88,7 @@ class Trainer(Generic[Whole, Batch]):
         self.settings = training
         self.seeds = seeds
         self.computer = computer
-        self.optimization = Optimization(model, training)
+        self.optimization = Optimization(model, training, scales)
         self.update = 0
         self.epoch = 0
         self.position = 0

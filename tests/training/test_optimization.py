@@ -117,3 +117,32 @@ def test_parameters_are_grouped_by_layer():
     assert group_of("encoder.layers.0.attention.query.weight") == "encoder.layers.0"
     assert group_of("decoder.embedding.tokens.weight") == "decoder.embedding"
     assert group_of("projection.weight") == "projection.weight"
+
+
+def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
+    ours, slow, fast = _model(), _model(), _model()
+    scales = {"0.weight": 0.25}
+    options = {"schedule": "constant", "warmup": 0, "optimizer": "adamw", "weight_decay": 0.1, "clip": None}
+    optimizations = [
+        Optimization(ours, _settings(**options), scales),
+        Optimization(slow, _settings(**options | {"learning_rate": 0.125})),
+        Optimization(fast, _settings(**options)),
+    ]
+    for update in (1, 2):
+        for optimization, model in zip(optimizations, (ours, slow, fast), strict=True):
+            _gradient(model, update)
+            optimization.step(update, 1.0)
+    for (name, p), a, b in zip(ours.named_parameters(), slow.parameters(), fast.parameters(), strict=True):
+        assert torch.equal(p, a if name in scales else b)
+        assert not torch.equal(a, b)
+
+
+def test_what_is_frozen_stays_and_needs_no_moments():
+    model = _model()
+    model[0].weight.requires_grad_(False)
+    before = [p.detach().clone() for p in model.parameters()]
+    optimization = Optimization(model, _settings(schedule="constant", warmup=0))
+    _gradient(model, 1)
+    optimization.step(1, optimization.gradient_norms()[0])
+    assert [torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)] == [True, False, False]
+    assert not [name for name in optimization.state() if name.endswith(".0.weight")]
