@@ -8,8 +8,7 @@ from jaxtyping import Int
 from s2s.data.batches import accumulate, plan
 from s2s.data.examples import Examples, Plan
 from s2s.data.masking import MaskedBatch, collate_masked, mask, windows
-from s2s.recipe.masking import MaskingSettings
-from s2s.recipe.schema import BatchSettings
+from s2s.recipe.masked_lm import MaskingSettings, WindowSettings
 
 
 class Texts(Protocol):
@@ -49,7 +48,7 @@ class MaskedText(Examples[MaskedBatch]):
         texts: Texts,
         size: int,
         masking: MaskingSettings,
-        batches: BatchSettings,
+        batches: WindowSettings,
         tokens_per_update: int | None = None,
     ) -> None:
         self.texts = texts
@@ -59,7 +58,7 @@ class MaskedText(Examples[MaskedBatch]):
         self.wanted = tokens_per_update
         # beside the pieces stand `EOS` and, where the recipe says so, `BOS`
         special = 1 + int(masking.begin)
-        self.numbers, self.first, counts = windows(texts.lengths, max(1, batches.max_length - special))
+        self.numbers, self.first, counts = windows(texts.lengths, batches.max_length - special)
         self.lengths = counts + special
 
     def __len__(self) -> int:

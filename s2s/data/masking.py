@@ -15,7 +15,7 @@ from torch import Tensor
 
 from s2s.data.examples import Collated
 from s2s.data.tokenizers import BOS, EOS, PAD, SPECIALS
-from s2s.recipe.masking import MaskingSettings
+from s2s.recipe.masked_lm import MaskingSettings
 
 Pieces = Int[np.ndarray, " pieces"]
 

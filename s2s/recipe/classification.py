@@ -5,48 +5,31 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from s2s.recipe.schema import (
-    AnyRecipe,
+    FineTunedRecipe,
     Model,
     OptimizationSettings,
     PauseSettings,
     PieceSettings,
     Probability,
     Section,
-    Seed,
 )
+from s2s.recipe.texts import LocalText, TextSettings, Word
 
-Word = Annotated[str, Field(min_length=1)]
-Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
-SplitOrSize = PositiveInt | Word
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary"]
 
 
-class LocalColumns(Section):
+class LocalColumns(LocalText):
     """Where tables read from `data.root` differ from the hub's data set."""
 
-    text: Columns | None = None
-    """As `data.text`, which counts when this is null."""
     label: Word | None = None
     """As `data.label`, which counts when this is null."""
     first_label: Annotated[int, Field(ge=0, le=1)] | None = None
     """As `data.first_label`, which counts when this is null."""
 
 
-class LabelledSettings(Section):
+class LabelledSettings(TextSettings):
     """The labelled texts."""
 
-    corpus: Word = "files"
-    """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb`."""
-    config: str | None = None
-    """Configuration of the hub data set."""
-    revision: str | None = None
-    """Git revision of the hub data set."""
-    root: str | None = None
-    """A local folder: with a hub data set, read tables of the usual names there instead (`train.tsv.gz`,
-    `test.jsonl` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
-    text: Columns = "text"
-    """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
-    from 0, in quotes."""
     label: Word = "label"
     """Column of the label; as `text`."""
     classes: Annotated[tuple[Word, ...], Field(min_length=2)] | None = None
@@ -57,14 +40,13 @@ class LabelledSettings(Section):
     """Number of the first class, where labels are numbers: 0 or 1."""
     local: LocalColumns = LocalColumns()
     """What is different with `root`."""
-    train: Word = "train"
-    """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
-    validation: SplitOrSize = "validation"
-    """As `train`; a number holds that many texts out of the training data."""
-    test: SplitOrSize | None = "test"
-    """As `validation`; nothing is tested when null."""
-    seed: Seed = 1
-    """Seed of the texts held out."""
+
+    @model_validator(mode="after")
+    def _classes_differ(self) -> "LabelledSettings":
+        classes = self.classes or ()
+        if twice := sorted({name for name in classes if classes.count(name) > 1}):
+            raise ValueError(f"classes has {', '.join(twice)} twice")
+        return self
 
 
 class TextBatchSettings(Section):
@@ -74,8 +56,8 @@ class TextBatchSettings(Section):
     """Hard limit of one batch: rows times the longest text, padding included."""
     rows: PositiveInt | None = None
     """Most texts of a batch; as many as `tokens` allows when null."""
-    max_length: PositiveInt = 512
-    """Pieces that are read of a text; of a longer one the beginning is, and it is counted."""
+    max_length: Annotated[int, Field(ge=2)] = 512
+    """Pieces that are read of a text, its end counted; of a longer one the beginning is, and it is counted."""
     padding: Literal["buckets", "batch", "max_length"] = "buckets"
     """`buckets` puts texts of similar length together; `batch` takes any texts and pads them to the longest of them;
     `max_length` pads all to `max_length`."""
@@ -107,7 +89,7 @@ class ClassificationValidation(PauseSettings):
     """What decides which checkpoint is best."""
 
 
-class ClassificationRecipe(AnyRecipe[Model], Generic[Model]):
+class ClassificationRecipe(FineTunedRecipe[Model], Generic[Model]):
     """Classification of texts: what is learned from, what learns, how, and how it is measured."""
 
     task: Literal["classification"]

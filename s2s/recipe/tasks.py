@@ -6,6 +6,7 @@ from typing import Any
 
 from s2s.recipe.classification import ClassificationRecipe
 from s2s.recipe.installed import encoder_settings, translator_settings
+from s2s.recipe.masked_lm import MaskedRecipe
 from s2s.recipe.schema import AnyRecipe, Recipe, Section
 
 TASK = "task"
@@ -33,5 +34,6 @@ class Schema:
 TASKS: dict[str, Schema] = {
     "translation": Schema(Recipe, translator_settings),
     "classification": Schema(ClassificationRecipe, encoder_settings),
+    "masked-lm": Schema(MaskedRecipe, encoder_settings),
 }
 """By the word that `task` holds."""

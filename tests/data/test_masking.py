@@ -8,8 +8,7 @@ from scipy import stats
 from s2s.data.masked_text import MaskedText
 from s2s.data.masking import chosen_counts, collate_masked, mask, windows
 from s2s.data.tokenizers import BOS, EOS, PAD
-from s2s.recipe.masking import MaskingSettings
-from s2s.recipe.schema import BatchSettings
+from s2s.recipe.masked_lm import MaskingSettings, WindowSettings
 
 SIZE = 104
 SETTINGS = MaskingSettings()
@@ -26,7 +25,7 @@ class Texts:
 
 
 def _examples(lengths: list[int], tokens: int = 64, **masking) -> MaskedText:
-    batches = BatchSettings(tokens=tokens, max_length=20)
+    batches = WindowSettings(tokens=tokens, max_length=20)
     return MaskedText(Texts(lengths), SIZE, MaskingSettings(**masking), batches)
 
 
