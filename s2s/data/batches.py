@@ -80,7 +80,7 @@ def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: in
     order = np.lexsort((np.where(turned, -difference, difference), longest))
     batches = _cut(order, longest[order], budget)
     shuffled = [batches[i] for i in generator.permutation(len(batches))]
-    return _worst_first(shuffled, source_lengths, target_lengths) if epoch == 0 else shuffled
+    return worst_first(shuffled, source_lengths, target_lengths) if epoch == 0 else shuffled
 
 
 def _cut(order: np.ndarray, longest: np.ndarray, budget: int) -> Plan:
@@ -95,7 +95,8 @@ def _cut(order: np.ndarray, longest: np.ndarray, budget: int) -> Plan:
     return batches
 
 
-def _worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
+def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths) -> Plan:
+    """The batches, that with most positions first and that with most pairs of positions second."""
     widths = np.array([(source_lengths[rows].max(), target_lengths[rows].max()) for rows in batches], dtype=np.int64)
     sizes = np.array([len(rows) for rows in batches])
     most_positions = int((sizes * widths.sum(axis=1)).argmax())

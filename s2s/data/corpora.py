@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import datasets
 import numpy as np
@@ -14,14 +14,42 @@ from datasets.exceptions import DatasetGenerationError, DatasetsError
 
 from s2s import __version__
 from s2s.data.phrasebook import phrases
-from s2s.data.text_files import COMPRESSIONS, TABLES, Row, checked_cells, line_pairs, table_kind, table_rows
+from s2s.data.text_files import (
+    COMPRESSIONS,
+    PAIR_KEYS,
+    TABLES,
+    Columns,
+    checked_cells,
+    line_pairs,
+    table_kind,
+    table_rows,
+)
 from s2s.errors import UserError
 from s2s.recipe.schema import DataSettings, Split
 
-_ALIASES = {"validation": ("validation", "valid", "val", "dev")}
+ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 _BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
 _TEXT = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
+
+
+class OnTheHub(Protocol):
+    """What names a data set on the Hugging Face hub: part of a recipe's `data` section."""
+
+    @property
+    def corpus(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def config(self) -> str | None:
+        """Its configuration."""
+        ...
+
+    @property
+    def revision(self) -> str | None:
+        """Its git revision."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -121,17 +149,8 @@ def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Datas
 
 
 def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:
-    try:
-        found = datasets.load_dataset(settings.corpus, settings.config, split=split, revision=settings.revision)
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        near = difflib.get_close_matches(settings.corpus, ["built-in", "files"], n=1)
-        raise UserError(
-            f"Hugging Face data set {settings.corpus!r}, split {split!r}: {str(error).strip().split(chr(10))[0]}",
-            where="data.corpus",
-            remedy=(f"did you mean {near[0]}? " if near else "")
-            + "check name, config, revision, split and the network; or read local files with data.root=DIR",
-        ) from None
-    columns = (settings.source, settings.target)
+    found = hub_split(settings, split)
+    columns = Columns((settings.source, settings.target), PAIR_KEYS)
 
     def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[str]]:
         cells = [
@@ -143,12 +162,34 @@ def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:
     return found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_TEXT)
 
 
+def hub_split(settings: OnTheHub, split: str) -> datasets.Dataset:
+    """A split of a data set on the Hugging Face hub.
+
+    Args:
+        settings: which data set.
+        split: the split's name.
+
+    Raises:
+        UserError: it is not there, or the hub cannot be reached.
+    """
+    try:
+        return datasets.load_dataset(settings.corpus, settings.config, split=split, revision=settings.revision)  # type: ignore[return-value]
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        near = difflib.get_close_matches(settings.corpus, ["built-in", "files"], n=1)
+        raise UserError(
+            f"Hugging Face data set {settings.corpus!r}, split {split!r}: {str(error).strip().split(chr(10))[0]}",
+            where="data.corpus",
+            remedy=(f"did you mean {near[0]}? " if near else "")
+            + "check name, config, revision, split and the network; or read local files with data.root=DIR",
+        ) from None
+
+
 def _from_root(name: str, split: str, settings: DataSettings) -> datasets.Dataset:
     """Files of the usual names in a folder."""
     root = Path(settings.root or "")
     if not root.is_dir():
         raise UserError("there is no such folder", where=f"data.root: {root}", remedy="name the folder of the files")
-    stems = _ALIASES.get(split, (split,))
+    stems = ALIASES.get(split, (split,))
     if split == "test" and not _usual_files(root, split, settings):
         stems = _longer_test_names(root, settings) or stems
     found = next((files for stem in stems if (files := _usual_files(root, stem, settings))), ())
@@ -207,17 +248,22 @@ def _from_files(name: str, split: str | tuple[str, str], settings: DataSettings)
 
 
 def _line_files(source: Path, target: Path) -> datasets.Dataset:
-    _check_there(source, target)
-    return _cached(partial(line_pairs, source, target), (source, target), "lines")
+    check_there(source, target)
+    return cached(partial(line_pairs, source, target), (source, target), "lines")
 
 
 def _table(path: Path, settings: DataSettings) -> datasets.Dataset:
-    _check_there(path)
+    check_there(path)
     columns = (settings.source, settings.target)
-    return _cached(partial(table_rows, path, *columns), (path,), f"columns {columns}")
+    return cached(partial(table_rows, path, *columns), (path,), f"columns {columns}")
 
 
-def _check_there(*paths: Path) -> None:
+def check_there(*paths: Path) -> None:
+    """Refuses files that are not there.
+
+    Raises:
+        UserError: one is not; what is there under a similar name is told.
+    """
     for path in paths:
         if path.is_file():
             continue
@@ -227,27 +273,42 @@ def _check_there(*paths: Path) -> None:
         raise UserError(what, where=str(path), remedy=f"there is {', '.join(near)}" if near else "check the path")
 
 
-def _cached(read: Callable[[], Iterator[Row]], files: tuple[Path, ...], reading: str) -> datasets.Dataset:
-    """Rows of files, written to Arrow once and found again while files, columns and our version stay the same."""
+def cached(
+    read: Callable[[], Iterator[dict[str, Any]]],
+    files: tuple[Path, ...],
+    reading: str,
+    features: datasets.Features = _TEXT,
+) -> datasets.Dataset:
+    """Rows of files, written to Arrow once and found again while files, columns and our version stay the same.
+
+    Args:
+        read: gives the rows.
+        files: that they come from.
+        reading: how they are read; another reading is another result.
+        features: the columns of the rows.
+
+    Raises:
+        UserError: as `read`; or there are no rows.
+    """
     identity = [f"{p.resolve()} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files]
     fingerprint = hashlib.blake2b("\n".join([__version__, reading, *identity]).encode(), digest_size=16).hexdigest()
     failure: list[UserError] = []
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[dict[str, Any]]:
         row = None
         try:
             for row in read():
                 yield row
             if row is None:
                 # the builder would say this in its own words
-                raise UserError("holds no sentence pairs", where=", ".join(map(str, files)), remedy="name another file")
+                raise UserError("holds no rows", where=", ".join(map(str, files)), remedy="name another file")
         except UserError as error:
             # the builder wraps what its generator raises; the user wants our words
             failure.append(error)
             raise
 
     try:
-        return datasets.Dataset.from_generator(rows, features=_TEXT, fingerprint=fingerprint)  # type: ignore[return-value]
+        return datasets.Dataset.from_generator(rows, features=features, fingerprint=fingerprint)  # type: ignore[return-value]
     except DatasetGenerationError:
         if failure:
             raise failure[0] from None

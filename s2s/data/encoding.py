@@ -27,8 +27,8 @@ class Encoded:
     """
 
     def __init__(self, dataset: datasets.Dataset) -> None:
-        self._sources = _Lists(dataset.data.column("source"))
-        self._targets = _Lists(dataset.data.column("target"))
+        self._sources = Lists(dataset.data.column("source"))
+        self._targets = Lists(dataset.data.column("target"))
         self.source_lengths = self._sources.lengths + 1
         self.target_lengths = self._targets.lengths + 1
 
@@ -57,11 +57,14 @@ class Encoded:
         yield from self._targets.values
 
 
-class _Lists:
+class Lists:
     """A column of integer lists; a row is found by arithmetic, since Arrow's own objects take a microsecond for each.
 
     Args:
         column: as Arrow keeps it, in chunks.
+
+    Attributes:
+        lengths: of each list.
     """
 
     def __init__(self, column: pyarrow.ChunkedArray) -> None:
@@ -73,12 +76,18 @@ class _Lists:
         self._first_rows = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
+        """The lists of the chosen rows, in that order; nothing is copied."""
         starts = self._starts[indices]
         ends = starts + self.lengths[indices]
         # counted from the end as lists do: a negative index means what it means in the arrays above
         chunks = np.searchsorted(self._first_rows, np.asarray(indices) % len(self.lengths), side="right") - 1
         found = zip(chunks.tolist(), starts.tolist(), ends.tolist(), strict=True)
         return [self.values[chunk][start:end] for chunk, start, end in found]
+
+    def arrays(self) -> Iterator[np.ndarray]:
+        """All that is in it, as contiguous arrays: joined end to end, they depend on the lists alone."""
+        yield self.lengths
+        yield from self.values
 
 
 def encode_corpus(dataset: datasets.Dataset, source: Tokenizer, target: Tokenizer) -> Encoded:
@@ -92,30 +101,36 @@ def encode_corpus(dataset: datasets.Dataset, source: Tokenizer, target: Tokenize
         source: cuts the sources.
         target: cuts the targets.
     """
+    return Encoded(_cut(dataset, {"source": source, "target": target}))
 
-    def _cut(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
-        return {"source": source.encode_batch(texts["source"]), "target": target.encode_batch(texts["target"])}
+
+def encode_texts(dataset: datasets.Dataset, tokenizer: Tokenizer) -> Lists:
+    """Cuts the texts of the column `text` into pieces, once, as `encode_corpus` does."""
+    return Lists(_cut(dataset, {"text": tokenizer}).data.column("text"))
+
+
+def _cut(dataset: datasets.Dataset, tokenizers: Mapping[str, Tokenizer]) -> datasets.Dataset:
+    def pieces_of(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
+        return {column: tokenizer.encode_batch(texts[column]) for column, tokenizer in tokenizers.items()}
 
     pieces = datasets.List(datasets.Value("int32"))
     with _progress_on_a_terminal_only():
-        return Encoded(
-            dataset.map(
-                _cut,
-                batched=True,
-                batch_size=10_000,
-                writer_batch_size=10_000,
-                remove_columns=dataset.column_names,
-                features=datasets.Features({"source": pieces, "target": pieces}),
-                # left alone, datasets would pickle the tokenizers to name the result
-                new_fingerprint=_fingerprint(dataset, source, target),
-                desc="Cutting into pieces",
-            )
+        return dataset.map(
+            pieces_of,
+            batched=True,
+            batch_size=10_000,
+            writer_batch_size=10_000,
+            remove_columns=dataset.column_names,
+            features=datasets.Features(dict.fromkeys(tokenizers, pieces)),
+            # left alone, datasets would pickle the tokenizers to name the result
+            new_fingerprint=_fingerprint(dataset, tokenizers),
+            desc="Cutting into pieces",
         )
 
 
-def _fingerprint(dataset: datasets.Dataset, source: Tokenizer, target: Tokenizer) -> str:
+def _fingerprint(dataset: datasets.Dataset, tokenizers: Mapping[str, Tokenizer]) -> str:
     versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
-    parts = (dataset._fingerprint, source.digest, target.digest, *versions)
+    parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 Plan = list[np.ndarray]
@@ -80,3 +80,18 @@ class Examples(ABC, Generic[C]):
             rows: indices of the examples.
             seed: of what is drawn at random for them, such as masks; the same seed draws the same.
         """
+
+
+@dataclass(frozen=True)
+class LabelledBatch(Collated):
+    """Examples and their classes; the loss is divided by the examples.
+
+    Attributes:
+        source: what is read: pieces, or pixels.
+        source_valid: True where a position that the encoder sees is real.
+        labels: the number of each example's class.
+    """
+
+    source: Shaped[Tensor, "batch ..."]
+    source_valid: Bool[Tensor, "batch source"]
+    labels: Int[Tensor, " batch"]

@@ -12,6 +12,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,24 @@ from s2s.errors import UserError
 COMPRESSIONS = ("", ".gz", ".xz")
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is read of a table.
+
+    Attributes:
+        names: of the columns; of a tsv or csv without a header, their positions from 0.
+        keys: where a user names them, for messages.
+        numbers: those of them whose cells may also be whole numbers.
+    """
+
+    names: tuple[str, ...]
+    keys: str
+    numbers: tuple[str, ...] = ()
+
+
+PAIR_KEYS = "data.source and data.target"
 
 _DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _BYTE_ORDER_MARK = "\ufeff"
@@ -79,39 +98,56 @@ def table_rows(path: Path, source: str, target: str) -> Iterator[Row]:
     Raises:
         UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.
     """
-    kind = table_kind(path)
-    if kind == ".parquet":
-        rows = _parquet_rows(path, (source, target))
-    elif kind == ".jsonl":
-        rows = _json_rows(path, (source, target))
-    else:
-        rows = _separated_rows(path, (source, target))
-    for one, other in rows:
+    for _, (one, other) in table_cells(path, Columns((source, target), PAIR_KEYS)):
         yield {"source": one, "target": other}
 
 
-def checked_cells(row: dict[str, Any], columns: tuple[str, str], where: str) -> tuple[str, str]:
-    """The source and the target of a row; a `translation` column of nested languages is looked into.
+def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table: where each begins, and its cells of these columns as text.
+
+    A row's place is the number of its line or, in parquet, of the row, from 1 on; see `place`.
+
+    Raises:
+        UserError: as `table_rows`.
+    """
+    kind = table_kind(path)
+    if kind == ".parquet":
+        return _parquet_rows(path, columns)
+    return _json_rows(path, columns) if kind == ".jsonl" else _separated_rows(path, columns)
+
+
+def place(path: Path, number: int) -> str:
+    """A row's place, for messages."""
+    return f"{path} row {number}" if table_kind(path) == ".parquet" else f"{path}:{number}"
+
+
+def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str]:
+    """The cells of a row; a `translation` column of nested languages is looked into.
 
     Args:
         row: cells by column.
-        columns: names of the two columns.
+        columns: which are wanted.
         where: the row's place, for messages.
 
     Raises:
         UserError: a column is missing, or a cell is not text.
     """
     nested = row.get("translation")
-    if isinstance(nested, dict) and columns[0] not in row:
+    if isinstance(nested, dict) and columns.names[0] not in row:
         row = nested
-    for column in columns:
+    cells = []
+    for column in columns.names:
         if column not in row:
-            raise _no_column(column, list(row), where)
-        if not _is_text(row[column]):
-            raise UserError(
-                f"{column} is {row[column]!r:.60}, expected text", where=where, remedy="remove or mend the row"
-            )
-    return row[columns[0]], row[columns[1]]
+            raise _no_column(column, list(row), where, columns.keys)
+        cell = row[column]
+        if column in columns.numbers and isinstance(cell, int) and not isinstance(cell, bool):
+            cell = str(cell)
+        if not _is_text(cell):
+            wanted = "text or a whole number" if column in columns.numbers else "text"
+            what = f"{column} is {cell!r:.60}, expected {wanted}"
+            raise UserError(what, where=where, remedy="remove or mend the row")
+        cells.append(cell)
+    return cells
 
 
 def _open(path: Path) -> io.BufferedIOBase:
@@ -141,10 +177,10 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         ) from None
 
 
-def _separated_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+def _separated_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
     quoted = table_kind(path) == ".csv"
     rows = _csv_cells(path) if quoted else ((n, line.split("\t")) for n, line in enumerate(lines(path), start=1))
-    positions = [int(column) for column in columns] if all(column.isdecimal() for column in columns) else []
+    positions = [int(name) for name in columns.names] if all(name.isdecimal() for name in columns.names) else []
     width = 0
     for number, cells in rows:
         if not positions:
@@ -157,7 +193,7 @@ def _separated_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str,
                 where=f"{path}:{number}",
                 remedy="mend the row" if quoted else "mend the row: a tsv cell holds no tab and no line end",
             )
-        yield cells[positions[0]], cells[positions[1]]
+        yield number, [cells[position] for position in positions]
 
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -175,28 +211,28 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _header_positions(header: list[str], columns: tuple[str, str], where: str) -> list[int]:
+def _header_positions(header: list[str], columns: Columns, where: str) -> list[int]:
     # a byte order mark is a signature that some programs write before the first name
     header = [header[0].removeprefix(_BYTE_ORDER_MARK), *header[1:]]
-    if header[-1].removesuffix("\r") in columns and header[-1] not in columns:
+    if header[-1].removesuffix("\r") in columns.names and header[-1] not in columns.names:
         raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
-    for column in columns:
+    for column in columns.names:
         if column not in header:
-            hint = '; without a header by position: data.source: "0"'
-            raise _no_column(column, header, where, hint)
-    return [header.index(column) for column in columns]
+            first_key = columns.keys.split(" ")[0]
+            raise _no_column(column, header, where, f'{columns.keys}; without a header by position: {first_key}: "0"')
+    return [header.index(column) for column in columns.names]
 
 
-def _no_column(column: str, there: list[str], where: str, hint: str = "") -> UserError:
+def _no_column(column: str, there: list[str], where: str, keys: str) -> UserError:
     near = difflib.get_close_matches(column, there, n=1)
     return UserError(
         f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
         where=where,
-        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with data.source and data.target{hint}",
+        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with {keys}",
     )
 
 
-def _json_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(lines(path), start=1):
         where = f"{path}:{number}"
         try:
@@ -205,7 +241,7 @@ def _json_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]
             raise UserError(f"not JSON: {error}", where=where, remedy="one JSON object a line") from None
         if not isinstance(row, dict):
             raise UserError(f"is {line[:40]!r}, expected an object", where=where, remedy="one JSON object a line")
-        yield checked_cells(row, columns, where)
+        yield number, checked_cells(row, columns, where)
 
 
 def _is_text(cell: object) -> bool:
@@ -219,7 +255,7 @@ def _is_text(cell: object) -> bool:
     return True
 
 
-def _parquet_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
     # pyarrow is half a second to import, and only parquet needs it here
     import pyarrow
     from pyarrow.parquet import ParquetFile
@@ -228,13 +264,13 @@ def _parquet_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, s
         with _open(path) as raw:
             file = ParquetFile(io.BytesIO(raw.read()) if path.suffix in COMPRESSIONS else raw)
             there = file.schema_arrow.names
-            wanted = [name for name in dict.fromkeys((*columns, "translation")) if name in there]
-            if columns[0] not in there and "translation" not in there:
-                raise _no_column(columns[0], there, str(path))
+            wanted = [name for name in dict.fromkeys((*columns.names, "translation")) if name in there]
+            if columns.names[0] not in there and "translation" not in there:
+                raise _no_column(columns.names[0], there, str(path), columns.keys)
             number = 0
             for batch in file.iter_batches(columns=wanted):
                 for row in batch.to_pylist():
                     number += 1
-                    yield checked_cells(row, columns, f"{path} row {number}")
+                    yield number, checked_cells(row, columns, place(path, number))
     except (pyarrow.ArrowException, *_DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None

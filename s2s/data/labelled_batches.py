@@ -1,0 +1,169 @@
+"""Labelled texts as a trainer takes them: cut to a length, of similar lengths together, padded."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from s2s.data.batches import worst_first
+from s2s.data.encoding import Lists
+from s2s.data.examples import Examples, LabelledBatch, Plan
+from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.errors import UserError
+from s2s.recipe.classification import TextBatchSettings
+
+Lengths = Int[np.ndarray, " texts"]
+
+# Each epoch, texts whose lengths differ by less than this share of them may change places.
+_SPREAD = 0.1
+
+
+class LabelledTexts(Examples[LabelledBatch]):
+    """Labelled texts under a recipe's limits.
+
+    Args:
+        pieces: of each text, without special ones.
+        labels: the number of each text's class.
+        settings: the recipe's `batches` section.
+        begin: whether each text begins with `BOS`, whose state then stands for the whole.
+        examples_per_update: texts that one update learns from; those of one batch when None.
+
+    Attributes:
+        lengths: pieces that are read of each text, special ones counted.
+        truncated: texts of which only the beginning is read.
+    """
+
+    noun: ClassVar[str] = "training texts"
+
+    def __init__(
+        self,
+        pieces: Lists,
+        labels: Int[np.ndarray, " texts"],
+        settings: TextBatchSettings,
+        begin: bool = False,
+        examples_per_update: int | None = None,
+    ) -> None:
+        self.pieces = pieces
+        self.labels = labels
+        self.settings = settings
+        self.begin = begin
+        self.wanted = examples_per_update
+        special = 1 + int(begin)
+        self.read = max(0, settings.max_length - special)
+        self.lengths = np.minimum(pieces.lengths, self.read).astype(np.int64) + special
+        self.truncated = int((pieces.lengths > self.read).sum())
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def plan(self, seed: int, epoch: int) -> Plan:
+        """The rows of each batch of an epoch; see `plan_texts`."""
+        return plan_texts(self.lengths, self.settings, seed, epoch)
+
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        """Successive batches with about as many texts together as wanted, the same number of them in each update.
+
+        Raises:
+            UserError: one batch has more than twice as many.
+        """
+        if self.wanted is None:
+            return [[rows] for rows in batches], 1
+        usual = len(self) / max(1, len(batches))
+        if self.wanted < usual / 2:
+            raise UserError(
+                f"an update should learn from {self.wanted} texts, but a batch has {usual:.0f}",
+                where="training.examples_per_update",
+                remedy=f"set batches.rows={self.wanted}, or training.examples_per_update={usual:.0f}",
+            )
+        together = max(1, round(self.wanted / usual))
+        return [batches[i : i + together] for i in range(0, len(batches), together)], together
+
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
+        """The texts, padded; nothing is drawn at random."""
+        width = self.settings.max_length if self.settings.padding == "max_length" else None
+        texts = [text[: self.read] for text in self.pieces.rows(rows)]
+        source, valid = collate_texts(texts, self.begin, width)
+        tokens = int(self.lengths[rows].sum())
+        return LabelledBatch(
+            indices=torch.from_numpy(np.array(rows, dtype=np.int64)),
+            count=len(rows),
+            tokens=tokens,
+            real_share=tokens / valid.numel(),
+            source=source,
+            source_valid=valid,
+            labels=torch.from_numpy(self.labels[rows].astype(np.int64)),
+        )
+
+    def padding_share(self, seed: int, epoch: int = 0) -> float:
+        """Share of an epoch's positions that hold padding, in [0, 1)."""
+        if self.settings.padding == "max_length":
+            return 1 - float(self.lengths.mean()) / self.settings.max_length
+        batches = self.plan(seed, epoch)
+        positions = sum(len(rows) * int(self.lengths[rows].max()) for rows in batches)
+        return 1 - int(self.lengths.sum()) / positions
+
+
+def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: int) -> Plan:
+    """Which texts make which batch in an epoch: every text once, and no batch over its limits.
+
+    In `buckets`, texts are sorted by their length times a random number between 1 and 1.1, drawn anew in each epoch: so
+    neighbours are of similar length, but not the same ones each time. Otherwise they are in any order. Then batches are
+    cut off, each as large as the limits allow, and shuffled.
+
+    Args:
+        lengths: pieces of each text, special ones counted.
+        settings: the recipe's `batches` section.
+        seed: of the order; any integer.
+        epoch: from 0 on. In epoch 0 the batch with most positions comes first and the one with most pairs of positions
+            second: memory runs out at once or not at all.
+
+    Returns:
+        The texts of each batch, as indices into the lengths.
+    """
+    if not len(lengths):
+        return []
+    generator = np.random.default_rng([seed % 2**64, epoch])
+    noise = generator.random(len(lengths))
+    sorted_by = lengths * (1 + _SPREAD * noise) if settings.padding == "buckets" else noise
+    order = np.argsort(sorted_by, kind="stable")
+    widths = np.full_like(lengths, settings.max_length) if settings.padding == "max_length" else lengths
+    batches = _cut(order, widths[order], settings)
+    shuffled = [batches[i] for i in generator.permutation(len(batches))]
+    return worst_first(shuffled, widths, widths) if epoch == 0 else shuffled
+
+
+def _cut(order: np.ndarray, widths: np.ndarray, settings: TextBatchSettings) -> Plan:
+    most = settings.rows or len(order)
+    counts = np.arange(1, len(order) + 1)
+    batches, first = [], 0
+    while first < len(order):
+        # the first text alone allows no more rows than this, and any longer one after it fewer
+        several = max(1, min(most, settings.tokens // widths[first]))
+        longest = np.maximum.accumulate(widths[first : first + several])
+        rows = int(np.searchsorted(longest * counts[: len(longest)], settings.tokens, side="right"))
+        batches.append(order[first : first + max(1, rows)])
+        first += max(1, rows)
+    return batches
+
+
+def collate_texts(
+    texts: Sequence[Sequence[int] | np.ndarray], begin: bool, width: int | None = None
+) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
+    """Makes a batch of texts: their pieces, each row ending with `EOS`, and where they are real.
+
+    Args:
+        texts: pieces of each text, without special ones.
+        begin: whether each row begins with `BOS`.
+        width: positions of a row; those of the longest when None.
+    """
+    first = int(begin)
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)[:, None] + first
+    places = np.arange(width or int(lengths.max(initial=0)) + 1)
+    padded = np.where(places == lengths, EOS, PAD)
+    padded[:, :first] = BOS
+    if len(texts):
+        padded[(places >= first) & (places < lengths)] = np.concatenate(texts)
+    return torch.from_numpy(padded), torch.from_numpy(places <= lengths)
