@@ -11,8 +11,9 @@ import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.corpora import ALIASES, cached, check_there, hub_split
-from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, checked_cells, place, table_cells, table_kind
+from s2s.data.corpora import cached, hub_split
+from s2s.data.text_files import Columns, checked_cells, place, table_cells
+from s2s.data.texts import held_out_rows, joined, several, split_table
 from s2s.errors import UserError
 from s2s.recipe.classification import LabelledSettings
 
@@ -92,8 +93,9 @@ def load_labelled(settings: LabelledSettings) -> LabelledCorpus:
     parts = {name: load_labelled_split(settings, name, classes) for name in ("validation", "test")}
     sizes = {name: size for name in parts if isinstance(size := getattr(settings, name), int)}
     if sizes:
-        train, held = _hold_out(train, sizes, settings.seed)
-        parts |= held
+        rest, held = held_out_rows(train.texts["text"], sizes, settings.seed)
+        parts |= {name: train.select(rows) for name, rows in held.items()}
+        train = train.select(rest)
     validation = parts["validation"]
     if validation is None:
         raise UserError("data.validation is needed", remedy="name a split, or hold texts out: data.validation=1000")
@@ -126,18 +128,8 @@ def _read(settings: LabelledSettings, name: str) -> _Table | None:
     split = getattr(settings, name)
     if split is None or isinstance(split, int):
         return None
-    if settings.corpus != "files" and settings.root is None:
-        table = _from_hub(settings, split)
-    else:
-        path = Path(split) if settings.corpus == "files" else _usual_table(settings, name, split)
-        if table_kind(path) is None:
-            raise UserError(
-                f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)",
-                where=f"data.{name}: {split}",
-                remedy="name a table, or a hub data set with data.corpus",
-            )
-        check_there(path)
-        table = _from_table(settings, path)
+    path = split_table(settings, name, split)
+    table = _from_hub(settings, split) if path is None else _from_table(settings, path)
     if not len(table.rows):
         raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
     return table
@@ -146,12 +138,12 @@ def _read(settings: LabelledSettings, name: str) -> _Table | None:
 def _from_table(settings: LabelledSettings, path: Path) -> _Table:
     local = settings.local if settings.corpus != "files" else type(settings.local)()
     label = local.label or settings.label
-    names = (*_several(local.text or settings.text), label)
+    names = (*several(local.text or settings.text), label)
     columns = Columns(names, _KEYS, numbers=(label,))
 
     def rows() -> Iterator[dict[str, Any]]:
         for line, (*texts, found) in table_cells(path, columns):
-            yield {"text": _joined(texts), "label": found, "line": line}
+            yield {"text": joined(texts), "label": found, "line": line}
 
     first = settings.first_label if local.first_label is None else local.first_label
     return _Table(cached(rows, (path,), f"labelled {names}", _FEATURES), partial(place, path), first)
@@ -160,7 +152,7 @@ def _from_table(settings: LabelledSettings, path: Path) -> _Table:
 def _from_hub(settings: LabelledSettings, split: str) -> _Table:
     found = hub_split(settings, split)
     where = f"{settings.corpus} {split} row "
-    columns = Columns((*_several(settings.text), settings.label), _KEYS, numbers=(settings.label,))
+    columns = Columns((*several(settings.text), settings.label), _KEYS, numbers=(settings.label,))
 
     def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         cells = [
@@ -168,7 +160,7 @@ def _from_hub(settings: LabelledSettings, split: str) -> _Table:
             for number, *values in zip(numbers, *rows.values(), strict=True)
         ]
         return {
-            "text": [_joined(texts) for *texts, _ in cells],
+            "text": [joined(texts) for *texts, _ in cells],
             "label": [label for *_, label in cells],
             "line": [number + 1 for number in numbers],
         }
@@ -177,33 +169,6 @@ def _from_hub(settings: LabelledSettings, split: str) -> _Table:
     rows = found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_FEATURES)
     names = tuple(declared) if declared else None
     return _Table(rows, lambda line: f"{where}{line}", settings.first_label, names)
-
-
-def _several(columns: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (columns,) if isinstance(columns, str) else columns
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return " ".join(text for text in texts if text)
-
-
-def _usual_table(settings: LabelledSettings, name: str, split: str) -> Path:
-    """A table of the usual name in the folder `data.root`."""
-    root = Path(settings.root or "")
-    if not root.is_dir():
-        raise UserError("there is no such folder", where=f"data.root: {root}", remedy="name the folder of the tables")
-    for stem in ALIASES.get(split, (split,)):
-        for ending in (kind + packed for kind in TABLES for packed in COMPRESSIONS):
-            if (root / (stem + ending)).is_file():
-                return root / (stem + ending)
-    names = sorted(path.name for path in root.iterdir())
-    raise UserError(
-        f"no table for the split {split!r}: looked for {split} with {', '.join(TABLES)} (plain, .gz or .xz); there: "
-        f"{', '.join(names[:20]) or 'nothing'}{' …' if names[20:] else ''}",
-        where=f"data.root: {root}",
-        remedy=f"name the split by the beginning of its file: data.{name}=BEGINNING"
-        + (", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""),
-    )
 
 
 def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
@@ -244,26 +209,3 @@ def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
             + "mend the row, or look at data.label, data.classes and data.first_label",
         )
     return Labelled(table.rows.remove_columns(["label", "line"]), numbers)
-
-
-def _hold_out(train: Labelled, sizes: dict[str, int], seed: int) -> tuple[Labelled, dict[str, Labelled]]:
-    """Takes different texts out of the training data, and drops from it all others that are the same."""
-    wanted = sum(sizes.values())
-    texts = train.texts["text"]
-    # 64 bits a text: two different ones of ten million share a hash with a probability of 3 in a million
-    hashes = np.fromiter((hash(text) for text in texts), np.int64, len(train))
-    order = np.random.default_rng(seed).permutation(len(train))
-    _, first = np.unique(hashes[order], return_index=True)
-    chosen = order[np.sort(first)][:wanted]
-    rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
-    if len(chosen) < wanted or not len(rest):
-        raise UserError(
-            f"{wanted:,} texts to hold out of {len(train):,} leave nothing to train on",
-            where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
-            remedy="hold out fewer",
-        )
-    parts, start = {}, 0
-    for name, size in sizes.items():
-        parts[name] = train.select(np.sort(chosen[start : start + size]))
-        start += size
-    return train.select(rest), parts

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from s2s.data.examples import Collated
-from s2s.data.tokenizers import BOS, EOS, PAD, SPECIALS
+from s2s.data.labelled_batches import collate_texts
+from s2s.data.tokenizers import SPECIALS
 from s2s.recipe.masked_lm import MaskingSettings
 
 Pieces = Int[np.ndarray, " pieces"]
@@ -89,25 +90,18 @@ def collate_masked(
         indices: number of each text.
         begin: whether each row begins with `BOS`.
     """
-    first, count = int(begin), sum(len(row) for row in chosen)
-    lengths = np.array([len(row) for row in read], dtype=np.int64)[:, None] + first
-    places = np.arange(int(lengths.max(initial=0)) + 1)
-    source = np.where(places == lengths, EOS, PAD)
-    source[:, :first] = BOS
-    if len(read):
-        source[(places >= first) & (places < lengths)] = np.concatenate(read)
-    width = source.shape[1]
-    flat = [number * width + first + row for number, row in enumerate(chosen)]
-    targets = [text[row] for text, row in zip(texts, chosen, strict=True)]
+    source, valid = collate_texts(read, begin)
+    flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
+    targets = [text[places] for text, places in zip(texts, chosen, strict=True)]
     nothing = np.empty(0, np.int64)
-    tokens = int((lengths + 1).sum())
+    tokens = int(valid.sum())
     return MaskedBatch(
         indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
-        count=count,
+        count=sum(len(places) for places in chosen),
         tokens=tokens,
-        real_share=tokens / max(1, source.size),
-        source=torch.from_numpy(source),
-        source_valid=torch.from_numpy(places <= lengths),
+        real_share=tokens / max(1, valid.numel()),
+        source=source,
+        source_valid=valid,
         chosen=torch.from_numpy(np.concatenate([nothing, *flat])),
         targets=torch.from_numpy(np.concatenate([nothing, *targets])),
     )

@@ -1,0 +1,59 @@
+"""Plain texts: the same ones that labelled texts have, without their labels."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from s2s.data.labelled import load_labelled
+from s2s.data.texts import load_texts
+from s2s.errors import UserError
+from s2s.recipe.classification import LabelledSettings, LocalColumns
+from s2s.recipe.texts import LocalText, TextSettings
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    for name, count in (("train", 40), ("test", 5)):
+        rows = [f"{i % 2}\ttitle {i}\tA text of {name}, number {i % 30}." for i in range(count)]
+        with gzip.open(tmp_path / f"{name}.tsv.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_texts_are_those_that_labelled_texts_have(folder):
+    common = {"corpus": "someone/something", "root": str(folder), "validation": 7}
+    columns = ("1", "2")
+    plain = load_texts(TextSettings(**common, local=LocalText(text=columns)))
+    labelled = load_labelled(LabelledSettings(**common, local=LocalColumns(text=columns, label="0")))
+    for part in ("train", "validation", "test"):
+        assert getattr(plain, part)["text"][:] == getattr(labelled, part).texts["text"][:]
+        assert getattr(plain, part).column_names == ["text"]
+    assert plain.test["text"][2] == "title 2 A text of test, number 2."
+
+
+def test_texts_held_out_are_different_and_none_is_left_to_train_on(folder):
+    files = {"train": str(folder / "train.tsv.gz"), "test": 3}
+    found = load_texts(TextSettings(**files, text="2", validation=6))
+    held = [*found.validation["text"], *found.test["text"]]
+    assert len(set(held)) == len(held) == 9
+    assert not set(held) & set(found.train["text"])
+    whole = load_texts(TextSettings(train=files["train"], text="2", validation=str(folder / "test.tsv.gz"), test=None))
+    assert set(found.train["text"]) | set(held) == set(whole.train["text"])
+    assert whole.test is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"root": "nowhere"}, "no such folder"),
+        ({"train": "training"}, "no table for the split 'training'"),
+        ({"validation": "validation"}, "or hold texts out"),
+        ({"local": LocalText(text="7")}, r"train\.tsv\.gz:1"),
+        ({"validation": 41}, "41 texts to hold out"),
+    ],
+)
+def test_what_is_missing_is_named(folder, changes, words):
+    settings = {"corpus": "x/y", "root": str(folder), "validation": 4, "local": LocalText(text="2")} | changes
+    with pytest.raises(UserError, match=words):
+        load_texts(TextSettings(**settings))
