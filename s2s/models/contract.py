@@ -59,8 +59,7 @@ class Encoder(nn.Module, ABC):
     """Reads a batch of sources.
 
     Attributes:
-        embedding: makes a vector of each position; a table of tokens, or what stands in its place for another kind of
-            source.
+        embedding: makes a vector of each position, by a table of tokens or by what stands in its place.
         longest: most positions that a row may have; None where there is no limit.
     """
 
@@ -79,6 +78,14 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """The memory of each row, from the vectors that `embedding` made."""
+
+    def replace_table(self, vectors: nn.Module) -> None:
+        """Puts a module in the place of the table of tokens, to read something else, e.g. images.
+
+        Args:
+            vectors: makes vectors of the same size, `(batch, source, width)`; positions are the encoder's own affair.
+        """
+        self.embedding = vectors
 
     def attention_weights(
         self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]

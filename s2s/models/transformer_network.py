@@ -68,6 +68,10 @@ class TransformerEncoder(Encoder):
         self.layers = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
+    def replace_table(self, vectors: nn.Module) -> None:
+        """Puts a module in the place of the table of tokens; positions stay."""
+        cast(Embedding, self.embedding).replace_table(vectors)
+
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One vector for each source position."""
         x = self.dropout(vectors)

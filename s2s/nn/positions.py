@@ -36,9 +36,10 @@ class Embedding(nn.Module):
         self, tokens: nn.Embedding, positions: Literal["sinusoidal", "learned", "none"], max_positions: int
     ) -> None:
         super().__init__()
-        self.tokens = tokens
+        self.tokens: nn.Module = tokens
         self.kind = positions
         self.width = tokens.embedding_dim
+        self.scale = math.sqrt(self.width)
         self.positions = nn.Embedding(max_positions, self.width) if positions == "learned" else None
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=self.width**-0.5)
@@ -52,14 +53,18 @@ class Embedding(nn.Module):
         """Positions that were learned; None where there is no limit."""
         return None if self.positions is None else self.positions.num_embeddings
 
+    def replace_table(self, vectors: nn.Module) -> None:
+        """Takes another module's vectors, as they are, for those of a table, e.g. of an image's patches."""
+        self.tokens, self.scale = vectors, 1.0
+
     def forward(self, tokens: Tensor, first: int = 0) -> Float[Tensor, "batch steps width"]:
         """Vectors of the tokens, the first of which stands at position `first`.
 
         Raises:
             UserError: learned positions end before the last token.
         """
-        x = self.tokens(tokens) * math.sqrt(self.width)
-        last = first + tokens.shape[1]
+        x = self.tokens(tokens) * self.scale
+        last = first + x.shape[1]
         if self.positions is not None:
             if last > self.positions.num_embeddings:
                 raise UserError(

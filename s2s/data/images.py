@@ -1,0 +1,305 @@
+"""Labelled images in memory: IDX files, folders of images, and Hugging Face data sets.
+
+Pixels are kept as bytes, four times smaller than numbers a network computes with.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from s2s.data.idx import read_idx_images, read_idx_labels
+from s2s.errors import UserError
+from s2s.recipe.images import ImageDataSettings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = UInt8[np.ndarray, "images channels height width"]
+
+_ALIASES = {"validation": ("validation", "valid", "val", "dev")}
+# MNIST's files, and those of all data sets made in its likeness
+_IDX_STEMS = {"train": "train", "test": "t10k"}
+_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of one split and their classes.
+
+    Attributes:
+        pixels: from 0, black, to 255.
+        labels: number of each image's class.
+        names: of the classes.
+    """
+
+    pixels: Pixels
+    labels: Int[np.ndarray, " images"]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, rows: Int[np.ndarray, " chosen"]) -> "Images":
+        """The chosen images, in that order."""
+        return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
+
+    def counts(self) -> dict[str, int]:
+        """Number of images of each class."""
+        return dict(zip(self.names, np.bincount(self.labels, minlength=len(self.names)).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class ImageCorpus:
+    """The splits that a recipe names; classes have the same numbers in all."""
+
+    train: Images
+    validation: Images
+    test: Images | None
+
+
+def load_images(settings: ImageDataSettings) -> ImageCorpus:
+    """Loads the images that a recipe's `data` section describes.
+
+    Raises:
+        UserError: a file, folder, column or split is missing or damaged, a class is not among the training part's, or
+            nothing is in a split.
+    """
+    train = load_image_split(settings, "train", None)
+    if train is None:
+        raise UserError("data.train is needed", remedy="name a split, a folder or a pair of IDX files")
+    held_out = {name: size for name in ("validation", "test") if isinstance(size := getattr(settings, name), int)}
+    wanted = sum(held_out.values())
+    if wanted >= len(train):
+        raise UserError(
+            f"{wanted:,} images to hold out of {len(train):,} leave nothing to train on",
+            where=", ".join(f"data.{name}: {size}" for name, size in held_out.items()),
+            remedy="hold out fewer",
+        )
+    order = np.random.default_rng(settings.seed).permutation(len(train))
+    parts, first = {}, 0
+    for name in ("validation", "test"):
+        if name in held_out:
+            parts[name] = train.select(np.sort(order[first : first + held_out[name]]))
+            first += held_out[name]
+        else:
+            parts[name] = load_image_split(settings, name, train.names)
+    if parts["validation"] is None:
+        raise UserError("data.validation is needed", remedy="name a split, or hold out images: data.validation=1000")
+    # in their own order, so that nothing but what was held out is missing
+    return ImageCorpus(train.select(np.sort(order[first:])), parts["validation"], parts["test"])
+
+
+def load_image_split(settings: ImageDataSettings, name: str, names: tuple[str, ...] | None) -> Images | None:
+    """One split; None where the recipe has none or holds it out of the training part.
+
+    Args:
+        settings: the recipe's `data` section.
+        name: `train`, `validation` or `test`.
+        names: of the classes, in their order; None to find them.
+
+    Raises:
+        UserError: see `load_images`.
+    """
+    split = getattr(settings, name)
+    if split is None:
+        return None
+    if isinstance(split, int):
+        if name == "train":
+            raise UserError(f"data.train is {split}", remedy="name a split, a folder or a pair of IDX files")
+        return None
+    names = names or settings.classes
+    root = Path(settings.root or "")
+    if isinstance(split, tuple):
+        if settings.corpus != "files":
+            raise UserError(
+                f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
+                remedy="set data.corpus: files",
+            )
+        return _from_idx(root / split[0], root / split[1], settings, names)
+    if settings.corpus == "files":
+        return _from_folder(root / split, settings, names)
+    if settings.root:
+        return _from_root(root, split, settings, names)
+    return _from_hub(settings.corpus, split, settings, names)
+
+
+def _from_root(root: Path, split: str, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    """What lies in a folder: IDX files of the usual names, folders of images, or a data set's own files."""
+    if not root.is_dir():
+        raise UserError("there is no such folder", where=f"data.root: {root}", remedy="name the folder of the images")
+    stem = _IDX_STEMS.get(split, split)
+    for ending in ("", ".gz"):
+        images, labels = (root / f"{stem}-{kind}{ending}" for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+        if images.is_file():
+            return _from_idx(images, labels, settings, names)
+    folder = next((root / alias for alias in _ALIASES.get(split, (split,)) if _class_folders(root / alias)), None)
+    if folder is not None:
+        return _from_folder(folder, settings, names)
+    return _from_hub(str(root), split, settings, names)
+
+
+def _from_idx(images: Path, labels: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    pixels, numbers = read_idx_images(images), read_idx_labels(labels)
+    if len(pixels) != len(numbers):
+        raise UserError(
+            f"{images} has {len(pixels):,} images, {labels} has {len(numbers):,} labels",
+            remedy="name the two files of one set",
+        )
+    _check_some(len(pixels), str(images))
+    names = names or tuple(str(number) for number in range(int(numbers.max()) + 1))
+    if numbers.max() >= len(names):
+        first = int((numbers >= len(names)).argmax())
+        raise _unknown_class(f"the number {numbers[first]}", names, f"{labels}, label {first + 1}")
+    return Images(_shaped(pixels, settings), numbers.astype(np.int64), names)
+
+
+def _shaped(pixels: UInt8[np.ndarray, "images height width"], settings: ImageDataSettings) -> Pixels:
+    if pixels.shape[1:] == (settings.size, settings.size):
+        return np.repeat(pixels[:, None], settings.channels, axis=1)
+    from PIL.Image import fromarray
+
+    return _stacked([fromarray(image) for image in pixels], settings)
+
+
+def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    classes = _class_folders(folder)
+    if not classes:
+        there = sorted(path.name for path in folder.iterdir())[:10] if folder.is_dir() else []
+        raise UserError(
+            "has no folders of classes" + (f"; there: {', '.join(there)}" if there else "")
+            if folder.is_dir()
+            else "there is no such folder",
+            where=str(folder),
+            remedy="put the images of each class into a folder of the class's name: train/cat/1.png",
+        )
+    names = names or tuple(path.name for path in classes)
+    files, labels = [], []
+    for path in classes:
+        if path.name not in names:
+            raise _unknown_class(repr(path.name), names, str(path))
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
+        _check_some(len(found), str(path))
+        files += found
+        labels += [names.index(path.name)] * len(found)
+    with ThreadPoolExecutor() as pool:
+        pixels = list(pool.map(lambda file: _read(file, settings), files))
+    return Images(np.stack(pixels), np.array(labels, dtype=np.int64), names)
+
+
+def _class_folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _read(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as image:
+            return _pixels(image, settings)
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        raise UserError(f"cannot be read: {error}", where=str(file), remedy="remove or replace the file") from None
+
+
+def _stacked(images: Iterable["Image"], settings: ImageDataSettings) -> Pixels:
+    return np.stack([_pixels(image, settings) for image in images])
+
+
+def _pixels(image: "Image", settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
+    from PIL.Image import Resampling
+
+    converted = image.convert("L" if settings.channels == 1 else "RGB")
+    if converted.size != (settings.size, settings.size):
+        converted = converted.resize((settings.size, settings.size), Resampling.BILINEAR)
+    found = np.asarray(converted, dtype=np.uint8)
+    return found[None] if found.ndim == 2 else found.transpose(2, 0, 1)
+
+
+def _from_hub(corpus: str, split: str, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    # the progress of Arrow's conversions would disturb the run's own
+    datasets.disable_progress_bars()
+    try:
+        loaded = datasets.load_dataset(corpus, settings.config, split=split, revision=settings.revision)
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        raise UserError(
+            f"data set {corpus!r}, split {split!r}: {str(error).strip().split(chr(10))[0]}",
+            where="data.root" if settings.root else "data.corpus",
+            remedy="check name, config, revision, split and the network; or read local files with data.root=DIR",
+        ) from None
+    where, found = f"{corpus} {split}", cast("datasets.Dataset", loaded)
+    for key in ("image", "label"):
+        column = getattr(settings, key)
+        if column not in found.column_names:
+            near = difflib.get_close_matches(column, found.column_names, n=1)
+            raise UserError(
+                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
+                where=where,
+                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
+            )
+    _check_some(len(found), where)
+    labels, names = _numbered(list(found[settings.label]), found.features[settings.label], names, where)
+    images = found.cast_column(settings.image, datasets.Image())
+    return Images(_stacked((cast("Any", row)[settings.image] for row in images), settings), labels, names)
+
+
+def _numbered(
+    values: list[Any], feature: Any, names: tuple[str, ...] | None, where: str
+) -> tuple[Int[np.ndarray, " images"], tuple[str, ...]]:
+    """Classes as numbers. Numbers stay what they are; words are looked up, or numbered by the alphabet."""
+    own = getattr(feature, "names", None)
+    if own and names and tuple(own) != names:
+        # the same classes in another order, or fewer of them: the words decide
+        values, own = [own[value] for value in values], None
+    if all(isinstance(value, int) for value in values):
+        names = names or tuple(own or map(str, range(max(values) + 1)))
+        numbers: Mapping[Any, int] = {number: number for number in range(len(names))}
+    else:
+        names = names or tuple(sorted(set(map(str, values))))
+        values, numbers = [str(value) for value in values], {name: number for number, name in enumerate(names)}
+    for row, value in enumerate(values):
+        if value not in numbers:
+            raise _unknown_class(repr(value), names, f"{where}, row {row + 1}")
+    return np.array([numbers[value] for value in values], dtype=np.int64), names
+
+
+def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:
+    shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+    return UserError(
+        f"{found} is no class; the {len(names)} classes are {shown}",
+        where=where,
+        remedy="mend the label, or name all classes in data.classes",
+    )
+
+
+def _check_some(count: int, where: str) -> None:
+    if not count:
+        raise UserError("holds no images", where=where, remedy="look at it, or name another")
+
+
+def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
+    """Mean and standard deviation of each channel's pixels, as shares of white.
+
+    They are counted exactly, in whole numbers. Where all pixels are the same, the deviation is 1: nothing is divided by
+    zero.
+    """
+    counts = np.stack([_histogram(pixels[:, channel]) for channel in range(pixels.shape[1])])
+    values, total = np.arange(256) / 255, counts.sum(axis=1)
+    mean = counts @ values / total
+    deviation = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(axis=1) / total)
+    return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
+    # some thousand images at a time: bincount makes 64-bit numbers of its bytes
+    parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
+    return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))

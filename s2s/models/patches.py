@@ -1,0 +1,123 @@
+"""Images as sequences: patches, one linear map, and a first vector (Dosovitskiy et al. 2021).
+
+Positions are the encoder's own: a Transformer with learned ones is the published Vision Transformer, and a recurrent
+network reads the patches in their order.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Shaped, UInt8
+from torch import Tensor, nn
+
+from s2s.errors import UserError
+from s2s.models.contract import Encoder
+
+
+@dataclass(frozen=True)
+class ImageShape:
+    """What all images of a corpus have in common.
+
+    Attributes:
+        channels: 1 (grey) or 3.
+        size: height and width in pixels.
+        mean: of each channel over the training images, as a share of white.
+        deviation: the standard deviation, likewise.
+    """
+
+    channels: int
+    size: int
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+def patches(images: Shaped[Tensor, "batch channels rows columns"], size: int) -> Shaped[Tensor, "batch patches pixels"]:
+    """The patches of each image, row by row, each as channels, rows, columns.
+
+    Args:
+        images: rows and columns are multiples of the size.
+        size: height and width of a patch.
+    """
+    cut = images.unflatten(3, (-1, size)).unflatten(2, (-1, size))
+    # batch, channel, patch row, row, patch column, column
+    return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+class PatchTable(nn.Module):
+    """Vectors of an image's patches: what stands in the place of an encoder's table of tokens.
+
+    A linear map of patches is a convolution whose stride is its kernel's size. Before it, pixels are brought to mean 0
+    and variance 1 by the training images' statistics.
+
+    Args:
+        shape: of the images.
+        size: height and width of a patch.
+        width: size of the vectors.
+        first: whether a learned vector stands before the patches, to be pooled as `first` does.
+
+    Attributes:
+        length: vectors of an image.
+
+    Raises:
+        UserError: patches do not divide an image.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, shape: ImageShape, size: int, width: int, first: bool) -> None:
+        super().__init__()
+        if shape.size % size:
+            fitting = [str(n) for n in range(1, shape.size + 1) if shape.size % n == 0]
+            raise UserError(
+                f"patches of {size} pixels do not divide images of {shape.size}",
+                where="patches.size",
+                remedy=f"choose one of {', '.join(fitting)}, or another data.size",
+            )
+        self.size = size
+        self.length = (shape.size // size) ** 2 + first
+        pixels = shape.channels * size * size
+        self.projection = nn.Linear(pixels, width)
+        # pixels are of variance 1, and so are the vectors
+        nn.init.normal_(self.projection.weight, std=pixels**-0.5)
+        nn.init.zeros_(self.projection.bias)
+        self.first = nn.Parameter(torch.randn(width)) if first else None
+        # the recipe knows them; a checkpoint need not
+        self.register_buffer("mean", torch.tensor(shape.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(shape.deviation).view(-1, 1, 1), persistent=False)
+
+    def forward(self, images: UInt8[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch source width"]:
+        """One vector for each patch, after the first one where there is one."""
+        x = (images.to(self.projection.weight.dtype) / 255 - self.mean) / self.deviation
+        x = self.projection(patches(x, self.size))
+        if self.first is None:
+            return x
+        return torch.cat((self.first.to(x.dtype).expand(len(x), 1, -1), x), dim=1)
+
+
+def read_images(encoder: Encoder, shape: ImageShape, size: int, first: bool) -> int:
+    """Makes an encoder read images instead of tokens.
+
+    Args:
+        encoder: freshly built; its table of tokens is replaced.
+        shape: of the images.
+        size: height and width of a patch.
+        first: whether a learned vector stands before the patches.
+
+    Returns:
+        How many vectors of an image the encoder reads.
+
+    Raises:
+        UserError: patches do not divide an image, or are more than the positions that the encoder learns.
+    """
+    with torch.no_grad():
+        width = encoder.embedding(torch.zeros(1, 1, dtype=torch.long)).shape[2]
+    table = PatchTable(shape, size, width, first)
+    if encoder.longest is not None and table.length > encoder.longest:
+        raise UserError(
+            f"the model knows {encoder.longest} positions, but an image has {table.length}",
+            where="model.max_positions",
+            remedy=f"set model.max_positions={table.length}, or larger patches",
+        )
+    encoder.replace_table(table)
+    return table.length

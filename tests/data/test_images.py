@@ -1,0 +1,224 @@
+"""Images are the same by whatever road they come, and what is wrong with them is said."""
+
+import gzip
+import struct
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from s2s.data.idx import read_idx_images, read_idx_labels
+from s2s.data.images import load_image_split, load_images, pixel_statistics
+from s2s.errors import UserError
+from s2s.recipe.images import ImageDataSettings
+
+CLASSES = ("ant", "bee", "cat")
+
+
+def idx(array: np.ndarray) -> bytes:
+    """The format written out."""
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def pixels() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (12, 6, 6), dtype=np.uint8)
+
+
+@pytest.fixture
+def labels() -> np.ndarray:
+    return np.arange(12) % 3
+
+
+@pytest.fixture
+def files(tmp_path, pixels, labels) -> Path:
+    """A folder of MNIST's four files."""
+    for stem, rows in (("train", slice(0, 9)), ("t10k", slice(9, 12))):
+        (tmp_path / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(pixels[rows])))
+        (tmp_path / f"{stem}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels[rows])))
+    return tmp_path
+
+
+@pytest.fixture
+def folders(tmp_path, pixels, labels) -> Path:
+    """A folder with `train` and `test`, each with a folder for each class."""
+    for row, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+        folder = tmp_path / "pictures" / ("train" if row < 9 else "test") / CLASSES[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{row:02}.png")
+    (tmp_path / "pictures" / "train" / "ant" / "notes.txt").write_text("no image")
+    return tmp_path / "pictures"
+
+
+def settings(**changes) -> ImageDataSettings:
+    return ImageDataSettings(size=6, validation=2, **changes)
+
+
+def test_what_is_written_as_idx_is_read_again(tmp_path, pixels, labels):
+    for name, content in (("plain", idx(pixels)), ("packed.gz", gzip.compress(idx(pixels)))):
+        (tmp_path / name).write_bytes(content)
+        assert (read_idx_images(tmp_path / name) == pixels).all()
+    (tmp_path / "labels").write_bytes(idx(labels))
+    assert read_idx_labels(tmp_path / "labels").tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[:-1], r"has 447 bytes; its head says 12 x 6 x 6, which makes 448"),
+        (lambda content: content + b"x", r"has 449 bytes; its head says 12 x 6 x 6, which makes 448"),
+        (lambda content: content[:9], r"ends after 9 bytes, within its head"),
+        (lambda content: b"", r"has the magic number 0x, expected 0x00000803 for images"),
+        (lambda content: b"\x89PNG" + content[4:], r"magic number 0x89504e47, expected 0x00000803 for images"),
+        (lambda content: b"\0\0\x0d\x03" + content[4:], r"magic number 0x00000d03"),
+        (lambda content: idx(np.arange(3)), r"holds labels, not images.*the images come first"),
+        (lambda content: gzip.compress(content)[:-9], r"cannot be read: "),
+        (lambda content: gzip.compress(content)[:10] + b"\xff" * 40, r"cannot be read: "),
+    ],
+)
+def test_a_damaged_idx_file_is_refused(tmp_path, pixels, damage, message):
+    path = tmp_path / "some-images-ubyte"
+    path.write_bytes(damage(idx(pixels)))
+    with pytest.raises(UserError, match=f"(?s){message}") as caught:
+        read_idx_images(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(UserError, match=r"(?s)no such file.*there is some-images-ubyte"):
+        read_idx_images(tmp_path / "other")
+
+
+def test_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels, labels):
+    usual = load_images(settings(corpus="ylecun/mnist", root=str(files)))
+    pairs = {
+        split: (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
+        for split, stem in (("train", "train"), ("test", "t10k"))
+    }
+    given = load_images(settings(corpus="files", root=str(files), **pairs))
+    for name in ("train", "validation", "test"):
+        one, other = getattr(usual, name), getattr(given, name)
+        assert (one.pixels == other.pixels).all()
+        assert one.labels.tolist() == other.labels.tolist()
+    assert usual.test.pixels[:, 0].tolist() == pixels[9:].tolist()
+    assert usual.test.labels.tolist() == labels[9:].tolist()
+    assert usual.train.names == ("0", "1", "2")
+
+
+def test_held_out_images_are_the_training_parts_and_no_longer_in_it(files, pixels):
+    found = load_images(settings(root=str(files), corpus="hub", seed=7))
+    both = [*found.train.pixels[:, 0].tolist(), *found.validation.pixels[:, 0].tolist()]
+    assert len(found.train) == 7
+    assert sorted(both) == sorted(pixels[:9].tolist())
+    again, other = (load_images(settings(root=str(files), corpus="hub", seed=seed)) for seed in (7, 8))
+    assert (again.validation.pixels == found.validation.pixels).all()
+    assert (other.validation.pixels != found.validation.pixels).any()
+    three = load_images(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=3, test=2))
+    parts = [getattr(three, name).pixels[:, 0].tolist() for name in ("train", "validation", "test")]
+    assert [len(part) for part in parts] == [4, 3, 2]
+    assert sorted([*parts[0], *parts[1], *parts[2]]) == sorted(pixels[:9].tolist())
+    with pytest.raises(UserError, match=r"(?s)9 images to hold out of 9 leave nothing"):
+        load_images(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=9))
+
+
+def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
+    for changes in ({"corpus": "files", "train": "train", "test": "test"}, {"corpus": "hub"}):
+        found = load_image_split(settings(root=str(folders), **changes), "train", None)
+        order = np.argsort(labels[:9], kind="stable")
+        assert found.pixels[:, 0].tolist() == pixels[order].tolist()
+        assert found.labels.tolist() == labels[order].tolist()
+        assert found.names == CLASSES
+        assert found.counts() == dict.fromkeys(CLASSES, 3)
+    (folders / "test" / "ant" / "09.png").unlink()
+    (folders / "test" / "ant").rmdir()
+    whole = load_images(settings(root=str(folders), corpus="hub"))
+    assert [whole.test.names[i] for i in whole.test.labels] == ["bee", "cat"]
+    given = load_image_split(settings(root=str(folders), corpus="hub", classes=("cat", "bee", "ant")), "train", None)
+    assert [given.names[i] for i in given.labels[::3]] == list(CLASSES)
+
+
+@pytest.mark.parametrize("kind", ["declared", "numbers", "words"])
+def test_hub_data_sets_hold_what_files_hold(tmp_path, pixels, labels, kind):
+    feature = {
+        "declared": datasets.ClassLabel(names=list(CLASSES)),
+        "numbers": datasets.Value("int64"),
+        "words": datasets.Value("string"),
+    }[kind]
+    values = [CLASSES[i] for i in labels] if kind == "words" else labels.tolist()
+    rows = {"img": [Image.fromarray(image) for image in pixels], "kind": values}
+    features = datasets.Features({"img": datasets.Image(), "kind": feature})
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train-00000-of-00001.parquet")
+    found = load_image_split(
+        settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", test=None), "train", None
+    )
+    assert found.pixels[:, 0].tolist() == pixels.tolist()
+    assert found.labels.tolist() == labels.tolist()
+    assert found.names == (("0", "1", "2") if kind == "numbers" else CLASSES)
+    if kind == "declared":
+        turned = settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", classes=CLASSES[::-1])
+        assert load_image_split(turned, "train", None).labels.tolist() == (2 - labels).tolist()
+
+
+def test_grey_and_colour_and_other_sizes_are_what_pillow_makes_of_them(folders, pixels):
+    file = folders / "train" / "ant" / "00.png"
+    colour = load_image_split(
+        ImageDataSettings(size=4, channels=3, root=str(folders), corpus="hub"), "train", None
+    ).pixels[0]
+    expected = Image.open(file).convert("RGB").resize((4, 4), Image.Resampling.BILINEAR)
+    assert (colour == np.asarray(expected).transpose(2, 0, 1)).all()
+
+
+def test_idx_images_are_scaled_and_coloured_like_all_others(files, pixels):
+    found = load_image_split(ImageDataSettings(size=4, channels=3, root=str(files), corpus="x"), "test", None)
+    expected = Image.fromarray(pixels[9]).resize((4, 4), Image.Resampling.BILINEAR)
+    assert (found.pixels[0] == np.asarray(expected)).all()
+    same = load_image_split(ImageDataSettings(size=6, channels=3, root=str(files), corpus="x"), "test", None)
+    assert (same.pixels == pixels[9:, None]).all()
+
+
+def test_mistakes_are_named_with_their_remedy(files, folders, pixels):
+    (files / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.arange(8))))
+    with pytest.raises(UserError, match=r"(?s)has 9 images, .* has 8 labels.*two files of one set"):
+        load_images(settings(corpus="x", root=str(files)))
+    with pytest.raises(UserError, match=r"label 3: the number 2 is no class; the 2 classes are a, b"):
+        load_image_split(settings(corpus="x", root=str(files), classes=("a", "b")), "test", None)
+    with pytest.raises(UserError, match=r"(?s)no such folder"):
+        load_images(settings(corpus="x", root=str(files / "nowhere")))
+    with pytest.raises(UserError, match=r"(?s)'cat' is no class; the 2 classes are ant, bee"):
+        load_image_split(settings(corpus="x", root=str(folders), classes=("ant", "bee")), "train", None)
+    (folders / "train" / "ant" / "00.png").write_bytes(b"torn")
+    with pytest.raises(UserError, match=r"(?s)00.png: cannot be read"):
+        load_image_split(settings(corpus="x", root=str(folders)), "train", None)
+    (folders / "test" / "empty").mkdir()
+    with pytest.raises(UserError, match=r"(?s)empty: holds no images"):
+        load_image_split(settings(corpus="x", root=str(folders)), "test", None)
+    with pytest.raises(UserError, match=r"(?s)has no folders of classes; there: 00.png"):
+        load_image_split(settings(corpus="files", train=str(folders / "train" / "ant")), "train", None)
+
+
+def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):
+    rows = {"image": [Image.fromarray(pixels[0])], "labels": [0]}
+    features = datasets.Features({"image": datasets.Image(), "labels": datasets.Value("int64")})
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train.parquet")
+    with pytest.raises(UserError, match=r"(?s)data.label is 'label', but the columns are image, labels.*mean labels\?"):
+        load_image_split(settings(corpus="x", root=str(tmp_path)), "train", None)
+
+
+def test_statistics_are_those_of_the_numbers_themselves():
+    pixels = np.random.default_rng(1).integers(0, 256, (5000, 3, 2, 3), dtype=np.uint8)
+    pixels[:, 1] //= 3
+    pixels[:, 2] = 7
+    mean, deviation = pixel_statistics(pixels)
+    shares = pixels / 255
+    assert mean == pytest.approx(shares.mean(axis=(0, 2, 3)))
+    assert deviation[:2] == pytest.approx(shares.std(axis=(0, 2, 3))[:2])
+    assert deviation[2] == 1
+
+
+def test_mnist_is_whole(real_data):
+    root = real_data / "mnist"
+    if not root.is_dir():
+        pytest.skip(f"S2S_DATA has no mnist: {root}")
+    found = load_images(ImageDataSettings(corpus="ylecun/mnist", root=str(root), validation=5000))
+    assert (len(found.train), len(found.validation), len(found.test)) == (55_000, 5_000, 10_000)
+    # published counts of the test set's digits
+    assert list(found.test.counts().values()) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
