@@ -30,9 +30,6 @@ class MaskedText(Examples[MaskedBatch]):
     A text longer than `batches.max_length` is cut into windows, so that all of it is learned from; an example is one
     window. The loss of an update is divided by the pieces to be named in it.
 
-    Row r of n in epoch e has the number e·n + r in plans. So what is drawn for it depends on (seed, epoch, row) alone,
-    whatever batch and update it is in.
-
     Args:
         texts: the corpus.
         size: number of pieces that the tokenizer knows.
@@ -65,27 +62,23 @@ class MaskedText(Examples[MaskedBatch]):
         return len(self.lengths)
 
     def plan(self, seed: int, epoch: int) -> Plan:
-        """The numbers of the windows of each batch of an epoch; see `batches.plan`."""
-        return [epoch * len(self) + rows for rows in plan(self.lengths, self.lengths, self.tokens, seed, epoch)]
+        """The windows of each batch of an epoch; see `batches.plan`."""
+        return plan(self.lengths, self.lengths, self.tokens, seed, epoch)
 
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
         """The batches of each update; see `batches.accumulate`."""
         if self.wanted is None:
-            return [[numbers] for numbers in batches], 1
-        groups, several = accumulate([numbers % len(self) for numbers in batches], self.lengths, self.wanted)
-        numbers = iter(batches)
-        return [[next(numbers) for _ in group] for group in groups], several
+            return [[rows] for rows in batches], 1
+        return accumulate(batches, self.lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> MaskedBatch:
-        """The windows, masked; what is drawn for them depends on `masking.seed` and their numbers, not on this seed."""
-        epochs, places = np.divmod(rows, len(self))
-        texts = self.window(places)
+        """The windows, masked: each by a chance of its own, whatever batch it is in."""
+        texts = self.window(rows)
         masked = [
-            mask(text, self.size, self.masking, epoch, place)
-            for text, epoch, place in zip(texts, epochs.tolist(), places.tolist(), strict=True)
+            mask(text, self.size, self.masking, seed, row) for text, row in zip(texts, rows.tolist(), strict=True)
         ]
-        read, chosen = [pieces for pieces, _ in masked], [chosen for _, chosen in masked]
-        return collate_masked(texts, read, chosen, places, self.masking.begin)
+        read, chosen = [pieces for pieces, _ in masked], [places for _, places in masked]
+        return collate_masked(texts, read, chosen, rows, self.masking.begin)
 
     def window(self, rows: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
         """The pieces of the chosen windows."""

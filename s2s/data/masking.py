@@ -49,7 +49,7 @@ def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.nda
 
 
 def mask(
-    pieces: Pieces, size: int, settings: MaskingSettings, epoch: int, row: int
+    pieces: Pieces, size: int, settings: MaskingSettings, seed: int, row: int
 ) -> tuple[Pieces, Int[np.ndarray, " chosen"]]:
     """Chooses pieces of one text and masks them.
 
@@ -57,13 +57,13 @@ def mask(
         pieces: of the text, without special ones.
         size: number of pieces that the tokenizer knows, which is also the number of the mask piece.
         settings: the recipe's `masking` section.
-        epoch: from 0 on.
+        seed: another one in each epoch.
         row: number of the text; each draws for itself, whatever batch it is in.
 
     Returns:
         What the model reads, and the chosen places in rising order.
     """
-    generator = np.random.default_rng([settings.seed, epoch, row])
+    generator = np.random.default_rng([seed, row])
     count = int(chosen_counts(np.array([len(pieces)]), settings.share)[0])
     chosen = np.sort(generator.choice(len(pieces), count, replace=False, shuffle=False))
     fate = generator.random(count)

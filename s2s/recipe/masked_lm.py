@@ -11,7 +11,6 @@ from s2s.recipe.schema import (
     PauseSettings,
     PieceSettings,
     Section,
-    Seed,
     Share,
 )
 from s2s.recipe.texts import TextSettings
@@ -32,9 +31,6 @@ class MaskingSettings(Section):
     """Whether each text begins with the piece `<s>`, as it does for a classifier with `pooling: first`."""
     tie: bool = True
     """Whether the projection onto the pieces is the encoder's own table of them."""
-
-    seed: Seed = 1
-    """Which pieces are chosen; each epoch chooses others."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "MaskingSettings":

@@ -8,7 +8,13 @@ from scipy import stats
 from s2s.data.masked_text import MaskedText
 from s2s.data.masking import chosen_counts, collate_masked, mask, windows
 from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.models import transformer
+from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.masked_lm import MaskingSettings, WindowSettings
+from s2s.recipe.schema import DeviceSettings, OptimizationSettings, SeedSettings
+from s2s.training.devices import choose, seed_for
+from s2s.training.masked_lm import masked_loss
+from s2s.training.trainer import Trainer
 
 SIZE = 104
 SETTINGS = MaskingSettings()
@@ -76,25 +82,36 @@ def test_the_number_of_chosen_pieces_is_the_share_rounded_and_at_least_one():
         assert len(chosen) == chosen_counts(np.array([length]), 0.15)[0]
 
 
-def test_masks_are_drawn_from_seed_epoch_and_row_alone():
+def test_masks_are_drawn_from_seed_and_row_alone():
     pieces = np.arange(4, 104)
     first = mask(pieces, SIZE, SETTINGS, 7, 3)
     assert all((a == b).all() for a, b in zip(first, mask(pieces, SIZE, SETTINGS, 7, 3), strict=True))
-    for settings, epoch, row in ((SETTINGS, 8, 3), (SETTINGS, 7, 4), (MaskingSettings(seed=2), 7, 3)):
-        assert (first[1] != mask(pieces, SIZE, settings, epoch, row)[1]).any()
+    for seed, row in ((8, 3), (7, 4)):
+        assert (first[1] != mask(pieces, SIZE, SETTINGS, seed, row)[1]).any()
 
 
-def test_a_text_is_masked_alike_in_any_batch_and_anew_in_each_epoch():
+def test_a_text_is_masked_alike_in_any_batch():
     examples = _examples([12, 19, 5, 8])
     together = examples.collate(np.array([3, 1, 0]), 11)
     for place, row in enumerate((3, 1, 0)):
-        alone = examples.collate(np.array([row]), 12)
+        alone = examples.collate(np.array([row]), 11)
         length = alone.source.shape[1]
         assert torch.equal(together.source[place, :length], alone.source[0])
         assert (together.source[place, length:] == PAD).all()
-        later = examples.collate(np.array([8 + row]), 11)
-        assert later.indices.tolist() == alone.indices.tolist() == [row]
-    assert not torch.equal(examples.collate(np.array([9]), 11).source, examples.collate(np.array([1]), 11).source)
+
+
+def test_a_trainer_masks_by_seed_epoch_and_row():
+    examples, drawn = _examples([12, 19, 5, 8, 30, 7]), []
+    collate = examples.collate
+    examples.collate = lambda rows, seed: drawn.append((rows, seed)) or collate(rows, seed)
+    torch.manual_seed(0)
+    encoder, width = transformer.build_encoder(transformer.Settings(width=8, heads=1, encoder_layers=1), SIZE + 1)
+    seeds = SeedSettings(data=5)
+    options = OptimizationSettings(updates=9, warmup=1)
+    trainer = Trainer(MaskedLM(encoder, width, SIZE), examples, masked_loss, options, seeds, choose(DeviceSettings()))
+    epochs = [update.epoch for update in trainer.updates(2 * len(trainer.groups))]
+    assert [seed for _, seed in drawn] == [seed_for(5, epoch) for epoch in epochs]
+    assert set(epochs) == {0, 1}
 
 
 @pytest.mark.parametrize("begin", [False, True])
@@ -129,17 +146,13 @@ def test_windows_hold_every_piece_once_and_none_is_too_long():
         assert length == 0 or counts[mine].max() - counts[mine].min() <= 1
 
 
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_an_epoch_reads_every_window_once_under_the_budget(epoch):
+def test_an_epoch_reads_every_window_once_under_the_budget():
     examples = _examples([3, 45, 20, 7, 19, 61])
-    plan = examples.plan(1, epoch)
-    updates, several = examples.updates(plan)
-    assert [rows.tolist() for update in updates for rows in update] == [rows.tolist() for rows in plan]
-    assert several == 1
-    rows = [numbers - epoch * len(examples) for numbers in plan]
-    assert sorted(np.concatenate(rows)) == list(range(len(examples)))
-    assert all(len(batch) * examples.lengths[batch].max() <= 64 for batch in rows)
-    pieces = np.concatenate([np.concatenate(examples.window(batch)) for batch in rows])
+    plan = examples.plan(1, 0)
+    assert examples.updates(plan) == ([[rows] for rows in plan], 1)
+    assert sorted(np.concatenate(plan)) == list(range(len(examples)))
+    assert all(len(rows) * examples.lengths[rows].max() <= 64 for rows in plan)
+    pieces = np.concatenate([np.concatenate(examples.window(rows)) for rows in plan])
     assert len(pieces) == 3 + 45 + 20 + 7 + 19 + 61
 
 
