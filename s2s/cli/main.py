@@ -13,8 +13,11 @@ from s2s.errors import UserError
 _COMMANDS = {
     "train": ("s2s.cli.train:train", "Train a model by a recipe, or go on with a run."),
     "translate": ("s2s.cli.translate:translate", "Translate lines with a trained model."),
+    "classify": ("s2s.cli.classify:classify", "Name the class of each line with a trained model."),
     "evaluate": ("s2s.cli.evaluate:evaluate", "Score a run on its test set, or compare runs."),
     "attention": ("s2s.cli.attention:attention", "Show where a model looks while it translates."),
+    "fill": ("s2s.cli.fill:fill", "Fill a blank with what a masked-language model expects there."),
+    "probe": ("s2s.cli.probe:probe", "Ask a masked-language model what it expects of people."),
     "compare": ("s2s.cli.compare:compare", "Compare models: every cell of the classroom table, measured."),
     "report": ("s2s.cli.report:report", "Draw a comparison's report again."),
     "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),

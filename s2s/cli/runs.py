@@ -1,23 +1,48 @@
-"""What `s2s evaluate` and `s2s translate` do with the words they are given."""
+"""What `s2s evaluate`, `s2s translate` and `s2s classify` do with the words they are given."""
 
-import os
 import re
-import select
-import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
-from s2s.decoding.translator import Translation, Translator
+from s2s.cli.lines import chunks
 from s2s.errors import UserError
-from s2s.evaluation.significance import Comparison
-from s2s.run.evaluation import Evaluation, compare_runs, evaluate_run
-from s2s.run.loading import load_run
+from s2s.run.tasks import task_of_run
+
+if TYPE_CHECKING:
+    from s2s.decoding.translator import Translation
+
+_LINES_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `s2s evaluate` was asked for.
+
+    Attributes:
+        runs: their folders.
+        overrides: `section.key=value`.
+        split: `test` or `validation`.
+        lowercase: score without regard to case.
+        checkpoint: see `loading.find_checkpoint`.
+    """
+
+    runs: list[Path]
+    overrides: list[str]
+    split: str
+    lowercase: bool
+    checkpoint: str | None
+
+    @property
+    def keep(self) -> bool:
+        """Whether this is the run's result: what another search, checkpoint or corpus scores is not."""
+        return self.checkpoint is None and not self.overrides
 
 
 def score_runs(
     words: Sequence[str], split: str, lowercase: bool, beam: int | None, checkpoint: str | None
-) -> tuple[list[Evaluation], list[Comparison]]:
+) -> tuple[Sequence[Any], Sequence[Any]]:
     """Scores runs and, where there are several, tests each against the first.
 
     Args:
@@ -26,17 +51,51 @@ def score_runs(
         lowercase: score without regard to case.
         beam: overrides `decoding.beam`.
         checkpoint: see `load_run`.
+
+    Returns:
+        The evaluations and the comparisons.
+
+    Raises:
+        UserError: no run is named, or one twice, or they are of different tasks; or an option says nothing to them.
     """
     runs = [Path(word) for word in words if "=" not in word]
     if not runs:
         raise UserError("no run is named", remedy="s2s evaluate runs/NAME")
     if len({run.resolve() for run in runs}) < len(runs):
         raise UserError("the same run is named twice", remedy="name each run once")
+    tasks = {run: task_of_run(run) for run in runs}
+    if len(set(tasks.values())) > 1:
+        raise UserError(
+            f"runs of different tasks: {', '.join(f'{run} ({task})' for run, task in tasks.items())}",
+            remedy="evaluate runs of one task together",
+        )
+    task = tasks[runs[0]]
+    if task != "translation" and (lowercase or beam):
+        raise UserError(f"{'--beam' if beam else '--lowercase'} says nothing to runs of {task}", remedy="leave it out")
     overrides = [word for word in words if "=" in word] + ([f"decoding.beam={beam}"] if beam else [])
-    # what another search, checkpoint or corpus scores is not the run's result
-    keep = checkpoint is None and not overrides
-    evaluations = [evaluate_run(run, split, lowercase, checkpoint, overrides, keep) for run in runs]
+    return _SCORERS[task](Asked(runs, overrides, split, lowercase, checkpoint))
+
+
+def _score_translators(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
+    from s2s.run.evaluation import compare_runs, evaluate_run
+
+    evaluations = [
+        evaluate_run(run, asked.split, asked.lowercase, asked.checkpoint, asked.overrides, asked.keep)
+        for run in asked.runs
+    ]
     return evaluations, compare_runs(evaluations) if len(evaluations) > 1 else []
+
+
+def _score_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
+    from s2s.run.classification_evaluation import compare_evaluations, evaluate_classifier
+
+    evaluations = [
+        evaluate_classifier(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs
+    ]
+    return evaluations, compare_evaluations(evaluations) if len(evaluations) > 1 else []
+
+
+_SCORERS = {"translation": _score_translators, "classification": _score_classifiers}
 
 
 def translate_file(
@@ -51,19 +110,41 @@ def translate_file(
         nbest: translations of each line; more than one come as `line number TAB score TAB text`.
         checkpoint: see `load_run`.
     """
+    from s2s.decoding.translator import Translator
+    from s2s.run.loading import load_run
+
     overrides = [f"decoding.{key}={value}" for key, value in settings.items() if value is not None]
     loaded = load_run(run, checkpoint, overrides)
     translator = Translator(
         loaded.model, loaded.source_tokenizer, loaded.target_tokenizer, loaded.recipe.decoding, nbest
     )
     number = 0
-    for chunk in _chunks(input_file, loaded.recipe.decoding.batch * 50):
+    for chunk in chunks(input_file, loaded.recipe.decoding.batch * 50):
         for translation in translator.translate_chunk(chunk):
             number += 1
             yield from _shown(translation, number, nbest)
 
 
-def _shown(translation: Translation, number: int, nbest: int) -> Iterator[str]:
+def classify_file(run: Path, input_file: IO[bytes], probabilities: bool, checkpoint: str | None) -> Iterator[str]:
+    """The class of each line, in order, as soon as it is known; empty lines stay empty.
+
+    Args:
+        run: the run's folder.
+        input_file: lines of UTF-8.
+        probabilities: whether each class's probability follows, as `TAB name=0.1234`.
+        checkpoint: see `loading.find_checkpoint`.
+    """
+    from s2s.run.classification_loading import load_classifier
+
+    loaded = load_classifier(run, checkpoint)
+    classifier, classes = loaded.text_classifier(), loaded.classes
+    for chunk in chunks(input_file, _LINES_AT_ONCE):
+        for text, row in zip(chunk, classifier.probabilities(chunk).tolist(), strict=True):
+            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
+            yield "\t".join([classes[row.index(max(row))], *shares]) if text.strip() else ""
+
+
+def _shown(translation: "Translation", number: int, nbest: int) -> Iterator[str]:
     if nbest == 1:
         yield _one_line(translation.text)
         return
@@ -76,33 +157,3 @@ def _shown(translation: Translation, number: int, nbest: int) -> Iterator[str]:
 def _one_line(text: str) -> str:
     # bytes can spell any character; a line in is a line out
     return re.sub(r"[\r\n]+", " ", text)
-
-
-def _chunks(file: IO[bytes], most: int) -> Iterator[list[str]]:
-    """Lines that are there together: a file's by the thousand, a pipe's as they arrive, without waiting for more."""
-    waiting, ended = b"", False
-    while not ended:
-        block = os.read(file.fileno(), 1 << 16)
-        ended = not block
-        waiting += block
-        if not ended and waiting.count(b"\n") < most and _more_is_there(file):
-            continue
-        whole, newline, rest = waiting.rpartition(b"\n")
-        lines = whole.split(b"\n") if newline else []
-        waiting = rest
-        if ended and waiting:
-            lines.append(waiting)
-        for first in range(0, len(lines), most):
-            yield [_text(line) for line in lines[first : first + most]]
-
-
-def _more_is_there(file: IO[bytes]) -> bool:
-    return bool(select.select([file], [], [], 0)[0])
-
-
-def _text(line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        print(f"not UTF-8, replaced what cannot be read: {line[:60]!r}", file=sys.stderr)
-        return line.decode("utf-8", errors="replace")

@@ -6,6 +6,12 @@ import click
 
 from s2s.errors import UserError
 
+# what a trained model is for, by its task
+_USES = {
+    "translation": "translate:  echo 'A sentence.' | s2s translate {}",
+    "classification": "classify:   echo 'A text.' | s2s classify {} --probabilities",
+}
+
 
 @click.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
@@ -25,9 +31,11 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
         _overfit(recipe, overrides)
         return
     folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
-    click.echo(
-        f"translate:  echo 'A sentence.' | s2s translate {folder}\ncurves:     tensorboard --logdir {folder.parent}"
-    )
+    from s2s.run.tasks import task_of_run
+
+    if use := _USES.get(task_of_run(folder)):
+        click.echo(use.format(folder))
+    click.echo(f"curves:     tensorboard --logdir {folder.parent}")
 
 
 def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
@@ -39,7 +47,7 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
     check_free(folder_of(recipe), overwrite)
     from rich.console import Console
 
-    from s2s.run.training import train
+    from s2s.run.tasks import train
 
     return train(recipe, Console(), overwrite)
 
@@ -48,6 +56,8 @@ def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
     from s2s.recipe.reading import read, recipe_path
 
     recipe = read(recipe_path(path), overrides)
+    if recipe.task != "translation":
+        raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
     from s2s.run.overfitting import overfit
 
     overfit(recipe, click.echo)
@@ -59,6 +69,6 @@ def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
     check_resumable(folder, overrides)
     from rich.console import Console
 
-    from s2s.run.training import resume
+    from s2s.run.tasks import resume
 
     return resume(folder, Console(), overrides)

@@ -19,9 +19,9 @@ from s2s.cli.output import check_output, lines_to
 @click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
 def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
-    from s2s.run.folder import check_is_run
+    from s2s.run.tasks import check_task
 
-    check_is_run(run)
+    check_task(run, "translation", {"classification": f"s2s classify {run}"})
     check_output(output)
     from s2s.cli.runs import translate_file
 

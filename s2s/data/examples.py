@@ -78,7 +78,8 @@ class Examples(ABC, Generic[C]):
 
         Args:
             rows: indices of the examples.
-            seed: of what is drawn at random for them, such as masks; the same seed draws the same.
+            seed: of what is drawn at random for them, such as masks; in training the same for a whole epoch. What is
+                drawn for an example should depend on seed and row alone, not on the batch it is in.
         """
 
 

@@ -1,7 +1,7 @@
 """Labelled texts as a trainer takes them: cut to a length, of similar lengths together, padded."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -9,7 +9,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from s2s.data.batches import worst_first
-from s2s.data.encoding import Lists
 from s2s.data.examples import Examples, LabelledBatch, Plan
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
@@ -19,6 +18,37 @@ Lengths = Int[np.ndarray, " texts"]
 
 # Each epoch, texts whose lengths differ by less than this share of them may change places.
 _SPREAD = 0.1
+
+
+class Pieces(Protocol):
+    """Texts as pieces, without special ones."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """Pieces of each text."""
+        ...
+
+    def rows(self, indices: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
+        """The pieces of the chosen texts, in that order."""
+        ...
+
+
+class Chosen:
+    """Some texts of a corpus.
+
+    Args:
+        pieces: the corpus.
+        chosen: rows of it.
+    """
+
+    def __init__(self, pieces: Pieces, chosen: Int[np.ndarray, " chosen"]) -> None:
+        self._pieces = pieces
+        self._chosen = chosen
+        self.lengths = pieces.lengths[chosen]
+
+    def rows(self, indices: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
+        """The pieces of the chosen texts, in that order."""
+        return self._pieces.rows(self._chosen[indices])
 
 
 class LabelledTexts(Examples[LabelledBatch]):
@@ -40,7 +70,7 @@ class LabelledTexts(Examples[LabelledBatch]):
 
     def __init__(
         self,
-        pieces: Lists,
+        pieces: Pieces,
         labels: Int[np.ndarray, " texts"],
         settings: TextBatchSettings,
         begin: bool = False,
@@ -96,6 +126,10 @@ class LabelledTexts(Examples[LabelledBatch]):
             source_valid=valid,
             labels=torch.from_numpy(self.labels[rows].astype(np.int64)),
         )
+
+    def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
+        """The chosen texts alone."""
+        return LabelledTexts(Chosen(self.pieces, rows), self.labels[rows], self.settings, self.begin)
 
     def padding_share(self, seed: int, epoch: int = 0) -> float:
         """Share of an epoch's positions that hold padding, in [0, 1)."""

@@ -18,7 +18,7 @@ from typing import Protocol
 import sentencepiece
 
 from s2s.errors import UserError
-from s2s.recipe.schema import TokenizerSettings
+from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -247,7 +247,7 @@ def train_pair(
     return train(sources, settings, "source"), train(targets, settings, "target")
 
 
-def train(lines: Iterable[str], settings: TokenizerSettings, side: str) -> Tokenizer:
+def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer:
     """Learns the pieces of a corpus; the same lines and settings give the same bytes.
 
     Of more than two million lines, one to two million are taken, spread evenly. Lines of more than 2,000 characters are
@@ -290,7 +290,7 @@ def _thinned(lines: Iterable[str]) -> list[str]:
     return kept
 
 
-def _learn(lines: list[str], settings: TokenizerSettings, side: str) -> bytes:
+def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
     subwords = settings.kind in ("unigram", "bpe")
     model = io.BytesIO()
     try:
@@ -322,7 +322,7 @@ def _learn(lines: list[str], settings: TokenizerSettings, side: str) -> bytes:
     return model.getvalue()
 
 
-def _explained(error: str, settings: TokenizerSettings, side: str) -> Exception:
+def _explained(error: str, settings: PieceSettings, side: str) -> Exception:
     if found := re.search(r"Please set it to a value <= (\d+)", error):
         return UserError(
             f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {found[1]}",
@@ -334,7 +334,7 @@ def _explained(error: str, settings: TokenizerSettings, side: str) -> Exception:
     return RuntimeError(f"sentencepiece failed: {error}")
 
 
-def _too_small(settings: TokenizerSettings, side: str, smallest: int) -> UserError:
+def _too_small(settings: PieceSettings, side: str, smallest: int) -> UserError:
     return UserError(
         f"{settings.size} pieces are too few for the training text ({side}): "
         f"its characters and the special pieces need {smallest}",

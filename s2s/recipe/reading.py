@@ -41,6 +41,9 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Any:
     Relative paths to data start from the recipe's folder, those in overrides from the current folder, and files from
     `data.root` where there is one; they come out absolute. `run.dir` stays relative to the current folder.
 
+    An override of `model.kind` takes another model in the place of the file's: what the file says of keys that only its
+    own model has is then left out, and keys that both have keep their values.
+
     Args:
         path: a YAML file.
         overrides: `section.key=value`; values are YAML.
@@ -51,6 +54,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Any:
     page = read_page(path)
     parsed, malformed = _parse(overrides)
     tree: dict[str, Any] = json.loads(json.dumps(page.values))
+    _leave_out_keys_of_another_model(tree, parsed)
     for override in parsed:
         malformed += _apply(override, tree)
     recipe, found = _check(tree)
@@ -127,6 +131,20 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
         except YAMLError:
             malformed.append(f"command line: {text}: {value!r} is not a YAML value; quote it: {key}='\"…\"'")
     return parsed, malformed
+
+
+def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[Override]) -> None:
+    kinds = [override.value for override in overrides if override.key == _KIND]
+    schema, model = TASKS.get(str(tree.get(TASK, DEFAULT))), tree.get("model")
+    if not kinds or schema is None or not isinstance(model, dict):
+        return
+    try:
+        own, other = (_settings(schema, {"kind": kind}).model_fields for kind in (model.get("kind"), kinds[-1]))
+    except UserError:
+        # told where the recipe is checked
+        return
+    for key in own.keys() & model.keys() - other.keys():
+        del model[key]
 
 
 def _apply(override: Override, tree: dict[str, Any]) -> list[str]:

@@ -17,8 +17,9 @@ from s2s.recipe.wording import expected, section_of
 _INTRODUCTION = """# The recipe
 
 A recipe is one page of YAML (1.2). Every key is listed here; a key that is not is refused. On the command line,
-`section.key=value` overrides a key. Its key `task` says what is learned, and with it which keys there are. This page is
-made by `s2s recipe reference`.
+`section.key=value` overrides a key; `model.kind=lstm` takes another model, and what the recipe says of keys that only
+its own model has is left out. The key `task` says what is learned, and with it which keys there are. This page is made
+by `s2s recipe reference`.
 """
 
 

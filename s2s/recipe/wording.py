@@ -76,7 +76,9 @@ def _words(schema: dict[str, Any]) -> Iterator[str]:
     elif "prefixItems" in schema:
         yield f"[{', '.join(' or '.join(_words(item)) for item in schema['prefixItems'])}]"
     elif schema.get("type") == "array":
-        yield f"a list of {' or '.join(_words(schema.get('items', {})))}"
+        least = schema.get("minItems", 0)
+        several = f" ({least} or more)" if least > 1 else ""
+        yield f"a list{several} of {' or '.join(_words(schema.get('items', {})))}"
     elif schema.get("pattern") == NAME_PATTERN:
         yield "letters, digits, `.`, `_` and `-`, the first a letter or digit"
     elif "pattern" in schema:

@@ -2,14 +2,14 @@
 
 import fcntl
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s2s.errors import UserError
 from s2s.recipe.reading import read, write
-from s2s.recipe.schema import Recipe, TokenizerSettings
+from s2s.recipe.schema import AnyRecipe, TokenizerSettings
 
 if TYPE_CHECKING:
     from s2s.data.tokenizers import Tokenizer
@@ -23,7 +23,7 @@ _UNFINISHED = ".unfinished-"
 _MAY_CHANGE = ("data", "device")
 
 
-def folder_of(recipe: Recipe) -> Path:
+def folder_of(recipe: AnyRecipe) -> Path:
     """`run.dir`, or `runs/<name>`."""
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
@@ -48,8 +48,13 @@ def check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
-def create(recipe: Recipe, tokenizers: "tuple[Tokenizer, Tokenizer]", overwrite: bool) -> Path:
+def create(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Path:
     """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all.
+
+    Args:
+        recipe: the resolved recipe.
+        tokenizers: by the names under which they are kept.
+        overwrite: replace a run that is there.
 
     Raises:
         UserError: the folder is taken, see `check_free`.
@@ -66,8 +71,8 @@ def create(recipe: Recipe, tokenizers: "tuple[Tokenizer, Tokenizer]", overwrite:
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / TOKENIZER).mkdir(parents=True)
     write(recipe, unfinished / RECIPE)
-    for tokenizer, side in zip(tokenizers, sides(recipe.tokenizer), strict=False):
-        tokenizer.save(unfinished / TOKENIZER, side)
+    for name, tokenizer in tokenizers.items():
+        tokenizer.save(unfinished / TOKENIZER, name)
     if place.exists():
         for name in (TOKENIZER, RECIPE):
             (unfinished / name).rename(place / name)

@@ -13,7 +13,8 @@ from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.reading import read
 from s2s.recipe.schema import DeviceSettings, Recipe, TokenizerSettings
-from s2s.run.folder import RECIPE, TOKENIZER, check_is_run, check_sections, sides
+from s2s.run.folder import RECIPE, TOKENIZER, check_sections, sides
+from s2s.run.tasks import check_task
 from s2s.training.checkpoint import Checkpoints, load_weights
 from s2s.training.devices import Computer, choose, seed_for
 
@@ -53,21 +54,25 @@ def load_run(path: Path, checkpoint: str | None = None, overrides: Sequence[str]
         overrides: `section.key=value`, for what may change after training: `data`, `decoding`, `device`.
 
     Raises:
-        UserError: it is not a run, it has no such checkpoint, or a file is damaged.
+        UserError: it is not a run of translation, it has no such checkpoint, or a file is damaged.
     """
-    check_is_run(path)
+    check_task(path, "translation", {"classification": f"s2s classify {path}"})
     check_sections(overrides, ("data", "decoding", "device"), "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)
-    computer = _computer(recipe.device, overrides)
+    computer = computer_for(recipe.device, overrides)
     source, target = load_tokenizers(folder / TOKENIZER, recipe.tokenizer)
     model = build_model(recipe, source.size, target.size)
     load_weights(model, folder / "model.safetensors")
     return LoadedRun(folder, recipe, model.to(computer.device).eval(), source, target, computer)
 
 
-def _computer(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
-    """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
+def computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
+    """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices.
+
+    Raises:
+        UserError: an override asks for what is not here.
+    """
     try:
         return choose(settings)
     except UserError:

@@ -12,7 +12,7 @@ import torch
 
 from s2s.errors import UserError
 from s2s.models.contract import parameter_count
-from s2s.recipe.schema import Recipe
+from s2s.recipe.schema import AnyRecipe
 from s2s.training.checkpoint import write_atomically
 from s2s.training.devices import Computer
 
@@ -20,7 +20,7 @@ _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", 
 
 
 def describe(
-    recipe: Recipe, computer: Computer, model: torch.nn.Module, hashes: dict[str, str], counts: dict[str, int]
+    recipe: AnyRecipe, computer: Computer, model: torch.nn.Module, hashes: dict[str, str], counts: dict[str, int]
 ) -> dict[str, object]:
     """The manifest of a run.
 
@@ -29,7 +29,7 @@ def describe(
         computer: what computes.
         model: what is trained.
         hashes: of the training data and the tokenizers, by name.
-        counts: sentence pairs by split, and those left out.
+        counts: examples by split, and those left out or cut.
     """
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -41,7 +41,7 @@ def describe(
         "processor": processor(),
         "device": str(computer),
         "threads": torch.get_num_threads(),
-        "seeds": recipe.seeds.model_dump() | {"corpus": recipe.data.seed},
+        "seeds": recipe.seeds.model_dump() | {"corpus": recipe.model_dump()["data"]["seed"]},
         "parameters": parameter_count(model),
         "hashes": hashes,
         "counts": counts,

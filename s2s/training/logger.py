@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,15 +42,17 @@ class RunLog:
         done: updates done before; what the files say of later ones is forgotten.
         total: updates when training ends.
         console: where progress is shown.
+        perplexity: whether the loss is that of pieces, so that its exponential means something.
     """
 
-    def __init__(self, run: Path, done: int, total: int, console: Console) -> None:
+    def __init__(self, run: Path, done: int, total: int, console: Console, perplexity: bool = True) -> None:
         self.path = run / METRICS
         forget_after(self.path, done)
         self._metrics = self.path.open("a", encoding="utf-8", newline="\n")
         self._board = SummaryWriter(str(run), purge_step=done + 1)
         self._console = console
         self._total = total
+        self._perplexity = perplexity
         self._interval = max(1, total // _CURVE_POINTS)
         self._recent: list[Update] = []
         self._spoke = time.monotonic()
@@ -82,6 +85,7 @@ class RunLog:
             {
                 "update": update.update,
                 "loss": update.loss,
+                "count": update.count,
                 "tokens": update.tokens,
                 "seconds": round(update.seconds, 6),
                 "learning_rate": update.learning_rate,
@@ -93,15 +97,24 @@ class RunLog:
             self._draw_curves()
         self._show(update)
 
-    def validation(self, update: int, scores: dict[str, float], samples: list[Sample]) -> None:
-        """Notes a validation."""
+    def validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
+        """Notes a validation.
+
+        Args:
+            update: after which it was.
+            scores: by name; losses in nats, the others in percent.
+            samples: some translations.
+        """
         self._write({"update": update, "validation": scores})
         for name, value in scores.items():
             self._board.add_scalar(f"validation/{name}", value, update)
-        table = "\n".join(f"| {s.source} | {s.reference} | {s.translation} |" for s in samples)
-        self._board.add_text("translations", f"| source | reference | translation |\n|---|---|---|\n{table}", update)
+        if samples:
+            table = "\n".join(f"| {s.source} | {s.reference} | {s.translation} |" for s in samples)
+            head = "| source | reference | translation |\n|---|---|---|\n"
+            self._board.add_text("translations", head + table, update)
         self._board.flush()
-        self.say(f"update {update}: validation " + " · ".join(f"{n} {v:.2f}" for n, v in scores.items()))
+        shown = (f"{name} {value:.{3 if name == 'loss' else 2}f}" for name, value in scores.items())
+        self.say(f"update {update}: validation {' · '.join(shown)}")
         for sample in samples[:1]:
             self.say(f"    {sample.source}  →  {sample.translation}")
 
@@ -135,13 +148,14 @@ class RunLog:
         loss = sum(u.loss * u.count for u in recent) / sum(u.count for u in recent)
         values = {
             "training/loss": loss,
-            "training/perplexity": math.exp(min(loss, 50)),
             "training/learning_rate": last.learning_rate,
             "training/clip_rate": sum(u.clipped for u in recent) / len(recent),
             "training/tokens_per_second": tokens / sum(u.seconds for u in recent),
             "training/real_tokens": sum(u.real_share for u in recent) / len(recent),
             "gradient_norm/all": last.gradient_norm,
         } | {f"gradient_norm/{name}": norm for name, norm in last.layer_norms.items()}
+        if self._perplexity:
+            values["training/perplexity"] = math.exp(min(loss, 50))
         for name, value in values.items():
             self._board.add_scalar(name, value, last.update)
 

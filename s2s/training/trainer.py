@@ -131,8 +131,10 @@ class Trainer(Generic[Whole, Batch]):
         started = time.perf_counter()
         group = self.groups[self.position]
         number = self.update + 1
+        # one seed for an epoch: what is drawn for an example does not depend on the batch that it is in
+        drawn = seed_for(self.seeds.data, self.epoch)
+        collated = [self.examples.collate(rows, drawn) for rows in group]
         # all items of the update share one denominator, whatever micro-batch they are in
-        collated = [self.examples.collate(rows, seed_for(self.seeds.data, number, i)) for i, rows in enumerate(group)]
         count = max(1, sum(batch.count for batch in collated))
         torch.manual_seed(seed_for(self.seeds.dropout, number))
         self.model.train()
@@ -180,8 +182,8 @@ def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch],
     model.eval()
     total, count = torch.zeros((), device=computer.device), 0
     with torch.no_grad(), computer.mixed_precision():
-        for number, rows in enumerate(examples.plan(0, 0)):
-            batch = examples.collate(rows, seed_for(0, number)).to(computer.device)
+        for rows in examples.plan(0, 0):
+            batch = examples.collate(rows, 0).to(computer.device)
             total += loss(model, batch)[1]
             count += batch.count
     return float(total) / max(1, count)

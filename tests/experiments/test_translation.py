@@ -32,7 +32,7 @@ from s2s.experiments.translation import (
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import DataSettings
 from s2s.run.loading import build_model, find_checkpoint, load_run
-from s2s.run.training import _Run
+from s2s.run.training import Translating
 from s2s.training.checkpoint import read_tensors
 from s2s.training.translation import mean_loss
 
@@ -64,15 +64,15 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
     whole = contest(["gru"])
     cut = type(whole)(tmp_path / "cut", whole.profile, whole.contestants, whole.seeds, whole.computer)
     first = trained(whole, "gru", 1)
-    validate = _Run._validate
+    validate = Translating.validate
 
-    def interrupted(self, trainer, prepared, log):
-        if trainer.update == 12:
+    def interrupted(self, log):
+        if self.trainer.update == 12:
             raise KeyboardInterrupt
-        return validate(self, trainer, prepared, log)
+        return validate(self, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Run, "_validate", interrupted)
+        patch.setattr(Translating, "validate", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trained(cut, "gru", 1)
     second = trained(cut, "gru", 1)

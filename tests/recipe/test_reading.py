@@ -64,6 +64,54 @@ def test_an_override_is_the_same_as_a_line_in_the_file(good, tmp_path):
     assert read(_with(tmp_path, text)) == read(good, ["training.updates=500", "model.width=64"])
 
 
+def test_another_model_keeps_the_keys_that_it_has_and_only_those(good, tmp_path):
+    text = GOOD.replace("kind: transformer", "kind: transformer\n  width: 64\n  heads: 2\n  norm: post")
+    path = _with(tmp_path, text)
+    model = read(path, ["model.kind=lstm", "model.residual=true"]).model
+    assert (model.kind, model.width, model.residual) == ("lstm", 64, True)
+    assert not hasattr(model, "heads")
+    # what no model in question has is a mistake as ever, and so is what the command line itself says
+    assert (
+        "model.heads: unknown key; it belongs to transformer" in _mistakes(path, "model.kind=lstm", "model.heads=2")[0]
+    )
+    assert "model.widht: unknown key" in _mistakes(_with(tmp_path, text + "  widht: 3\n"), "model.kind=lstm")[0]
+    assert len(_mistakes(_with(tmp_path, text.replace("transformer", "lstm")))) == 2
+
+
+TASKED = """name: texts
+task: classification
+data:
+  corpus: someone/texts
+model:
+  kind: transformer
+"""
+
+
+def test_a_task_picks_the_keys_that_there_are(tmp_path, good):
+    path = _with(tmp_path, TASKED)
+    recipe = read(path, ["head.pooling=first", "model.width=64"])
+    assert (recipe.task, recipe.head.pooling, recipe.model.width) == ("classification", "first", 64)
+    assert not hasattr(recipe.model, "decoder_layers")
+    write(recipe, tmp_path / "resolved.yaml")
+    assert read(tmp_path / "resolved.yaml") == recipe
+    assert "task: classification" in dump(recipe)
+    told = {
+        "decoding.beam=2": "decoding: unknown key; it belongs to recipes of task translation, and this one is of",
+        "tokenizer.shared=true": "tokenizer.shared: unknown key; it belongs to recipes of task translation, and",
+        "model.decoder_layers=2": "model.decoder_layers: unknown key; did you mean encoder_layers?",
+        "head.poling=max": "head.poling: unknown key; did you mean pooling?",
+        "data.classes=[a, b, a]": "data: classes has a twice",
+        "data.classes=[a]": 'data.classes: is ["a"], expected a list (2 or more) of text or null',
+        "batches.max_length=9000": "batches.tokens (8192) must hold a text of batches.max_length (9000)",
+        "task=clasification": "task: is 'clasification'; did you mean classification?",
+        "task=": "task: is null; expected one of translation, classification",
+        "model.kind=nothing": "model.kind: 'nothing' is not an installed model",
+    }
+    for override, words in told.items():
+        assert words in "\n".join(_mistakes(path, override))
+    assert "head: unknown key; it belongs to recipes of task classification" in _mistakes(good, "head.pooling=max")[0]
+
+
 def test_the_resolved_recipe_reads_back_as_itself(good, tmp_path):
     recipe = read(
         good, ["training.clip=null", "data.validation=7", "training.betas=[0.5, 0.25]", "training.epsilon=1e-30"]

@@ -1,0 +1,93 @@
+"""From a classification recipe's data section to pieces: load, cut, encode, and what there is to tell of it."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from s2s.data.encoding import Lists, encode_texts
+from s2s.data.labelled import LabelledCorpus, load_labelled
+from s2s.data.tokenizers import Tokenizer
+from s2s.data.tokenizers import train as train_tokenizer
+from s2s.recipe.classification import ClassificationRecipe
+
+SIDE = "text"
+# Pieces are learned from about so many characters, taken evenly: more of them take minutes and change little.
+_CHARACTERS = 10_000_000
+_BARS = 10
+_BAR = 30
+
+
+@dataclass(frozen=True)
+class PreparedTexts:
+    """Everything about the data that training needs.
+
+    Attributes:
+        corpus: texts, labels and classes.
+        tokenizer: cuts the texts.
+        train: the training texts as pieces.
+        validation: the validation texts as pieces.
+    """
+
+    corpus: LabelledCorpus
+    tokenizer: Tokenizer
+    train: Lists
+    validation: Lists
+
+    def hashes(self) -> dict[str, str]:
+        """What identifies the data and the tokenizer, whatever their files are called."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (*self.train.arrays(), self.corpus.train.labels):
+            digest.update(np.ascontiguousarray(array).data)
+        return {"training_data": digest.hexdigest(), "tokenizer": self.tokenizer.digest}
+
+
+def prepare_texts(recipe: ClassificationRecipe, tokenizer: Tokenizer | None) -> PreparedTexts:
+    """Loads and encodes the texts.
+
+    Args:
+        recipe: the resolved recipe.
+        tokenizer: that of a run that continues, or that the encoder was trained with; None to train a new one.
+
+    Raises:
+        UserError: see `load_labelled`; or `tokenizer.size` does not fit the texts.
+    """
+    corpus = load_labelled(recipe.data)
+    tokenizer = tokenizer or train_tokenizer(_some_of(corpus), recipe.tokenizer, SIDE)
+    train, validation = (encode_texts(part.texts, tokenizer) for part in (corpus.train, corpus.validation))
+    return PreparedTexts(corpus, tokenizer, train, validation)
+
+
+def _some_of(corpus: LabelledCorpus) -> Iterator[str]:
+    texts = corpus.train.texts["text"]
+    characters = sum(len(text) for text in texts)
+    yield from texts[:: max(1, round(characters / _CHARACTERS))]
+
+
+def class_table(corpus: LabelledCorpus) -> list[str]:
+    """How many texts each class has in each split, as lines."""
+    counts = corpus.counts()
+    wide = max(map(len, (*corpus.classes, "all texts")))
+    lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]
+    lines += [f"{name:{wide}}" + "".join(f"{part[name]:>12,}" for part in counts.values()) for name in corpus.classes]
+    return [*lines, f"{'all texts':{wide}}" + "".join(f"{sum(part.values()):>12,}" for part in counts.values())]
+
+
+def length_bars(lengths: np.ndarray, max_length: int) -> list[str]:
+    """Texts by their pieces, as lines with bars.
+
+    Args:
+        lengths: pieces of each text.
+        max_length: how many are read.
+    """
+    most = int(np.percentile(lengths, 99)) + 1 if len(lengths) else 1
+    step = max(1, -(-most // _BARS))
+    counts = np.bincount(np.minimum(lengths // step, _BARS), minlength=_BARS + 1)
+    lines = []
+    for place, count in enumerate(counts.tolist()):
+        name = f"{place * step}–{(place + 1) * step - 1}" if place < _BARS else f"{place * step} or more"
+        cut = "  ← max_length" if place * step <= max_length < (place + 1) * step else ""
+        if count:
+            lines.append(f"{name:>14}  {'█' * round(_BAR * count / counts.max()):{_BAR}} {count:>9,}{cut}")
+    return lines
