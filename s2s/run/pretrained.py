@@ -1,15 +1,25 @@
 """`init_from`: the encoder of another run as the beginning of a new one."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.recipe.reading import read
+from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings
+from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
+from s2s.run.loading import find_checkpoint
+from s2s.training.checkpoint import Checkpoints, read_tensors, write_atomically
 from s2s.training.optimization import group_of
 
 _ENCODER = "encoder."
+_KEPT = "init_from.json"
 
 
 @dataclass(frozen=True)
@@ -43,9 +53,13 @@ class Loaded:
         """All tensors that came from the run, whole or in part."""
         return [*self.loaded, *self.partly]
 
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
+    def scales(self, init: InitSettings) -> dict[str, float]:
+        """Factors of the learning rate by name, for a `Trainer`."""
+        return dict.fromkeys(self.names(), init.learning_rate_scale)
+
+    def keep(self, folder: Path) -> None:
+        """Writes the list into a run's folder, so that the run can go on without the other one."""
+        write_atomically(folder / _KEPT, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
 def _grouped(names: Iterable[str]) -> list[str]:
@@ -53,6 +67,112 @@ def _grouped(names: Iterable[str]) -> list[str]:
     for name in names:
         counts.setdefault(group_of(name), []).append(name)
     return [same[0] if len(same) == 1 else f"{group} ({len(same)} tensors)" for group, same in counts.items()]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run whose encoder a new model begins with.
+
+    Attributes:
+        checkpoint: the folder of its weights.
+        recipe: what it was trained by.
+        tokenizer: of what its encoder reads.
+    """
+
+    checkpoint: Path
+    recipe: AnyRecipe
+    tokenizer: Tokenizer
+
+    def __str__(self) -> str:
+        return f"{self.recipe.name} ({getattr(self.recipe, 'task', '')}), checkpoint {self.checkpoint}"
+
+    def adapt(self, recipe: Any) -> Any:
+        """The new recipe with what is taken over: its tokenizer's section, and this run's absolute path."""
+        there: Any = self.recipe
+        same = {key: getattr(there.tokenizer, key) for key in type(there.tokenizer).model_fields if key != "shared"}
+        changes = {"init_from": str(Path(recipe.init_from).absolute())}
+        # of two vocabularies, one is this run's; the section says how the other one is made
+        if getattr(recipe.tokenizer, "shared", True):
+            changes["tokenizer"] = recipe.tokenizer.model_copy(update=same)
+        return recipe.model_copy(update=changes)
+
+    def differences(self, recipe: AnyRecipe) -> list[str]:
+        """Settings of the encoder that are not those of the run: `model.dropout is 0.3, there 0.1`."""
+        ours, theirs = recipe.model.model_dump(), self.recipe.model.model_dump()
+        return [
+            f"model.{key} is {ours[key]}, there {theirs[key]}"
+            for key in ours
+            if key in theirs and ours[key] != theirs[key] and not key.startswith("decoder_")
+        ]
+
+
+def open_source(recipe: FineTunedRecipe) -> Source | None:
+    """The run that a recipe begins with; None where it begins with none.
+
+    Raises:
+        UserError: it is no run, it has no checkpoint, or it reads no text.
+    """
+    if recipe.init_from is None:
+        return None
+    path = Path(recipe.init_from)
+    check_is_run(path)
+    checkpoint = find_checkpoint(path, None)
+    names = sorted(file.stem for file in (checkpoint / TOKENIZER).glob("*.json"))
+    if not names:
+        raise UserError("has no tokenizer: it reads no text", where=f"init_from: {path}", remedy="name another run")
+    # of two, the encoder reads the source's
+    name = "source" if "source" in names else names[0]
+    return Source(checkpoint, read(checkpoint / RECIPE), Tokenizer.load(checkpoint / TOKENIZER, name))
+
+
+def begin_with(model: nn.Module, recipe: FineTunedRecipe, source: Source | None, folder: Path | None) -> Loaded | None:
+    """Gives a model the encoder that its recipe names, and freezes what shall not learn.
+
+    A run that goes on has its weights in its checkpoint: then only which of them were loaded is looked up.
+
+    Args:
+        model: freshly made.
+        recipe: says what is frozen.
+        source: the run it begins with; None where it begins with none, or where the run goes on.
+        folder: of the run that goes on; None for a new one.
+
+    Returns:
+        What was loaded; None where nothing is.
+
+    Raises:
+        UserError: the encoder does not fit, or the run to begin with is not there.
+    """
+    if recipe.init_from is None:
+        return None
+    if folder is not None and Checkpoints(folder).last() is not None and (folder / _KEPT).exists():
+        loaded = Loaded(**json.loads((folder / _KEPT).read_text(encoding="utf-8")))
+    else:
+        source = source or open_source(recipe)
+        if source is None:
+            return None
+        loaded = take_encoder(model, read_tensors(source.checkpoint / "model.safetensors"), str(source))
+    freeze(model, loaded.names(), recipe.init.freeze)
+    return loaded
+
+
+def describe(loaded: Loaded, recipe: FineTunedRecipe, source: Source | None) -> str:
+    """The list that is printed before training.
+
+    Args:
+        loaded: what was loaded.
+        recipe: of the new run.
+        source: the run it came from, where that was opened.
+    """
+    lines = [str(loaded)]
+    if source is not None:
+        lines.append(f"  tokenizer   taken over: {source.tokenizer.size:,} pieces ({source.tokenizer.kind})")
+        lines += [f"  differs     {difference}" for difference in source.differences(recipe)]
+    init = recipe.init
+    if init.freeze != "nothing":
+        lines.append(f"  frozen      {'tables of vectors' if init.freeze == 'embeddings' else 'all that was loaded'}")
+    if init.learning_rate_scale != 1:
+        lines.append(f"  slower      what was loaded learns at {init.learning_rate_scale:g} of the learning rate")
+    return "\n".join(lines)
 
 
 def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> Loaded:
