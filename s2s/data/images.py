@@ -62,6 +62,11 @@ class ImageCorpus:
     validation: Images
     test: Images | None
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images of each class, by split."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part.counts() for name, part in parts.items() if part is not None}
+
 
 def load_images(settings: ImageDataSettings) -> ImageCorpus:
     """Loads the images that a recipe's `data` section describes.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 
 from s2s.evaluation.calibration import Calibration
 
@@ -55,20 +55,24 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
         matrix: number of examples.
         names: of the classes.
     """
-    figure = _figure(2.2 + 0.42 * len(names), 1.6 + 0.42 * len(names))
+    # room for the names beside the squares
+    room = 0.09 * max(len(_short(name)) for name in names)
+    figure = _figure(2.0 + room + 0.42 * len(names), 1.0 + room + 0.42 * len(names))
     panel = figure.subplots()
     shares = matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True))
     image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     labels, places = [_short(name) for name in names], range(len(names))
     panel.set_xticks(places, labels, rotation=90, fontsize=_SMALL, parse_math=False)
     panel.set_yticks(places, labels, fontsize=_SMALL, parse_math=False)
-    panel.set_xlabel("predicted")
-    panel.set_ylabel("true")
+    panel.set_xlabel("predicted", fontsize=9)
+    panel.set_ylabel("true", fontsize=9)
     if len(names) <= _WRITTEN_CLASSES:
         for (row, column), count in np.ndenumerate(matrix):
             colour = "white" if shares[row, column] > 0.5 else "black"
             panel.text(column, row, f"{count:,}", ha="center", va="center", fontsize=6, color=colour)
-    figure.colorbar(image, ax=panel, fraction=0.046, label="share of the true class")
+    bar = figure.colorbar(image, ax=panel, fraction=0.046)
+    bar.set_label("share of the true class", fontsize=9)
+    bar.ax.tick_params(labelsize=_SMALL)
     return figure
 
 
@@ -158,12 +162,15 @@ def lengths_picture(
 
 def class_counts_picture(counts: Mapping[str, int]) -> "Figure":
     """How many examples each class has."""
+    from matplotlib.ticker import MaxNLocator
+
     figure = _figure(5.2, 1.0 + 0.24 * len(counts))
     panel = figure.subplots()
     places = range(len(counts))
     panel.barh(places, list(counts.values()), color=_BLUE)
     panel.set_yticks(places, [_short(name) for name in counts], fontsize=_SMALL, parse_math=False)
     panel.invert_yaxis()
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("examples")
     _bare(panel)
     return figure
@@ -181,6 +188,8 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
         heaviest = max((abs(weight) for weight in reading.weights), default=0.0) or 1.0
         lines += [[], *_lines(reading.words, [weight / heaviest for weight in reading.weights]), []]
     figure = _figure((_COLUMNS + 2) * _LETTER_WIDTH, (len(lines) + 1) * _LINE_HEIGHT)
+    # every letter has its place already
+    figure.set_layout_engine("none")
     panel = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     panel.set_axis_off()
     panel.set_xlim(-1, _COLUMNS + 1)
@@ -213,12 +222,44 @@ def images_picture(
     for panel in panels:
         panel.set_axis_off()
     for panel, image, caption in zip(panels, images, captions, strict=False):
-        if len(image) == 1:
-            panel.imshow(image[0], cmap="gray", vmin=0, vmax=255)
-        else:
-            panel.imshow(image.transpose(1, 2, 0))
+        _show(panel, image)
         panel.set_title(caption, fontsize=7, y=-0.22, parse_math=False)
     return figure
+
+
+def seen_picture(
+    images: UInt8[np.ndarray, "images channels height width"],
+    maps: Sequence[Float[np.ndarray, "rows columns"]],
+    captions: Sequence[str],
+) -> "Figure":
+    """Images, and below each what its patches weighed: blue for the predicted class, orange against it.
+
+    Args:
+        images: with one channel or three.
+        maps: one for each image.
+        captions: one for each image.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("weights", [_ORANGE, "white", _BLUE])
+    count = max(1, len(images))
+    figure = _figure(1.7 * count, 3.6)
+    panels = figure.subplots(2, count, squeeze=False)
+    for panel in panels.flat:
+        panel.set_axis_off()
+    for column, (image, weights, caption) in enumerate(zip(images, maps, captions, strict=True)):
+        _show(panels[0, column], image)
+        panels[0, column].set_title(caption, fontsize=7, parse_math=False)
+        end = float(np.abs(weights).max()) or 1.0
+        panels[1, column].imshow(weights, cmap=colours, vmin=-end, vmax=end)
+    return figure
+
+
+def _show(panel: "Axes", image: UInt8[np.ndarray, "channels height width"]) -> None:
+    if len(image) == 1:
+        panel.imshow(image[0], cmap="gray", vmin=0, vmax=255)
+    else:
+        panel.imshow(image.transpose(1, 2, 0))
 
 
 def _lines(words: Sequence[str], weights: Sequence[float]) -> Iterator[list[tuple[int, str, float]]]:

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import torch
+
+from s2s.data.augmentation import augmented
+from s2s.data.images import Images
+from s2s.data.labelled_images import LabelledImages
+from s2s.errors import UserError
+from s2s.recipe.images import AugmentationSettings
+
+
+@pytest.fixture
+def images() -> Images:
+    generator = np.random.default_rng(1)
+    return Images(
+        generator.integers(0, 256, (23, 1, 4, 4), dtype=np.uint8), generator.integers(0, 3, 23), ("a", "b", "c")
+    )
+
+
+def test_an_epoch_has_every_image_once_in_an_order_of_its_own(images):
+    examples = LabelledImages(images, positions=5, batch=10)
+    plans = [examples.plan(1, epoch) for epoch in (0, 1)]
+    for plan in plans:
+        assert [len(rows) for rows in plan] == [10, 10, 3]
+        assert sorted(np.concatenate(plan)) == list(range(23))
+    assert not np.array_equal(plans[0][0], plans[1][0])
+    assert np.array_equal(plans[0][0], LabelledImages(images, 5, 10).plan(1, 0)[0])
+    assert not np.array_equal(plans[0][0], examples.plan(2, 0)[0])
+
+
+def test_batches_hold_the_images_of_their_rows(images):
+    rows = np.array([22, 3, 7])
+    batch = LabelledImages(images, positions=5, batch=10).collate(rows, seed=1)
+    assert torch.equal(batch.source, torch.from_numpy(images.pixels[rows]))
+    assert batch.labels.tolist() == images.labels[rows].tolist()
+    assert batch.source_valid.all()
+    assert (batch.source_valid.shape, batch.count, batch.tokens) == ((3, 5), 3, 15)
+
+
+def test_varied_batches_are_those_of_augmentation_and_differ_by_epoch_alone(images):
+    settings = AugmentationSettings(shift=1, flip=True)
+    examples = LabelledImages(images, 5, 10, settings)
+    rows = np.array([22, 3, 7])
+    first = examples.collate(rows, seed=8)
+    assert torch.equal(first.source, torch.from_numpy(augmented(images.pixels[rows], rows, settings, 8)))
+    assert torch.equal(first.source[1:2], examples.collate(rows[1:2], seed=8).source)
+    assert not torch.equal(first.source, examples.collate(rows, seed=9).source)
+
+
+def test_updates_have_as_many_images_as_wanted(images):
+    examples = LabelledImages(images, 5, 4, examples_per_update=9)
+    groups, together = examples.updates(examples.plan(1, 0))
+    assert together == 2
+    assert [sum(len(rows) for rows in group) for group in groups] == [8, 8, 7]
+    with pytest.raises(UserError, match=r"(?s)from 3 images, but a batch has 10.*batches.images=3"):
+        LabelledImages(images, 5, 10, examples_per_update=3).updates([])
