@@ -21,6 +21,7 @@ from s2s.run.classification_evaluation import evaluate_classifier, save_pictures
 from s2s.run.classification_loading import begins, build_classifier
 from s2s.run.course import Course, Say, follow
 from s2s.run.folder import RECIPE, TOKENIZER, check_free, check_resumable, create, flat, folder_of
+from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.training.classification import classification_loss
 from s2s.training.devices import choose
 from s2s.training.logger import METRICS, RunLog
@@ -72,10 +73,15 @@ def _course(
 
     computer = choose(recipe.device)
     console.print(f"{recipe.name} on {computer}", markup=False, highlight=False, soft_wrap=True)
-    prepared = prepare_texts(recipe, Tokenizer.load(folder / TOKENIZER, SIDE) if folder else None)
+    source = None if folder else open_source(recipe)
+    recipe = source.adapt(recipe) if source else recipe
+    known = Tokenizer.load(folder / TOKENIZER, SIDE) if folder else source.tokenizer if source else None
+    prepared = prepare_texts(recipe, known)
     # a checkpoint shall know its classes without the data
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": prepared.corpus.classes})})
-    model = build_classifier(recipe, prepared.tokenizer.size).to(computer.device)
+    model = build_classifier(recipe, prepared.tokenizer.size)
+    beginning = begin_with(model, recipe, source, folder)
+    model = model.to(computer.device)
     _check_length(recipe, model)
     texts = LabelledTexts(
         prepared.train,
@@ -85,8 +91,8 @@ def _course(
         recipe.training.examples_per_update,
     )
     loss = classification_loss(recipe.training.label_smoothing)
-    trainer = Trainer(model, texts, loss, recipe.training, recipe.seeds, computer)
-    return Classifying(recipe, trainer, prepared, overrides)
+    trainer = Trainer(model, texts, loss, recipe.training, recipe.seeds, computer, beginning.scales)
+    return Classifying(recipe, trainer, prepared, beginning, overrides)
 
 
 def _check_length(recipe: ClassificationRecipe, model: Classifier) -> None:
@@ -106,13 +112,19 @@ class Classifying(Course):
         recipe: the resolved recipe, its classes known.
         trainer: that has done nothing yet.
         prepared: the corpus.
+        beginning: what the model has from another run.
         overrides: of the command line, for the test.
     """
 
     def __init__(
-        self, recipe: ClassificationRecipe, trainer: Trainer, prepared: PreparedTexts, overrides: Sequence[str]
+        self,
+        recipe: ClassificationRecipe,
+        trainer: Trainer,
+        prepared: PreparedTexts,
+        beginning: Beginning,
+        overrides: Sequence[str],
     ) -> None:
-        super().__init__(recipe, trainer)
+        super().__init__(recipe, trainer, beginning)
         self.prepared = prepared
         self.overrides = overrides
         validation = prepared.corpus.validation.labels

@@ -12,6 +12,7 @@ from s2s.errors import UserError
 from s2s.models.contract import parameter_count
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST, alone
+from s2s.run.pretrained import Beginning
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_progress, read_tensors
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.trainer import Trainer
@@ -25,6 +26,7 @@ class Course(ABC):
     Args:
         recipe: the resolved recipe.
         trainer: that has done nothing yet.
+        beginning: what the model has from another run; None where a task cannot begin with one.
 
     Attributes:
         perplexity: whether the loss is that of pieces, so that its exponential means something.
@@ -32,9 +34,10 @@ class Course(ABC):
 
     perplexity: ClassVar[bool] = False
 
-    def __init__(self, recipe: Any, trainer: Trainer) -> None:
+    def __init__(self, recipe: Any, trainer: Trainer, beginning: Beginning | None = None) -> None:
         self.recipe = recipe
         self.trainer = trainer
+        self.beginning = beginning
 
     @abstractmethod
     def hashes(self) -> dict[str, str]:
@@ -134,6 +137,9 @@ class _Following:
         described = manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, self.course.counts())
         manifest.write(described, path)
         self.course.introduce(self.say)
+        if self.course.beginning is not None:
+            self.course.beginning.keep(self.folder)
+            self.course.beginning.introduce(self.say)
         self.say(
             f"{parameter_count(trainer.model):,} parameters · {len(trainer.groups)} updates an epoch · "
             f"{trainer.micro_batches} micro-batches an update"

@@ -8,6 +8,7 @@ from s2s.data.corpora import Corpus, load
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import filter_training
 from s2s.data.tokenizers import Tokenizer, train_pair
+from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.recipe.schema import Recipe
 
@@ -42,12 +43,15 @@ class Prepared:
         }
 
 
-def prepare(recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer] | None, say: Callable[[str], None]) -> Prepared:
+def prepare(
+    recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer | None] | None, say: Callable[[str], None]
+) -> Prepared:
     """Loads, filters and encodes the corpus.
 
     Args:
         recipe: the resolved recipe.
-        tokenizers: those of a run that continues; None to train new ones.
+        tokenizers: those of a run that continues, or the source's of the run that the encoder comes from and none for
+            the target; None to train new ones.
         say: prints a line.
     """
     corpus = load(recipe.data)
@@ -56,6 +60,7 @@ def prepare(recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer] | None, say:
     if not len(kept):
         raise UserError("the filters leave no training pair", where="data.filters", remedy="loosen them")
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
+    target = target or train_tokenizer(kept["target"], recipe.tokenizer, "target")
     corpus = Corpus(kept, corpus.validation, corpus.test)
     train = encode_corpus(kept, source, target)
     validation = encode_corpus(corpus.validation, source, target)

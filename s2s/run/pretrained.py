@@ -1,7 +1,7 @@
 """`init_from`: the encoder of another run as the beginning of a new one."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.recipe.reading import read
-from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings
+from s2s.recipe.schema import AnyRecipe, FineTunedRecipe
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.loading import find_checkpoint
 from s2s.training.checkpoint import Checkpoints, read_tensors, write_atomically
@@ -52,14 +52,6 @@ class Loaded:
     def names(self) -> list[str]:
         """All tensors that came from the run, whole or in part."""
         return [*self.loaded, *self.partly]
-
-    def scales(self, init: InitSettings) -> dict[str, float]:
-        """Factors of the learning rate by name, for a `Trainer`."""
-        return dict.fromkeys(self.names(), init.learning_rate_scale)
-
-    def keep(self, folder: Path) -> None:
-        """Writes the list into a run's folder, so that the run can go on without the other one."""
-        write_atomically(folder / _KEPT, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
 def _grouped(names: Iterable[str]) -> list[str]:
@@ -125,7 +117,47 @@ def open_source(recipe: FineTunedRecipe) -> Source | None:
     return Source(checkpoint, read(checkpoint / RECIPE), Tokenizer.load(checkpoint / TOKENIZER, name))
 
 
-def begin_with(model: nn.Module, recipe: FineTunedRecipe, source: Source | None, folder: Path | None) -> Loaded | None:
+@dataclass(frozen=True)
+class Beginning:
+    """What a model begins with.
+
+    Attributes:
+        recipe: of the new run.
+        loaded: which tensors came from another run; None where none did.
+        source: that run, where it was opened.
+    """
+
+    recipe: FineTunedRecipe
+    loaded: Loaded | None = None
+    source: Source | None = None
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Factors of the learning rate by name, for a `Trainer`."""
+        return dict.fromkeys(self.loaded.names() if self.loaded else (), self.recipe.init.learning_rate_scale)
+
+    def keep(self, folder: Path) -> None:
+        """Writes what was loaded into a run's folder, so that the run can go on without the other one."""
+        if self.loaded is not None:
+            write_atomically(folder / _KEPT, json.dumps(asdict(self.loaded), indent=1, ensure_ascii=False) + "\n")
+
+    def introduce(self, say: Callable[[str], None]) -> None:
+        """Prints what was loaded, left out and newly made; nothing where nothing was loaded."""
+        if self.loaded is None:
+            return
+        say(str(self.loaded))
+        if self.source is not None:
+            say(f"  tokenizer   taken over: {self.source.tokenizer.size:,} pieces ({self.source.tokenizer.kind})")
+            for difference in self.source.differences(self.recipe):
+                say(f"  differs     {difference}")
+        init = self.recipe.init
+        if init.freeze != "nothing":
+            say(f"  frozen      {'tables of vectors' if init.freeze == 'embeddings' else 'all that was loaded'}")
+        if init.learning_rate_scale != 1:
+            say(f"  slower      what was loaded learns at {init.learning_rate_scale:g} of the learning rate")
+
+
+def begin_with(model: nn.Module, recipe: FineTunedRecipe, source: Source | None, folder: Path | None) -> Beginning:
     """Gives a model the encoder that its recipe names, and freezes what shall not learn.
 
     A run that goes on has its weights in its checkpoint: then only which of them were loaded is looked up.
@@ -136,43 +168,20 @@ def begin_with(model: nn.Module, recipe: FineTunedRecipe, source: Source | None,
         source: the run it begins with; None where it begins with none, or where the run goes on.
         folder: of the run that goes on; None for a new one.
 
-    Returns:
-        What was loaded; None where nothing is.
-
     Raises:
         UserError: the encoder does not fit, or the run to begin with is not there.
     """
     if recipe.init_from is None:
-        return None
+        return Beginning(recipe)
     if folder is not None and Checkpoints(folder).last() is not None and (folder / _KEPT).exists():
         loaded = Loaded(**json.loads((folder / _KEPT).read_text(encoding="utf-8")))
     else:
         source = source or open_source(recipe)
         if source is None:
-            return None
+            return Beginning(recipe)
         loaded = take_encoder(model, read_tensors(source.checkpoint / "model.safetensors"), str(source))
     freeze(model, loaded.names(), recipe.init.freeze)
-    return loaded
-
-
-def describe(loaded: Loaded, recipe: FineTunedRecipe, source: Source | None) -> str:
-    """The list that is printed before training.
-
-    Args:
-        loaded: what was loaded.
-        recipe: of the new run.
-        source: the run it came from, where that was opened.
-    """
-    lines = [str(loaded)]
-    if source is not None:
-        lines.append(f"  tokenizer   taken over: {source.tokenizer.size:,} pieces ({source.tokenizer.kind})")
-        lines += [f"  differs     {difference}" for difference in source.differences(recipe)]
-    init = recipe.init
-    if init.freeze != "nothing":
-        lines.append(f"  frozen      {'tables of vectors' if init.freeze == 'embeddings' else 'all that was loaded'}")
-    if init.learning_rate_scale != 1:
-        lines.append(f"  slower      what was loaded learns at {init.learning_rate_scale:g} of the learning rate")
-    return "\n".join(lines)
+    return Beginning(recipe, loaded, source)
 
 
 def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> Loaded:

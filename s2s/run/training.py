@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 from s2s.data.batches import collate
+from s2s.data.pairs import Pairs
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import score
@@ -20,11 +21,12 @@ from s2s.run.evaluation import evaluate_run
 from s2s.run.folder import RECIPE, TOKENIZER, check_free, check_resumable, create, flat, folder_of, sides
 from s2s.run.loading import build_model, load_tokenizers
 from s2s.run.preparing import Prepared, prepare
+from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.training.devices import choose
 from s2s.training.logger import RunLog, Sample
 from s2s.training.pictures import attention_picture
 from s2s.training.trainer import Trainer
-from s2s.training.translation import mean_loss, translation_trainer
+from s2s.training.translation import mean_loss, translation_loss
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
@@ -45,6 +47,7 @@ def train(recipe: Recipe, console: Console, overwrite: bool = False, prepared: P
     check_free(folder_of(recipe), overwrite)
     course = _course(recipe, console, prepared=prepared)
     tokenizers = (course.prepared.source_tokenizer, course.prepared.target_tokenizer)
+    recipe = course.recipe
     folder = create(recipe, dict(zip(sides(recipe.tokenizer), tokenizers, strict=False)), overwrite)
     follow(course, folder, console)
     return folder
@@ -80,12 +83,20 @@ def _course(
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     say(f"{recipe.name} on {computer}")
+    source = None if folder else open_source(recipe)
+    recipe = source.adapt(recipe) if source else recipe
     known = load_tokenizers(folder / TOKENIZER, recipe.tokenizer) if folder else None
+    if source:
+        known = (source.tokenizer, source.tokenizer if recipe.tokenizer.shared else None)
     prepared = prepared or prepare(recipe, known, say)
-    model = build_model(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size).to(computer.device)
+    model = build_model(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size)
+    beginning = begin_with(model, recipe, source, folder)
+    model = model.to(computer.device)
     _check_lengths(recipe, model, prepared)
-    trainer = translation_trainer(model, prepared.train, recipe.training, recipe.batches, recipe.seeds, computer)
-    return Translating(recipe, trainer, prepared, overrides)
+    pairs = Pairs(prepared.train, recipe.batches, recipe.training.tokens_per_update)
+    loss = translation_loss(recipe.training.label_smoothing)
+    trainer = Trainer(model, pairs, loss, recipe.training, recipe.seeds, computer, beginning.scales)
+    return Translating(recipe, trainer, prepared, beginning, overrides)
 
 
 def _check_lengths(recipe: Recipe, model: Seq2Seq, prepared: Prepared) -> None:
@@ -124,13 +135,21 @@ class Translating(Course):
         recipe: the resolved recipe.
         trainer: that has done nothing yet.
         prepared: the corpus.
+        beginning: what the model has from another run.
         overrides: of the command line, for the test.
     """
 
     perplexity: ClassVar[bool] = True
 
-    def __init__(self, recipe: Recipe, trainer: Trainer, prepared: Prepared, overrides: Sequence[str]) -> None:
-        super().__init__(recipe, trainer)
+    def __init__(
+        self,
+        recipe: Recipe,
+        trainer: Trainer,
+        prepared: Prepared,
+        beginning: Beginning,
+        overrides: Sequence[str],
+    ) -> None:
+        super().__init__(recipe, trainer, beginning)
         self.prepared = prepared
         self.overrides = overrides
 

@@ -1,0 +1,145 @@
+"""A run of masked-language modelling, and what can be begun and asked with it."""
+
+import json
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from s2s.data.encoding import encode_texts
+from s2s.data.masked_text import MaskedText
+from s2s.data.phrasebook import phrases
+from s2s.errors import UserError
+from s2s.models.masked_lm import MaskedLM
+from s2s.recipe.installed import encoder_settings, models, module_of
+from s2s.recipe.masked_lm import MaskedTraining, MaskingSettings, WindowSettings
+from s2s.recipe.reading import read
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.run.masked_lm import load_masked_lm, train
+from s2s.run.probing import fill_blank, probe_pairs, weigh
+from s2s.training.devices import choose
+from s2s.training.masked_lm import masked_loss, measure
+from s2s.training.trainer import Trainer, mean_loss
+
+RECIPE = """
+name: tiny
+task: masked-lm
+data: {train: texts.tsv, text: "0", validation: 10, test: 10}
+tokenizer: {kind: word, size: 300}
+batches: {tokens: 400, max_length: 12}
+model: {kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 1, dropout: 0.1}
+training: {updates: 6, warmup: 2}
+validation: {every: 3}
+"""
+PAIRS = """,sent_more,sent_less,stereo_antistereo,bias_type
+0,The old man sleeps in the garden.,The old woman sleeps in the garden.,stereo,gender
+1,The young girl sees a dog.,The young boy sees a dog.,antistereo,gender
+2,The old man sees a dog.,The young man sees a dog.,stereo,age
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("masked")
+    lines = [phrase.source for phrase in phrases("train", 200, seed=4)]
+    (folder / "texts.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
+    (folder / "pairs.csv").write_text(PAIRS, encoding="utf-8")
+    recipe = read(folder / "tiny.yaml", [f"run.dir={folder / 'run'}", "device.kind=cpu"])
+    with (folder / "log.txt").open("w") as file:
+        train(recipe, Console(file=file, width=200))
+    return folder / "run"
+
+
+def test_a_run_says_what_it_read_and_how_well_it_names_pieces(run):
+    log = (run.parent / "log.txt").read_text()
+    assert "180 texts of" in log
+    found = json.loads((run / "evaluation-test.json").read_text())
+    assert f"loss {found['loss']:.3f} nats per masked piece" in log
+    assert found["texts"] == 10
+    assert (run / "lengths.png").stat().st_size > 1000
+    assert json.loads((run / "manifest.json").read_text())[0]["counts"]["train"] == 180
+
+
+def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
+    loaded = load_masked_lm(run)
+    texts = datasets.Dataset.from_dict({"text": ["The old man sleeps in the garden.", "A dog sees the bird."]})
+    pieces = encode_texts(texts, loaded.tokenizer)
+    examples = MaskedText(pieces, loaded.tokenizer.size, MaskingSettings(share=0.4), WindowSettings(max_length=12))
+    loss, accuracy, count = measure(loaded.model, examples, loaded.computer)
+    batch = examples.collate(np.array([0, 1]), 0)
+    with torch.no_grad():
+        scores = loaded.model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
+    assert count == batch.count == len(scores)
+    assert accuracy == pytest.approx(100 * float((scores.argmax(1) == batch.targets).float().mean()))
+    assert loss == pytest.approx(-float(scores.gather(1, batch.targets[:, None]).mean()), rel=1e-2)
+    assert loss == pytest.approx(mean_loss(loaded.model, examples, masked_loss, loaded.computer), rel=1e-2)
+
+
+def test_a_blank_is_filled_with_the_run_as_it_was_saved(run):
+    assert len(fill_blank(run, "The old ___ sleeps.", best=3).fillers) == 3
+    words = [piece.removeprefix("▁") for piece in load_masked_lm(run).tokenizer.pieces([10, 11])]
+    assert weigh(run, "The old ___ sleeps.", words).pieces == 1
+
+
+def test_preferences_are_kept_as_json_table_and_picture(run):
+    found = probe_pairs(run, run.parent / "pairs.csv")
+    kept = json.loads((run / "probe-bias.json").read_text())
+    assert (kept["all"]["pairs"], kept["all"]["ties"]) == (found.all.pairs, found.all.ties) == (3, found.all.ties)
+    assert [kind["name"] for kind in kept["kinds"]] == ["gender", "age"]
+    assert (run / "probe-bias.csv").read_text().count("\n") == 4
+    assert (run / "probe-bias.png").stat().st_size > 1000
+
+
+def test_a_run_of_another_task_is_refused(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("name: a\nmodel: {kind: transformer}\n")
+    with pytest.raises(UserError, match="task translation, not masked-lm"):
+        load_masked_lm(tmp_path)
+
+
+class _Cycles:
+    """Texts in which each piece says which one comes next: 4, 5, 6, 7, 4 … from anywhere."""
+
+    lengths = np.full(64, 9)
+
+    def rows(self, indices: np.ndarray) -> list[np.ndarray]:
+        return [4 + (i + np.arange(9)) % 4 for i in indices]
+
+
+def _trainer(kind: str, seed: int, updates: int = 20, dropout: float = 0.1, **changes) -> Trainer:
+    torch.manual_seed(seed)
+    settings = encoder_settings(kind)(kind=kind, width=32, encoder_layers=1, dropout=dropout)
+    encoder, width = module_of(kind).build_encoder(settings, 9)
+    windows = WindowSettings(**({"tokens": 160, "max_length": 16} | changes))
+    examples = MaskedText(_Cycles(), 8, MaskingSettings(share=0.3), windows)
+    training = MaskedTraining(updates=updates, warmup=2, learning_rate=0.01, schedule="constant", ema=0.9)
+    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+    return Trainer(MaskedLM(encoder, width, 8), examples, masked_loss, training, SeedSettings(), computer)
+
+
+@pytest.mark.parametrize("kind", sorted(models()))
+def test_resuming_is_the_same_as_never_stopping(kind):
+    whole, stopped, again = _trainer(kind, 0), _trainer(kind, 0), _trainer(kind, 9)
+    losses = [update.loss for update in whole.updates(8)]
+    for _ in stopped.updates(3):
+        pass
+    tensors, place = stopped.state()
+    again.load_state({name: tensor.clone() for name, tensor in tensors.items()}, place)
+    # the fifth update is the first of the second epoch: other masks
+    assert [update.loss for update in again.updates(8)] == losses[3:]
+    for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+def test_a_model_learns_what_its_neighbours_say_of_a_piece(kind):
+    trainer = _trainer(kind, 0, updates=150, dropout=0.0, tokens=640)
+    for _ in trainer.updates(150):
+        pass
+    loss, accuracy, _ = measure(trainer.model, trainer.examples, trainer.computer)
+    # the four pieces are equally frequent: knowing nothing costs log 4 = 1.39 nats and names one in four
+    assert loss < 0.4
+    assert accuracy > 85
