@@ -1,20 +1,18 @@
 """From a classification recipe's data section to pieces: load, cut, encode, and what there is to tell of it."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from s2s.data.encoding import Lists, encode_texts
 from s2s.data.labelled import LabelledCorpus, load_labelled
+from s2s.data.texts import some_of
 from s2s.data.tokenizers import Tokenizer
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.recipe.classification import ClassificationRecipe
 
 SIDE = "text"
-# Pieces are learned from about so many characters, taken evenly: more of them take minutes and change little.
-_CHARACTERS = 10_000_000
 _BARS = 10
 _BAR = 30
 
@@ -54,15 +52,9 @@ def prepare_texts(recipe: ClassificationRecipe, tokenizer: Tokenizer | None) -> 
         UserError: see `load_labelled`; or `tokenizer.size` does not fit the texts.
     """
     corpus = load_labelled(recipe.data)
-    tokenizer = tokenizer or train_tokenizer(_some_of(corpus), recipe.tokenizer, SIDE)
+    tokenizer = tokenizer or train_tokenizer(some_of(corpus.train.texts["text"]), recipe.tokenizer, SIDE)
     train, validation = (encode_texts(part.texts, tokenizer) for part in (corpus.train, corpus.validation))
     return PreparedTexts(corpus, tokenizer, train, validation)
-
-
-def _some_of(corpus: LabelledCorpus) -> Iterator[str]:
-    texts = corpus.train.texts["text"]
-    characters = sum(len(text) for text in texts)
-    yield from texts[:: max(1, round(characters / _CHARACTERS))]
 
 
 def class_table(corpus: LabelledCorpus) -> list[str]:

@@ -13,7 +13,7 @@ from s2s.errors import UserError
 from s2s.recipe.reading import read
 from s2s.run.folder import TOKENIZER
 from s2s.run.loading import find_checkpoint
-from s2s.run.masked_lm import load_masked_lm
+from s2s.run.masked_lm_loading import load_masked_lm
 from s2s.run.tasks import resume, train
 from s2s.training.checkpoint import read_tensors
 

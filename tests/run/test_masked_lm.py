@@ -18,7 +18,8 @@ from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.masked_lm import MaskedTraining, MaskingSettings, WindowSettings
 from s2s.recipe.reading import read
 from s2s.recipe.schema import DeviceSettings, SeedSettings
-from s2s.run.masked_lm import load_masked_lm, train
+from s2s.run.masked_lm import train
+from s2s.run.masked_lm_loading import evaluate_masked_lm, load_masked_lm
 from s2s.run.probing import fill_blank, probe_pairs, weigh
 from s2s.training.devices import choose
 from s2s.training.masked_lm import masked_loss, measure
@@ -59,6 +60,9 @@ def test_a_run_says_what_it_read_and_how_well_it_names_pieces(run):
     assert "180 texts of" in log
     found = json.loads((run / "evaluation-test.json").read_text())
     assert f"loss {found['loss']:.3f} nats per masked piece" in log
+    again = evaluate_masked_lm(run, keep=False)
+    assert (again.loss, again.accuracy, again.masked) == (found["loss"], found["accuracy"], found["masked"])
+    assert evaluate_masked_lm(run, "validation", keep=False).texts == 10
     assert found["texts"] == 10
     assert (run / "lengths.png").stat().st_size > 1000
     assert json.loads((run / "manifest.json").read_text())[0]["counts"]["train"] == 180
