@@ -1,0 +1,204 @@
+"""Labelled texts from every kind of table and from the hub: the same texts, the same classes."""
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from s2s.data.labelled import LabelledCorpus, count_classes, load_labelled, load_labelled_split
+from s2s.errors import UserError
+from s2s.recipe.classification import LabelledSettings, LocalColumns
+
+CLASSES = ("World", "Sports", "Business")
+ROWS = [
+    ("Peace", "talks\u2028resume", 0),
+    ("", "A striker scores", 1),
+    ("Stocks", "fall \x85 again", 2),
+    ("Votes", "", 0),
+]
+WANTED = ["Peace talks\u2028resume", "A striker scores", "Stocks fall \x85 again", "Votes"]
+
+
+def _table(kind: str, rows, label=lambda number: CLASSES[number]) -> bytes:
+    names = ("label", "title", "text")
+    cells = [(label(number), title, text) for title, text, number in rows]
+    if kind == ".tsv":
+        return "".join("\t".join(map(str, row)) + "\n" for row in [names, *cells]).encode()
+    if kind == ".jsonl":
+        return "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in cells).encode()
+    if kind == ".csv":
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows([names, *cells])
+        return text.getvalue().encode()
+    buffer = io.BytesIO()
+    columns = dict(zip(names, map(list, zip(*cells, strict=True)), strict=True))
+    datasets.Dataset.from_dict(columns).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _settings(path: Path, **changes) -> LabelledSettings:
+    given = {"train": str(path), "validation": str(path), "test": None, "text": ("title", "text")}
+    return LabelledSettings.model_validate(given | changes)
+
+
+def _is(found: LabelledCorpus, texts: list[str] = WANTED) -> bool:
+    return list(found.train.texts["text"]) == texts and found.train.labels.tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".parquet"])
+def test_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
+    for name, label in (
+        ("names", lambda number: CLASSES[number]),
+        ("from0", lambda number: number),
+        ("from1", lambda number: number + 1),
+    ):
+        data = _table(kind, ROWS, label)
+        path = tmp_path / f"{name}{kind}{'.gz' * packed}"
+        path.write_bytes(gzip.compress(data) if packed else data)
+        first = 1 if name == "from1" else 0
+        found = load_labelled(_settings(path, classes=CLASSES, first_label=first))
+        assert _is(found)
+        assert found.classes == CLASSES
+    assert found.counts()["train"] == {"World": 2, "Sports": 1, "Business": 1}
+
+
+def test_a_table_without_a_header_is_read_by_position(tmp_path):
+    (tmp_path / "a.tsv").write_bytes(_table(".tsv", ROWS).split(b"\n", 1)[1])
+    assert _is(load_labelled(_settings(tmp_path / "a.tsv", classes=CLASSES, text=("1", "2"), label="0")))
+
+
+def test_classes_that_are_not_declared_are_the_sorted_labels_of_the_training_data(tmp_path):
+    (tmp_path / "names.tsv").write_bytes(_table(".tsv", ROWS))
+    found = load_labelled(_settings(tmp_path / "names.tsv"))
+    assert found.classes == ("Business", "Sports", "World")
+    assert found.train.labels.tolist() == [2, 1, 0, 2]
+    # numbers in their own order, not that of words
+    (tmp_path / "numbers.tsv").write_bytes(_table(".tsv", ROWS, lambda number: (10, 9, 100)[number]))
+    found = load_labelled(_settings(tmp_path / "numbers.tsv"))
+    assert (found.classes, found.train.labels.tolist()) == (("9", "10", "100"), [1, 0, 2, 1])
+    # the names of classes that are numbers are no numbers of classes
+    assert _settings(tmp_path / "numbers.tsv", classes=("9", "10", "100")).first_label == 0
+    again = load_labelled(_settings(tmp_path / "numbers.tsv", classes=("9", "10", "100")))
+    assert again.train.labels.tolist() == found.train.labels.tolist()
+
+
+WRONG = {
+    ".tsv": "wrong.tsv:4: label",
+    ".csv": "wrong.csv:5: label",
+    ".jsonl": "wrong.jsonl:3: label",
+    ".parquet": "wrong.parquet row 3: label",
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, kind):
+    rows = [*ROWS[:2], ("New", "one", 3), *ROWS[2:]]
+    if kind == ".csv":
+        rows[0] = ("Two", "lines\nof text", 0)
+    good, wrong = tmp_path / f"good{kind}", tmp_path / f"wrong{kind}"
+    good.write_bytes(_table(kind, ROWS))
+    wrong.write_bytes(_table(kind, rows, lambda number: (*CLASSES, "Sport")[number]))
+    for settings in (
+        _settings(wrong, classes=CLASSES),
+        _settings(good, classes=CLASSES, test=str(wrong)),
+        _settings(good, validation=str(wrong)),
+    ):
+        with pytest.raises(UserError) as caught:
+            load_labelled(settings)
+        message = str(caught.value)
+        assert f"{WRONG[kind]} 'Sport' is none of the classes" in message
+        assert "did you mean Sports?" in message
+
+
+@pytest.mark.parametrize(("first", "wrong"), [(0, 3), (1, 0), (1, 4)])
+def test_a_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_path, first, wrong):
+    rows = [*ROWS, ("New", "one", wrong - first)]
+    (tmp_path / "a.jsonl").write_bytes(_table(".jsonl", rows, lambda number: number + first))
+    with pytest.raises(UserError, match=rf"a.jsonl:5: label '{wrong}' .* as a number from {first} to {first + 2}"):
+        load_labelled(_settings(tmp_path / "a.jsonl", classes=CLASSES, first_label=first))
+
+
+MISTAKES = {
+    "column": ({"text": "titel"}, r"a.tsv:1: no column 'titel'(.|\n)*did you mean 'title'|did you mean title"),
+    "label column": ({"label": "class"}, r"no column 'class'(.|\n)*data.text and data.label"),
+    "one class": ({"label": "same"}, r"data.label: the training data has 1 different labels"),
+    "no table": ({"train": "a.txt"}, r"data.train: .*a.txt: is no table"),
+    "no file": ({"train": "b.tsv"}, r"b.tsv: no such file"),
+    "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave nothing"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_every_mistake_is_named(tmp_path, case, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["label\ttitle\ttext\tsame", *(f"{n}\t{title}\t{text}\tx" for title, text, n in ROWS)]
+    Path("a.tsv").write_text("\n".join(rows) + "\n")
+    changes, words = MISTAKES[case]
+    with pytest.raises(UserError, match=words):
+        load_labelled(_settings(Path("a.tsv"), **changes))
+
+
+def test_a_boolean_or_a_fraction_is_no_label(tmp_path):
+    for value in ("true", "1.5", "null", "[1]"):
+        (tmp_path / "a.jsonl").write_text(f'{{"title": "a", "text": "b", "label": {value}}}\n')
+        with pytest.raises(UserError, match=r"a.jsonl:1: label is .*, expected text or a whole number"):
+            load_labelled(_settings(tmp_path / "a.jsonl", classes=CLASSES))
+
+
+def test_texts_held_out_are_different_and_none_is_left_in_training(tmp_path):
+    rows = [("", f"text {number % 60}", number % 3) for number in range(200)]
+    (tmp_path / "a.tsv").write_bytes(_table(".tsv", rows))
+    settings = _settings(tmp_path / "a.tsv", validation=10, test=5, classes=CLASSES)
+    found = load_labelled(settings)
+    parts = [list(part.texts["text"]) for part in (found.train, found.validation, found.test)]
+    assert [len(set(part)) for part in parts] == [45, 10, 5]
+    assert [len(part) for part in parts[1:]] == [10, 5]
+    assert not set(parts[0]) & set(parts[1]) | set(parts[0]) & set(parts[2]) | set(parts[1]) & set(parts[2])
+    assert all(
+        int(text.split()[1]) % 3 == label
+        for part in (found.train, found.validation, found.test)
+        for text, label in zip(part.texts["text"], part.labels, strict=True)
+    )
+    again = load_labelled(settings)
+    other = load_labelled(settings.model_copy(update={"seed": 2}))
+    assert list(again.validation.texts["text"]) == parts[1] != list(other.validation.texts["text"])
+
+
+def test_a_folder_holds_tables_of_the_usual_names_with_columns_of_their_own(tmp_path):
+    lines = _table(".tsv", ROWS, lambda number: number + 1).split(b"\n", 1)[1]
+    for name in ("train.tsv.gz", "dev.tsv.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(lines))
+    local = LocalColumns(text=("1", "2"), label="0", first_label=1)
+    settings = LabelledSettings(
+        corpus="someone/news", root=str(tmp_path), classes=CLASSES, local=local, test=None, text="description"
+    )
+    assert _is(load_labelled(settings))
+    assert load_labelled_split(settings, "test", CLASSES) is None
+    with pytest.raises(UserError, match=r"no table for the split 'test'(.|\n)*there: dev.tsv.gz, train.tsv.gz"):
+        load_labelled(settings.model_copy(update={"test": "test"}))
+
+
+def test_a_hub_data_set_brings_its_own_classes(tmp_path):
+    folder = tmp_path / "news"
+    folder.mkdir()
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(CLASSES))})
+    data = datasets.Dataset.from_dict({"text": WANTED, "label": [0, 1, 2, 0]}, features=features)
+    data.to_parquet(folder / "train.parquet")
+    settings = LabelledSettings(corpus=str(folder), validation="train", test=None)
+    found = load_labelled(settings)
+    assert _is(found)
+    assert found.classes == CLASSES
+    renamed = load_labelled(settings.model_copy(update={"classes": ("a", "b", "c")}))
+    assert (renamed.classes, renamed.train.labels.tolist()) == (("a", "b", "c"), [0, 1, 2, 0])
+    with pytest.raises(UserError, match=r"news train row 3: label '2' is none of the classes a, b"):
+        load_labelled(settings.model_copy(update={"classes": ("a", "b")}))
+
+
+def test_counts_are_of_every_class_also_of_one_that_does_not_occur():
+    assert count_classes(np.array([2, 0, 2]), CLASSES) == {"World": 1, "Sports": 0, "Business": 2}

@@ -1,0 +1,135 @@
+"""Batches of texts: every text once, no limit passed, and padding as it is told."""
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from s2s.data.encoding import Lists
+from s2s.data.labelled_batches import Chosen, LabelledTexts, _cut, collate_texts
+from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.errors import UserError
+from s2s.recipe.classification import TextBatchSettings
+
+
+def _lists(rows: list[list[int]]) -> Lists:
+    pieces = datasets.Features({"text": datasets.List(datasets.Value("int32"))})
+    return Lists(datasets.Dataset.from_dict({"text": rows}, features=pieces).data.column("text"))
+
+
+def _texts(count: int = 300, **changes) -> LabelledTexts:
+    generator = np.random.default_rng(0)
+    lengths = np.minimum(generator.lognormal(3, 0.7, count).astype(int), 90)
+    rows = [generator.integers(4, 50, length).tolist() for length in lengths]
+    wanted = changes.pop("examples_per_update", None)
+    begin = changes.pop("begin", False)
+    batches = TextBatchSettings(**({"tokens": 400, "max_length": 60} | changes))
+    return LabelledTexts(_lists(rows), generator.integers(0, 3, count), batches, begin, wanted)
+
+
+PADDINGS = ["buckets", "batch", "max_length"]
+
+
+@pytest.mark.parametrize("rows", [None, 7])
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_every_text_is_in_one_batch_and_no_batch_passes_its_limits(padding, rows):
+    texts = _texts(padding=padding, rows=rows)
+    for epoch in (0, 1):
+        plan = texts.plan(1, epoch)
+        assert sorted(int(row) for batch in plan for row in batch) == list(range(300))
+        for batch in (texts.collate(rows, 0) for rows in plan):
+            assert batch.source.numel() <= 400
+            assert rows is None or len(batch.labels) <= rows
+
+
+@given(
+    widths=st.lists(st.integers(1, 30), min_size=1, max_size=60),
+    tokens=st.integers(30, 90),
+    rows=st.none() | st.integers(1, 5),
+)
+@settings(deadline=None)
+def test_a_batch_ends_only_where_one_more_text_would_pass_a_limit(widths, tokens, rows):
+    naive: list[list[int]] = [[]]
+    for row, width in enumerate(widths):
+        wide = max([width, *(widths[other] for other in naive[-1])])
+        if naive[-1] and (len(naive[-1]) == rows or (len(naive[-1]) + 1) * wide > tokens):
+            naive.append([])
+        naive[-1].append(row)
+    limits = TextBatchSettings(tokens=tokens, rows=rows, max_length=30)
+    found = _cut(np.arange(len(widths)), np.array(widths), limits)
+    assert [batch.tolist() for batch in found] == naive
+
+
+def test_buckets_waste_little_and_hold_other_texts_together_in_each_epoch():
+    share = {padding: _texts(3000, tokens=4000, padding=padding).padding_share(1) for padding in PADDINGS}
+    assert share["buckets"] < 0.08 < share["batch"] <= share["max_length"]
+    texts = _texts(3000, tokens=4000)
+    together = []
+    for epoch in (1, 2):
+        number = {int(row): i for i, rows in enumerate(texts.plan(1, epoch)) for row in rows}
+        together.append({(a, b) for a in range(300) for b in range(a) if number[a] == number[b]})
+    assert len(together[0] & together[1]) < 0.8 * len(together[0])
+    assert [rows.tolist() for rows in texts.plan(1, 1)] == [rows.tolist() for rows in texts.plan(1, 1)]
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_the_share_of_padding_is_that_of_the_batches(padding):
+    texts = _texts(padding=padding, begin=True)
+    batches = [texts.collate(rows, 0) for rows in texts.plan(3, 0)]
+    real = sum(int(batch.source_valid.sum()) for batch in batches)
+    positions = sum(batch.source.numel() for batch in batches)
+    assert texts.padding_share(3) == pytest.approx(1 - real / positions)
+    assert sum(batch.tokens for batch in batches) == real == texts.lengths.sum()
+    assert batches[0].real_share == pytest.approx(float(batches[0].source_valid.float().mean()))
+
+
+def test_the_first_batch_of_all_is_the_worst():
+    texts = _texts(padding="buckets")
+    sizes = [texts.collate(rows, 0).source.numel() for rows in texts.plan(1, 0)]
+    assert sizes[0] == max(sizes)
+
+
+@pytest.mark.parametrize("begin", [False, True])
+@pytest.mark.parametrize("width", [None, 9])
+def test_collating_is_the_naive_loop(begin, width):
+    rows = [[5, 6, 7], [], [8]]
+    source, valid = collate_texts(rows, begin, width)
+    wanted = [[BOS] * begin + row + [EOS] for row in rows]
+    wide = width or max(map(len, wanted))
+    assert source.tolist() == [row + [PAD] * (wide - len(row)) for row in wanted]
+    assert valid.tolist() == [[True] * len(row) + [False] * (wide - len(row)) for row in wanted]
+
+
+def test_a_long_text_loses_its_end_and_is_counted():
+    lists = _lists([[4, 5, 6, 7, 8], [4, 5, 6], [4]])
+    for begin, cut in ((False, 1), (True, 2)):
+        texts = LabelledTexts(lists, np.array([0, 1, 0]), TextBatchSettings(max_length=4), begin)
+        assert texts.truncated == cut
+        batch = texts.collate(np.array([0, 2]), 0)
+        assert batch.source[0].tolist() == ([BOS, 4, 5, EOS] if begin else [4, 5, 6, EOS])
+        assert batch.source_valid[1].sum() == 2 + begin
+        assert (batch.labels.tolist(), batch.indices.tolist(), batch.count) == ([0, 0], [0, 2], 2)
+
+
+def test_updates_have_about_as_many_texts_as_wanted():
+    texts = _texts(examples_per_update=60)
+    groups, together = texts.updates(texts.plan(1, 0))
+    assert together > 1
+    assert 40 < np.mean([sum(map(len, group)) for group in groups[:-1]]) < 80
+    assert sum(len(rows) for group in groups for rows in group) == 300
+    with pytest.raises(
+        UserError, match=r"training.examples_per_update: .* should learn from 3 texts(.|\n)*batches.rows=3"
+    ):
+        _texts(tokens=2000, examples_per_update=3).updates(_texts(tokens=2000).plan(1, 0))
+
+
+def test_some_texts_of_a_corpus_are_those_texts():
+    texts = _texts(50)
+    rows = np.array([40, 3, 17])
+    some = texts.only(rows)
+    assert some.lengths.tolist() == texts.lengths[rows].tolist()
+    assert isinstance(some.pieces, Chosen)
+    assert torch.equal(some.collate(np.array([2, 0]), 0).source, texts.collate(np.array([17, 40]), 0).source)
+    assert some.collate(np.array([1]), 0).labels.tolist() == [texts.labels[3]]

@@ -1,0 +1,167 @@
+"""What every installed model must keep as a classifier, whatever the pooling of its encoder's states."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.data.examples import LabelledBatch
+from s2s.data.labelled_batches import LabelledTexts, collate_texts
+from s2s.decoding.classes import class_probabilities
+from s2s.models.contract import Classifier
+from s2s.nn.pooling import Kind
+from s2s.recipe.classification import ClassificationTraining, TextBatchSettings
+from s2s.recipe.installed import encoder_settings, models, module_of
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.training.checkpoint import load_weights, save_weights
+from s2s.training.classification import classification_loss
+from s2s.training.devices import choose
+from s2s.training.trainer import Trainer, mean_loss
+
+SIZE, CLASSES = 23, 3
+KINDS = sorted(models())
+POOLINGS = get_args(Kind)
+COMPUTER = choose(DeviceSettings(kind="cpu", precision="fp32"))
+
+
+class Rows:
+    """Texts as pieces, in memory."""
+
+    def __init__(self, rows: list[np.ndarray]) -> None:
+        self._rows = rows
+        self.lengths = np.array([len(row) for row in rows])
+
+    def rows(self, indices: np.ndarray) -> list[np.ndarray]:
+        return [self._rows[i] for i in indices]
+
+
+def _build(kind: str, pooling: Kind = "summary", seed: int = 0, dropout: float = 0.1) -> Classifier:
+    torch.manual_seed(seed)
+    settings = encoder_settings(kind)
+    options = {"kind": kind, "dropout": dropout} | ({"width": 16} if "width" in settings.model_fields else {})
+    known = {key: value for key, value in options.items() if key in settings.model_fields}
+    encoder, width = module_of(kind).build_encoder(settings.model_validate(known), SIZE)
+    return Classifier(encoder, width, CLASSES, pooling, dropout).eval()
+
+
+def _separable(count: int = 60) -> LabelledTexts:
+    """Texts of noise in which one piece, somewhere, says the class."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, CLASSES, count)
+    rows = [generator.integers(4 + CLASSES, SIZE, generator.integers(2, 9)) for _ in labels]
+    for row, label in zip(rows, labels, strict=True):
+        row[generator.integers(len(row))] = 4 + label
+    return LabelledTexts(Rows(rows), labels, TextBatchSettings(tokens=100, max_length=12))
+
+
+def _trainer(model: Classifier, updates: int = 20, rate: float = 0.001) -> Trainer[Classifier, LabelledBatch]:
+    training = ClassificationTraining(updates=updates, warmup=2, learning_rate=rate, ema=0.9, schedule="constant")
+    return Trainer(model, _separable(), classification_loss(0.1), training, SeedSettings(), COMPUTER)
+
+
+@pytest.fixture
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = np.random.default_rng(1)
+    return collate_texts([generator.integers(4, SIZE, length) for length in (6, 1, 4, 0)], begin=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_its_rows_alone_and_padding_changes_no_prediction(kind, batch):
+    source, valid = batch
+    for pooling in POOLINGS:
+        model = _build(kind, pooling).double()
+        with torch.no_grad():
+            together = model(source, valid)
+            other = torch.where(valid, source, 4 + (source + 3) % (SIZE - 4))
+            torch.testing.assert_close(model(other, valid), together)
+            wider = torch.nn.functional.pad(source, (0, 3)), torch.nn.functional.pad(valid, (0, 3))
+            torch.testing.assert_close(model(*wider), together)
+            for i, length in enumerate(valid.sum(dim=1).tolist()):
+                alone = model(source[i : i + 1, :length], valid[i : i + 1, :length])
+                torch.testing.assert_close(alone, together[i : i + 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_reach_the_head_the_pooling_and_the_encoder(kind, batch):
+    # of the first or last state, one direction of a recurrent network has read nothing before
+    for pooling in set(POOLINGS) - {"first", "last"}:
+        model = _build(kind, pooling).double().train()
+        model(*batch).log_softmax(dim=1)[:, 0].sum().backward()
+        unreached = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+        # a softmax does not see what is added to all its scores
+        assert [n for n in unreached if not n.endswith("key.bias")] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_classifier_that_was_saved_is_the_one_that_is_loaded(kind, batch, tmp_path):
+    first, second = _build(kind, "attention"), _build(kind, "attention", seed=5)
+    assert not torch.equal(first(*batch), second(*batch))
+    save_weights(first, tmp_path / "model.safetensors")
+    load_weights(second, tmp_path / "model.safetensors")
+    assert torch.equal(first(*batch), second(*batch))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resuming_a_classifier_is_the_same_as_never_stopping(kind):
+    whole = _trainer(_build(kind))
+    losses = [update.loss for update in whole.updates(9)]
+    # in the middle of the second epoch
+    assert whole.epoch == 1
+    stopped = _trainer(_build(kind))
+    for _ in stopped.updates(7):
+        pass
+    tensors, place = stopped.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    again = _trainer(_build(kind, seed=9))
+    again.load_state(tensors, place)
+    assert [update.loss for update in again.updates(9)] == losses[7:]
+    for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_classifier_learns_what_can_be_told_apart(kind):
+    pooling = POOLINGS[KINDS.index(kind) % len(POOLINGS)] if kind in ("transformer", "conv") else "max"
+    trainer = _trainer(_build(kind, pooling, dropout=0.0), updates=400, rate=0.01)
+    texts = trainer.examples
+    for _ in range(8):
+        for _ in trainer.updates(trainer.update + 50):
+            pass
+        found = class_probabilities(trainer.model, texts)
+        if (found.argmax(axis=1) == texts.labels).all():
+            return
+    pytest.fail(f"{(found.argmax(axis=1) == texts.labels).mean():.0%} right after {trainer.update} updates")
+
+
+def test_the_loss_is_the_mean_of_minus_the_logarithm_of_the_probability():
+    model, texts = _build("transformer"), _separable()
+    chosen = class_probabilities(model, texts)[np.arange(len(texts)), texts.labels]
+    assert mean_loss(model, texts, classification_loss(0.0), COMPUTER) == pytest.approx(
+        -np.log(chosen).mean(), rel=1e-5
+    )
+    batch = texts.collate(np.arange(10), 0)
+    smoothed, plain = classification_loss(0.3)(model, batch)
+    logs = model(batch.source, batch.source_valid).log_softmax(dim=1)
+    wanted = torch.full_like(logs, 0.3 / CLASSES)
+    wanted[torch.arange(10), batch.labels] += 0.7
+    torch.testing.assert_close(smoothed, -(wanted * logs).sum())
+    torch.testing.assert_close(plain, -logs[torch.arange(10), batch.labels].sum())
+
+
+def test_unequal_micro_batches_are_one_big_batch():
+    texts = [_separable() for _ in range(2)]
+    texts[0].settings = TextBatchSettings(tokens=60 * 12, max_length=12)
+    texts[1].wanted = 1000
+    updates = []
+    for examples in texts:
+        training = ClassificationTraining(updates=20, warmup=2, clip=None)
+        model = _build("transformer", dropout=0.0)
+        trainer = Trainer(model, examples, classification_loss(0.0), training, SeedSettings(), COMPUTER)
+        assert len(trainer.groups) == 1
+        updates.append(next(trainer.updates(1)))
+    one, many = updates
+    assert len(texts[1].plan(1, 0)) > 1
+    assert one.count == many.count == len(texts[0])
+    assert many.loss == pytest.approx(one.loss, rel=1e-5)
+    assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
