@@ -1,7 +1,7 @@
 """What `s2s evaluate`, `s2s translate` and `s2s classify` do with the words they are given."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -11,9 +11,14 @@ from s2s.errors import UserError
 from s2s.run.tasks import task_of_run
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from s2s.decoding.translator import Translation
 
 _LINES_AT_ONCE = 10_000
+
+# the probabilities of the classes, row by row, of what lines hold
+Reader = Callable[[Sequence[str]], "np.ndarray"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,29 @@ def _score_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
     return evaluations, compare_evaluations(evaluations) if len(evaluations) > 1 else []
 
 
-_SCORERS = {"translation": _score_translators, "classification": _score_classifiers}
+def _score_image_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
+    from s2s.run.image_evaluation import evaluate_images
+    from s2s.run.labelled_evaluation import compare_evaluations
+
+    evaluations = [
+        evaluate_images(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs
+    ]
+    return evaluations, compare_evaluations(evaluations) if len(evaluations) > 1 else []
+
+
+def _score_masked_lms(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
+    from s2s.run.masked_lm_loading import evaluate_masked_lm
+
+    found = [evaluate_masked_lm(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs]
+    return found, []
+
+
+_SCORERS = {
+    "translation": _score_translators,
+    "classification": _score_classifiers,
+    "images": _score_image_classifiers,
+    "masked-lm": _score_masked_lms,
+}
 
 
 def translate_file(
@@ -130,18 +157,34 @@ def classify_file(run: Path, input_file: IO[bytes], probabilities: bool, checkpo
 
     Args:
         run: the run's folder.
-        input_file: lines of UTF-8.
+        input_file: lines of UTF-8: texts, or paths of images, as the run's task is.
         probabilities: whether each class's probability follows, as `TAB name=0.1234`.
         checkpoint: see `loading.find_checkpoint`.
     """
+    classes, read = _image_reader(run, checkpoint) if task_of_run(run) == "images" else _text_reader(run, checkpoint)
+    for chunk in chunks(input_file, _LINES_AT_ONCE):
+        rows = iter(read([text for text in chunk if text.strip()]).tolist())
+        for text in chunk:
+            if not text.strip():
+                yield ""
+                continue
+            row = next(rows)
+            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
+            yield "\t".join([classes[row.index(max(row))], *shares])
+
+
+def _text_reader(run: Path, checkpoint: str | None) -> "tuple[tuple[str, ...], Reader]":
     from s2s.run.classification_loading import load_classifier
 
     loaded = load_classifier(run, checkpoint)
-    classifier, classes = loaded.text_classifier(), loaded.classes
-    for chunk in chunks(input_file, _LINES_AT_ONCE):
-        for text, row in zip(chunk, classifier.probabilities(chunk).tolist(), strict=True):
-            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
-            yield "\t".join([classes[row.index(max(row))], *shares]) if text.strip() else ""
+    return loaded.classes, loaded.text_classifier().probabilities
+
+
+def _image_reader(run: Path, checkpoint: str | None) -> "tuple[tuple[str, ...], Reader]":
+    from s2s.run.image_loading import load_image_classifier
+
+    loaded = load_image_classifier(run, checkpoint)
+    return loaded.classes, loaded.probabilities
 
 
 def _shown(translation: "Translation", number: int, nbest: int) -> Iterator[str]:

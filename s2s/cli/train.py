@@ -9,7 +9,9 @@ from s2s.errors import UserError
 # what a trained model is for, by its task
 _USES = {
     "translation": "translate:  echo 'A sentence.' | s2s translate {}",
+    "masked-lm": "fill:       s2s fill {} 'The ___ was good.'",
     "classification": "classify:   echo 'A text.' | s2s classify {} --probabilities",
+    "images": "classify:   ls *.png | s2s classify {} --probabilities",
 }
 
 

@@ -193,7 +193,7 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
         files += found
         labels += [names.index(path.name)] * len(found)
     with ThreadPoolExecutor() as pool:
-        pixels = list(pool.map(lambda file: _read(file, settings), files))
+        pixels = list(pool.map(lambda file: read_image(file, settings), files))
     return Images(np.stack(pixels), np.array(labels, dtype=np.int64), names)
 
 
@@ -203,7 +203,12 @@ def _class_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _read(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
+def read_image(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
+    """One image, scaled and coloured as the settings say.
+
+    Raises:
+        UserError: it is missing, or no image that Pillow reads.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from s2s.recipe.classification import ClassificationRecipe
+from s2s.recipe.images import ImageRecipe
 from s2s.recipe.installed import encoder_settings, translator_settings
 from s2s.recipe.masked_lm import MaskedRecipe
 from s2s.recipe.schema import AnyRecipe, Recipe, Section
@@ -35,5 +36,6 @@ TASKS: dict[str, Schema] = {
     "translation": Schema(Recipe, translator_settings),
     "classification": Schema(ClassificationRecipe, encoder_settings),
     "masked-lm": Schema(MaskedRecipe, encoder_settings),
+    "images": Schema(ImageRecipe, encoder_settings),
 }
 """By the word that `task` holds."""

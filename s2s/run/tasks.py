@@ -18,6 +18,7 @@ _MODULES = {
     "translation": "s2s.run.training",
     "classification": "s2s.run.classification",
     "masked-lm": "s2s.run.masked_lm",
+    "images": "s2s.run.images",
 }
 
 

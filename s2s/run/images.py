@@ -1,0 +1,149 @@
+"""A run of image classification: from a recipe to a trained and tested classifier."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from s2s.data.images import ImageCorpus, load_images, pixel_statistics
+from s2s.data.labelled_images import LabelledImages
+from s2s.evaluation.pictures import class_counts_picture, images_picture
+from s2s.recipe.images import ImageRecipe
+from s2s.recipe.reading import read
+from s2s.run.course import Say, follow
+from s2s.run.folder import RECIPE, check_free, check_resumable, create, folder_of
+from s2s.run.image_evaluation import digest_of, evaluate_images
+from s2s.run.image_loading import build_image_classifier
+from s2s.run.labelled import Labelling, Part, class_lines
+from s2s.run.labelled_evaluation import LabelledEvaluation
+from s2s.training.classification import classification_loss
+from s2s.training.devices import choose
+from s2s.training.logger import RunLog
+from s2s.training.trainer import Trainer
+
+# training images that are classified at each validation, to see what is known by heart
+_LOOKED_AT = 1000
+_DRAWN = 24
+
+
+def train(recipe: ImageRecipe, console: Console, overwrite: bool = False) -> Path:
+    """Trains a new run; its folder is made only when data and model are found good.
+
+    Args:
+        recipe: the resolved recipe.
+        console: where progress is shown.
+        overwrite: replace a run that is there.
+
+    Returns:
+        The run's folder.
+    """
+    check_free(folder_of(recipe), overwrite)
+    course = _course(recipe, console)
+    folder = create(course.recipe, {}, overwrite)
+    follow(course, folder, console)
+    return folder
+
+
+def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
+    """Continues a run from its last checkpoint, as if it had never stopped.
+
+    Args:
+        folder: the run's folder.
+        console: where progress is shown.
+        overrides: `section.key=value`, for `data` and `device`.
+
+    Raises:
+        UserError: it is not a run, or its recipe or its training data has changed since.
+    """
+    check_resumable(folder, overrides)
+    follow(_course(read(folder / RECIPE, overrides), console, overrides), folder, console)
+    return folder
+
+
+def _course(recipe: ImageRecipe, console: Console, overrides: Sequence[str] = ()) -> "Seeing":
+    computer = choose(recipe.device)
+    console.print(f"{recipe.name} on {computer}", markup=False, highlight=False, soft_wrap=True)
+    corpus = load_images(recipe.data)
+    recipe = resolved(recipe, corpus)
+    model, positions = build_image_classifier(recipe)
+    images = LabelledImages(
+        corpus.train,
+        positions,
+        recipe.batches.images,
+        recipe.augmentation,
+        recipe.training.examples_per_update,
+    )
+    loss = classification_loss(recipe.training.label_smoothing)
+    trainer = Trainer(model.to(computer.device), images, loss, recipe.training, recipe.seeds, computer)
+    return Seeing(recipe, trainer, corpus, overrides)
+
+
+def resolved(recipe: ImageRecipe, corpus: ImageCorpus) -> ImageRecipe:
+    """The recipe with what only the data tells: a checkpoint shall know classes, mean and deviation without them."""
+    statistics = pixel_statistics(corpus.train.pixels)
+    mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
+    found = {
+        "classes": corpus.train.names,
+        "mean": recipe.data.mean or mean,
+        # so little difference is rounding's, not the images'
+        "deviation": recipe.data.deviation or tuple(number or 1.0 for number in deviation),
+    }
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update=found)})
+
+
+class Seeing(Labelling):
+    """What a run of images has of its own.
+
+    Args:
+        recipe: the resolved recipe; classes, mean and deviation are known.
+        trainer: that has done nothing yet.
+        corpus: the images.
+        overrides: of the command line, for the test.
+    """
+
+    def __init__(self, recipe: ImageRecipe, trainer: Trainer, corpus: ImageCorpus, overrides: Sequence[str]) -> None:
+        chosen = np.random.default_rng(recipe.data.seed).permutation(len(corpus.train))[:_LOOKED_AT]
+        images: LabelledImages = trainer.examples  # pyright: ignore[reportAssignmentType]
+        validation, known = (
+            Part(LabelledImages(part, images.positions, recipe.batches.images), part.labels)
+            for part in (corpus.validation, corpus.train.select(np.sort(chosen)))
+        )
+        super().__init__(recipe, trainer, validation, known)
+        self.images = images
+        self.corpus = corpus
+        self.overrides = overrides
+
+    def hashes(self) -> dict[str, str]:
+        """Of the training images and their classes."""
+        return {"training_data": digest_of(self.corpus.train)}
+
+    def counts(self) -> dict[str, int]:
+        """Images by split."""
+        return {name: sum(counts.values()) for name, counts in self.corpus.counts().items()}
+
+    def introduce(self, say: Say) -> None:
+        """Tells how many images each class has, and what is read of an image."""
+        for line in class_lines(self.corpus.counts()):
+            say(line)
+        data, patch = self.recipe.data, self.recipe.patches.size
+        colour = "grey" if data.channels == 1 else "colour"
+        say(
+            f"{data.size} x {data.size} pixels, {colour} · patches of {patch} x {patch}: "
+            f"{self.images.positions} vectors of an image"
+        )
+
+    def begin(self, folder: Path, log: RunLog) -> None:
+        """Draws how many training images each class has, and some as they are first seen."""
+        rows = self.images.plan(self.recipe.seeds.data, 0)[0][:_DRAWN]
+        pixels = self.images.collate(rows, 0).source.numpy()
+        captions = [self.corpus.train.names[label] for label in self.corpus.train.labels[rows]]
+        pictures = {
+            "classes": class_counts_picture(self.corpus.train.counts()),
+            "training": images_picture(pixels, captions),
+        }
+        self.draw(folder, log, pictures, "data")
+
+    def evaluate(self, folder: Path) -> LabelledEvaluation | None:
+        """Scores the test set."""
+        return None if self.corpus.test is None else evaluate_images(folder, "test", overrides=self.overrides)
