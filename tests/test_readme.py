@@ -14,7 +14,7 @@ import pytest
 from s2s.data.phrasebook import phrases
 
 ROOT = Path(__file__).parents[1]
-OWN_TESTS = ("adding-a-model", "masked-lm", "bias-probe")
+OWN_TESTS = ("adding-a-model", "masked-lm", "bias-probe", "images")
 PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").glob("*.md")) if p.stem not in OWN_TESTS)]
 
 # executed by .ci/run in a fresh environment, or by this very test run, or not ours
