@@ -12,7 +12,7 @@ from jaxtyping import Int
 from s2s.data.corpora import ALIASES, cached, check_there, hub_split
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, checked_cells, table_cells, table_kind
 from s2s.errors import UserError
-from s2s.recipe.texts import TextSettings
+from s2s.recipe.texts import PlainTextSettings, TextSettings
 
 _KEY = "data.text"
 _CHARACTERS = 10_000_000
@@ -34,7 +34,7 @@ class TextCorpus:
     test: datasets.Dataset | None
 
 
-def load_texts(settings: TextSettings) -> TextCorpus:
+def load_texts(settings: PlainTextSettings) -> TextCorpus:
     """Loads the texts that a recipe's `data` section describes.
 
     Texts held out of the training data are different ones, and none of them is left in the training data.
@@ -56,7 +56,7 @@ def load_texts(settings: TextSettings) -> TextCorpus:
     return TextCorpus(train, validation, parts["test"])
 
 
-def load_text_split(settings: TextSettings, name: str) -> datasets.Dataset | None:
+def load_text_split(settings: PlainTextSettings, name: str) -> datasets.Dataset | None:
     """One split; None where the recipe has none or holds it out of the training data.
 
     Args:
@@ -177,7 +177,7 @@ def held_out_rows(
     return rest, parts
 
 
-def _from_table(settings: TextSettings, path: Path) -> datasets.Dataset:
+def _from_table(settings: PlainTextSettings, path: Path) -> datasets.Dataset:
     local = settings.local.text if settings.corpus != "files" else None
     columns = Columns(several(local or settings.text), _KEY)
 
@@ -188,7 +188,7 @@ def _from_table(settings: TextSettings, path: Path) -> datasets.Dataset:
     return cached(rows, (path,), f"texts {columns.names}", _FEATURES)
 
 
-def _from_hub(settings: TextSettings, split: str) -> datasets.Dataset:
+def _from_hub(settings: PlainTextSettings, split: str) -> datasets.Dataset:
     found = hub_split(settings, split)
     columns, where = Columns(several(settings.text), _KEY), f"{settings.corpus} {split} row "
 

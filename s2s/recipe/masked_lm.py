@@ -13,7 +13,7 @@ from s2s.recipe.schema import (
     Section,
     Share,
 )
-from s2s.recipe.texts import TextSettings
+from s2s.recipe.texts import PlainTextSettings
 
 Part = Annotated[float, Field(ge=0, le=1)]
 
@@ -68,7 +68,7 @@ class MaskedRecipe(AnyRecipe[Model], Generic[Model]):
 
     task: Literal["masked-lm"]
     """What is learned: to name the pieces of a text that are not shown."""
-    data: TextSettings = TextSettings()
+    data: PlainTextSettings = PlainTextSettings()
     """The texts."""
     tokenizer: PieceSettings = PieceSettings()
     """How text becomes pieces."""

@@ -19,7 +19,7 @@ class LocalText(Section):
 
 
 class TextSettings(Section):
-    """The texts."""
+    """Where texts come from."""
 
     corpus: Word = "files"
     """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb`."""
@@ -33,8 +33,6 @@ class TextSettings(Section):
     text: Columns = "text"
     """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
     from 0, in quotes."""
-    local: LocalText = LocalText()
-    """What is different with `root`."""
     train: Word = "train"
     """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
     validation: SplitOrSize = "validation"
@@ -43,3 +41,10 @@ class TextSettings(Section):
     """As `validation`; nothing is tested when null."""
     seed: Seed = 1
     """Seed of the texts held out."""
+
+
+class PlainTextSettings(TextSettings):
+    """The texts."""
+
+    local: LocalText = LocalText()
+    """What is different with `root`."""
