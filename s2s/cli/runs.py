@@ -92,7 +92,8 @@ def _score_translators(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def _score_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
-    from s2s.run.classification_evaluation import compare_evaluations, evaluate_classifier
+    from s2s.run.classification_evaluation import evaluate_classifier
+    from s2s.run.labelled_evaluation import compare_evaluations
 
     evaluations = [
         evaluate_classifier(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs

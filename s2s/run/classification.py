@@ -1,30 +1,29 @@
 """A run of classification: from a recipe to a trained and tested classifier."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
 from rich.console import Console
 
 from s2s.data.labelled_batches import LabelledTexts
-from s2s.decoding.classes import class_probabilities
+from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.evaluation.classification import accuracy, confusion, macro_f1, per_class
-from s2s.evaluation.pictures import Curve, class_counts_picture, curves_picture, lengths_picture
+from s2s.evaluation.pictures import class_counts_picture, lengths_picture
 from s2s.models.contract import Classifier
 from s2s.recipe.classification import ClassificationRecipe
 from s2s.recipe.reading import read
-from s2s.run.classification_data import SIDE, PreparedTexts, class_table, length_bars, prepare_texts
-from s2s.run.classification_evaluation import evaluate_classifier, save_pictures
+from s2s.run.classification_data import SIDE, PreparedTexts, length_bars, prepare_texts
+from s2s.run.classification_evaluation import evaluate_classifier
 from s2s.run.classification_loading import begins, build_classifier
-from s2s.run.course import Course, Say, follow
-from s2s.run.folder import RECIPE, TOKENIZER, check_free, check_resumable, create, flat, folder_of
+from s2s.run.course import Say, follow
+from s2s.run.folder import RECIPE, TOKENIZER, check_free, check_resumable, create, folder_of
+from s2s.run.labelled import Labelling, Part, class_lines
+from s2s.run.labelled_evaluation import LabelledEvaluation
 from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.training.classification import classification_loss
 from s2s.training.devices import choose
-from s2s.training.logger import METRICS, RunLog
+from s2s.training.logger import RunLog
 from s2s.training.trainer import Trainer
 
 # Training texts that are classified at each validation, to see what is known by heart.
@@ -68,15 +67,17 @@ def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Pat
 def _course(
     recipe: ClassificationRecipe, console: Console, folder: Path | None = None, overrides: Sequence[str] = ()
 ) -> "Classifying":
-    # imported here: loading knows how to find a tokenizer, and nothing of training
-    from s2s.data.tokenizers import Tokenizer
-
     computer = choose(recipe.device)
-    console.print(f"{recipe.name} on {computer}", markup=False, highlight=False, soft_wrap=True)
+
+    def say(text: str) -> None:
+        """A line on the console."""
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"{recipe.name} on {computer}")
     source = None if folder else open_source(recipe)
     recipe = source.adapt(recipe) if source else recipe
     known = Tokenizer.load(folder / TOKENIZER, SIDE) if folder else source.tokenizer if source else None
-    prepared = prepare_texts(recipe, known)
+    prepared = prepare_texts(recipe, known, say)
     # a checkpoint shall know its classes without the data
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": prepared.corpus.classes})})
     model = build_classifier(recipe, prepared.tokenizer.size)
@@ -105,7 +106,7 @@ def _check_length(recipe: ClassificationRecipe, model: Classifier) -> None:
         )
 
 
-class Classifying(Course):
+class Classifying(Labelling):
     """What a run of classification has of its own.
 
     Args:
@@ -124,14 +125,18 @@ class Classifying(Course):
         beginning: Beginning,
         overrides: Sequence[str],
     ) -> None:
-        super().__init__(recipe, trainer, beginning)
+        corpus = prepared.corpus
+        texts, validation = (
+            LabelledTexts(pieces, part.labels, recipe.batches, begins(recipe))
+            for pieces, part in ((prepared.train, corpus.train), (prepared.validation, corpus.validation))
+        )
+        chosen = np.random.default_rng(recipe.data.seed).permutation(len(texts))[:_LOOKED_AT]
+        known = texts.only(np.sort(chosen))
+        parts = Part(validation, validation.labels), Part(known, known.labels)
+        super().__init__(recipe, trainer, *parts, beginning)
         self.prepared = prepared
+        self.texts = texts
         self.overrides = overrides
-        validation = prepared.corpus.validation.labels
-        self.texts = LabelledTexts(prepared.train, prepared.corpus.train.labels, recipe.batches, begins(recipe))
-        self.validation = LabelledTexts(prepared.validation, validation, recipe.batches, begins(recipe))
-        chosen = np.random.default_rng(recipe.data.seed).permutation(len(self.texts))[:_LOOKED_AT]
-        self.looked_at = self.texts.only(np.sort(chosen))
 
     def hashes(self) -> dict[str, str]:
         """Of the training texts as pieces, with their labels, and of the tokenizer."""
@@ -139,18 +144,13 @@ class Classifying(Course):
 
     def counts(self) -> dict[str, int]:
         """Texts by split, and those of which only the beginning is read."""
-        test = self.prepared.corpus.test
-        return {
-            "train": len(self.texts),
-            "truncated": self.texts.truncated,
-            "validation": len(self.validation),
-            "test": len(test) if test is not None else 0,
-        }
+        by_split = {name: sum(counts.values()) for name, counts in self.prepared.corpus.counts().items()}
+        return by_split | {"truncated": self.texts.truncated}
 
     def introduce(self, say: Say) -> None:
         """Tells how many texts each class has, how long they are, and what batches hold."""
         limit, cut = self.recipe.batches.max_length, self.texts.truncated
-        for line in class_table(self.prepared.corpus):
+        for line in class_lines(self.prepared.corpus.counts()):
             say(line)
         say("training texts by length in pieces")
         for line in length_bars(self.prepared.train.lengths, limit):
@@ -162,60 +162,13 @@ class Classifying(Course):
 
     def begin(self, folder: Path, log: RunLog) -> None:
         """Draws how long the training texts are and how many each class has."""
-        train = self.prepared.corpus.train
         pictures = {
             "lengths": lengths_picture(self.prepared.train.lengths, self.recipe.batches.max_length),
             "classes": class_counts_picture(self.prepared.corpus.counts()["train"]),
         }
-        save_pictures(folder, pictures)
-        for name, picture in pictures.items():
-            log.picture(f"data/{name}", picture, 0)
-        log.say(f"{len(train):,} training texts: figures/lengths.png and figures/classes.png show them")
+        self.draw(folder, log, pictures, "data")
 
-    def validate(self, log: RunLog) -> float:
-        """Measures loss, accuracy and macro-F1, and loss and accuracy on some training texts."""
-        model = self.trainer.model
-        found = _measured(self.validation, class_probabilities(model, self.validation))
-        known = _measured(self.looked_at, class_probabilities(model, self.looked_at))
-        scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
-        log.validation(self.trainer.update, scores)
-        metric = self.recipe.validation.metric
-        return -found["loss"] if metric == "loss" else found[metric]
-
-    def test(self, folder: Path, log: RunLog) -> None:
-        """Classifies the test set, scores the answers, and draws them and the curves of training."""
-        curves = curves_picture(_curves(folder))
-        save_pictures(folder, {"curves": curves})
-        log.picture("curves", curves, self.trainer.update)
-        if self.prepared.corpus.test is None:
-            return
-        evaluation = evaluate_classifier(folder, "test", overrides=self.overrides)
-        for name, picture in evaluation.pictures():
-            log.picture(f"test/{name}", picture, self.trainer.update)
-        log.settings(flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
-        log.say(str(evaluation))
-
-
-def _measured(texts: LabelledTexts, probabilities: Float[np.ndarray, "texts classes"]) -> dict[str, float]:
-    truth: Int[np.ndarray, " texts"] = texts.labels
-    predicted = probabilities.argmax(axis=1)
-    classes = probabilities.shape[1]
-    chosen = probabilities[np.arange(len(truth)), truth]
-    names = [str(number) for number in range(classes)]
-    return {
-        "loss": float(-np.log(np.maximum(chosen, np.finfo(np.float64).tiny)).mean()),
-        "accuracy": accuracy(truth, predicted).value,
-        "macro_f1": macro_f1(per_class(confusion(truth, predicted, classes), names)),
-    }
-
-
-def _curves(folder: Path) -> list[Curve]:
-    """What `metrics.jsonl` says of all validations."""
-    lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
-    points = [entry for line in lines if "validation" in (entry := json.loads(line))]
-    updates = [point["update"] for point in points]
-    scores = [point["validation"] for point in points]
-    return [
-        Curve("training", updates, [s["training_loss"] for s in scores], [s["training_accuracy"] for s in scores]),
-        Curve("validation", updates, [s["loss"] for s in scores], [s["accuracy"] for s in scores]),
-    ]
+    def evaluate(self, folder: Path) -> LabelledEvaluation | None:
+        """Scores the test set."""
+        tested = self.prepared.corpus.test is not None
+        return evaluate_classifier(folder, "test", overrides=self.overrides) if tested else None

@@ -1,6 +1,7 @@
 """From a classification recipe's data section to pieces: load, cut, encode, and what there is to tell of it."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,29 +42,25 @@ class PreparedTexts:
         return {"training_data": digest.hexdigest(), "tokenizer": self.tokenizer.digest}
 
 
-def prepare_texts(recipe: ClassificationRecipe, tokenizer: Tokenizer | None) -> PreparedTexts:
+def prepare_texts(
+    recipe: ClassificationRecipe, tokenizer: Tokenizer | None, say: Callable[[str], None]
+) -> PreparedTexts:
     """Loads and encodes the texts.
 
     Args:
         recipe: the resolved recipe.
         tokenizer: that of a run that continues, or that the encoder was trained with; None to train a new one.
+        say: prints a line.
 
     Raises:
         UserError: see `load_labelled`; or `tokenizer.size` does not fit the texts.
     """
     corpus = load_labelled(recipe.data)
-    tokenizer = tokenizer or train_tokenizer(some_of(corpus.train.texts["text"]), recipe.tokenizer, SIDE)
+    if tokenizer is None:
+        say(f"learning pieces from the training texts ({recipe.tokenizer.kind})")
+        tokenizer = train_tokenizer(some_of(corpus.train.texts["text"]), recipe.tokenizer, SIDE)
     train, validation = (encode_texts(part.texts, tokenizer) for part in (corpus.train, corpus.validation))
     return PreparedTexts(corpus, tokenizer, train, validation)
-
-
-def class_table(corpus: LabelledCorpus) -> list[str]:
-    """How many texts each class has in each split, as lines."""
-    counts = corpus.counts()
-    wide = max(map(len, (*corpus.classes, "all texts")))
-    lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]
-    lines += [f"{name:{wide}}" + "".join(f"{part[name]:>12,}" for part in counts.values()) for name in corpus.classes]
-    return [*lines, f"{'all texts':{wide}}" + "".join(f"{sum(part.values()):>12,}" for part in counts.values())]
 
 
 def length_bars(lengths: np.ndarray, max_length: int) -> list[str]:

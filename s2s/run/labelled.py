@@ -18,6 +18,7 @@ from s2s.models.contract import Classifier
 from s2s.run.course import Course
 from s2s.run.folder import flat
 from s2s.run.labelled_evaluation import LabelledEvaluation, save_pictures
+from s2s.run.pretrained import Beginning
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.trainer import Trainer
 
@@ -57,10 +58,13 @@ class Labelling(Course):
         trainer: that has done nothing yet.
         validation: decides between checkpoints.
         known: some training examples, to see what is known by heart.
+        beginning: what the model has from another run; None where a task cannot begin with one.
     """
 
-    def __init__(self, recipe: Any, trainer: Trainer, validation: Part, known: Part) -> None:
-        super().__init__(recipe, trainer)
+    def __init__(
+        self, recipe: Any, trainer: Trainer, validation: Part, known: Part, beginning: Beginning | None = None
+    ) -> None:
+        super().__init__(recipe, trainer, beginning)
         self.validation = validation
         self.known = known
 

@@ -1,0 +1,221 @@
+"""A classifier from its recipe to its answers; the commands are called in this process."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from s2s.cli.main import commands
+from s2s.errors import UserError
+from s2s.recipe.reading import read
+from s2s.run.classification import Classifying
+from s2s.run.classification_evaluation import evaluate_classifier
+from s2s.run.classification_loading import load_classifier
+from s2s.run.labelled_evaluation import compare_evaluations
+
+CLASSES = ["World", "Sports", "Business"]
+TOPICS = {"World": "peace vote treaty war", "Sports": "goal match team coach", "Business": "bank stock oil profit"}
+NOISE = ["the", "a", "of", "on", "in", "said", "today", "after", "new", "two", "big", "with"]
+
+RECIPE = """
+name: tiny
+task: classification
+data:
+  corpus: files
+  text: [title, text]
+  classes: [World, Sports, Business]
+  first_label: 1
+  train: train.tsv
+  validation: 30
+  test: test.tsv
+tokenizer: {kind: word, size: 40}
+batches: {tokens: 200, max_length: 12}
+model: {kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 1, dropout: 0.1}
+head: {pooling: attention}
+training: {updates: 24, warmup: 4, learning_rate: 0.01, ema: 0.9}
+validation: {every: 8}
+device: {kind: cpu, precision: fp32, threads: 1}
+"""
+
+
+def _s2s(*words: str) -> None:
+    commands(words, standalone_mode=False)
+
+
+def _table(count: int, seed: int) -> str:
+    chance = random.Random(seed)
+    lines = ["label\ttitle\ttext"]
+    for _ in range(count):
+        number = chance.randrange(len(CLASSES))
+        words = chance.choices(NOISE, k=chance.randint(1, 14))
+        words[chance.randrange(len(words))] = chance.choice(TOPICS[CLASSES[number]].split())
+        cut = chance.randint(0, 2)
+        lines.append(f"{number + 1}\t{' '.join(words[:cut])}\t{' '.join(words[cut:])}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "train.tsv").write_text(_table(300, 1))
+    (folder / "test.tsv").write_text(_table(60, 2))
+    (folder / "tiny.yaml").write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        _s2s("train", "tiny.yaml")
+        _s2s("train", "tiny.yaml", "model.kind=gru", "run.dir=runs/gru", "head.pooling=first")
+    return folder
+
+
+@pytest.fixture
+def folder(trained, tmp_path, monkeypatch) -> Path:
+    shutil.copytree(trained, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def _test_texts(folder: Path) -> list[str]:
+    rows = [line.split("\t") for line in (folder / "test.tsv").read_text().splitlines()[1:]]
+    return [" ".join(cell for cell in row[1:] if cell) for row in rows]
+
+
+def test_a_run_holds_scores_pictures_and_all_that_predicting_needs(folder):
+    run = folder / "runs" / "tiny"
+    found = json.loads((run / "evaluation-test.json").read_text())
+    assert found["classes"] == CLASSES
+    assert len(found["truth"]) == len(found["predicted"]) == len(found["probabilities"]) == 60
+    right = np.mean(np.array(found["truth"]) == np.array(found["predicted"]))
+    assert found["scores"]["accuracy"]["value"] == pytest.approx(100 * right)
+    assert [len(example["reading"]["words"]) > 0 for example in found["examples"]] == [True] * len(found["examples"])
+    pictures = {path.name for path in (run / "figures").iterdir()}
+    assert {"lengths.png", "classes.png", "curves.png"} <= pictures
+    assert {"confusion-test.png", "reliability-test.png", "words-test.png"} <= pictures
+    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    validations = [entry["validation"] for entry in entries if "validation" in entry]
+    assert len(validations) == 3
+    assert {"loss", "accuracy", "macro_f1", "training_loss", "training_accuracy"} <= validations[0].keys()
+    assert all(entry["count"] <= 200 // 2 for entry in entries if "count" in entry)
+    start = json.loads((run / "manifest.json").read_text())[0]
+    assert start["counts"]["train"] + start["counts"]["validation"] <= 300
+    assert start["counts"]["truncated"] > 0
+    # the checkpoint alone is enough
+    shutil.copytree(run / "checkpoints" / "0000024", folder / "alone")
+    assert load_classifier(folder / "alone").classes == tuple(CLASSES)
+
+
+def test_classes_found_in_the_data_are_kept_in_the_runs_recipe(folder):
+    _s2s("train", "tiny.yaml", "data.classes=null", "run.dir=runs/found", "training.updates=1", "validation.every=1")
+    assert read(folder / "runs/found/recipe.yaml").data.classes == ("1", "2", "3")
+
+
+def test_lines_are_named_in_order_alone_or_together_as_in_the_evaluation(folder, capsys):
+    texts = _test_texts(folder)
+    (folder / "lines.txt").write_text("\n".join([*texts[:9], "", *texts[9:]]))
+    for name in ("tiny", "gru"):
+        capsys.readouterr()
+        _s2s("classify", f"runs/{name}", "--input", "lines.txt", "--probabilities")
+        lines = capsys.readouterr().out.split("\n")
+        assert (len(lines), lines[9], lines[-1]) == (62, "", "")
+        cells = [line.split("\t") for line in lines if line]
+        found = json.loads((folder / "runs" / name / "evaluation-test.json").read_text())
+        assert [row[0] for row in cells] == [CLASSES[number] for number in found["predicted"]]
+        shares = [[float(cell.partition("=")[2]) for cell in row[1:]] for row in cells]
+        assert np.allclose(shares, found["probabilities"], atol=1e-4)
+        assert [cell.partition("=")[0] for cell in cells[0][1:]] == CLASSES
+        (folder / "one.txt").write_text(texts[20] + "\n")
+        _s2s("classify", f"runs/{name}", "--input", "one.txt", "--output", "out.txt")
+        assert (folder / "out.txt").read_text() == cells[20][0] + "\n"
+
+
+def test_no_batch_changes_a_prediction(trained):
+    texts = [*_test_texts(trained), "", "goal " * 40]
+    classifier = load_classifier(trained / "runs" / "tiny").text_classifier()
+    together = classifier.probabilities(texts)
+    for change in ({"tokens": 12}, {"padding": "max_length"}, {"padding": "batch", "rows": 5}):
+        classifier.batches = classifier.batches.model_copy(update=change)
+        assert np.allclose(classifier.probabilities(texts), together, atol=1e-6)
+    assert classifier.probabilities([]).shape == (0, 3)
+    assert np.allclose(together.sum(axis=1), 1)
+
+
+def test_runs_are_scored_again_and_compared_on_the_same_texts(folder, capsys):
+    kept = json.loads((folder / "runs/tiny/evaluation-test.json").read_text())
+    _s2s("evaluate", "runs/tiny", "runs/gru", "--json", "both.json")
+    shown = capsys.readouterr().out
+    assert "McNemar" in shown
+    assert "runs/gru" in shown
+    found = json.loads((folder / "both.json").read_text())
+    assert found["evaluations"][0]["predicted"] == kept["predicted"]
+    assert len(found["comparisons"]) >= 1
+    # held-out texts are found again
+    _s2s("evaluate", "runs/tiny", "--split", "validation")
+    assert len(json.loads((folder / "runs/tiny/evaluation-validation.json").read_text())["truth"]) == 30
+    other = evaluate_classifier(folder / "runs/gru", overrides=[f"data.test={folder / 'train.tsv'}"], keep=False)
+    with pytest.raises(UserError, match=r"different test sets"):
+        compare_evaluations([evaluate_classifier(folder / "runs/tiny", keep=False), other])
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
+    validate = Classifying.validate
+
+    def interrupted(self, log):
+        if self.trainer.update == 16:
+            raise KeyboardInterrupt
+        return validate(self, log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifying, "validate", interrupted)
+        with pytest.raises(click.Abort):
+            _s2s("train", "tiny.yaml", "run.dir=cut")
+    _s2s("train", "cut", "--resume")
+    for file in ("model.safetensors", "training.safetensors"):
+        one, two = (load_file(folder / run / "checkpoints/0000024" / file) for run in ("runs/tiny", "cut"))
+        assert one.keys() == two.keys()
+        assert all(one[name].equal(two[name]) for name in one)
+    losses = [
+        [entry["loss"] for line in path.read_text().splitlines() if "loss" in (entry := json.loads(line))]
+        for path in (folder / "runs/tiny/metrics.jsonl", folder / "cut/metrics.jsonl")
+    ]
+    assert losses[0] == losses[1]
+    with (folder / "train.tsv").open("a") as file:
+        file.write("1\tone\tmore\n")
+    with pytest.raises(UserError, match=r"training_data changed since the run was started"):
+        _s2s("train", "cut", "--resume")
+
+
+MISTAKES = {
+    "label": (
+        ["train", "tiny.yaml", "data.test=wrong.tsv"],
+        r"wrong.tsv:3: label '7' is none of the classes World, Sp",
+    ),
+    "positions": (["train", "tiny.yaml", "model.encoder_positions=learned", "model.max_positions=5"], r"knows 5 posit"),
+    "translate": (
+        ["translate", "runs/tiny"],
+        r"is a run of task classification, not translation\n.*s2s classify runs/ti",
+    ),
+    "attention": (["attention", "runs/tiny", "a"], r"is a run of task classification, not translation"),
+    "beam": (["evaluate", "runs/tiny", "--beam", "2"], r"--beam says nothing to runs of classification"),
+    "recipe": (["evaluate", "runs/tiny", "head.pooling=max"], r"a trained model keeps its recipe; 'head.pooling=max'"),
+    "overfit": (["train", "tiny.yaml", "--overfit"], r"--overfit is for translation"),
+    "resume": (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume continues the run by its own recipe"),
+    "checkpoint": (
+        ["classify", "runs/tiny", "--checkpoint", "7"],
+        r"no checkpoint '7'; there: 0000024|there: .*0000024",
+    ),
+    "no run": (["classify", "runs/none"], r"runs/none: not a run"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_every_mistake_is_named(folder, case):
+    (folder / "wrong.tsv").write_text("label\ttitle\ttext\n1\ta\tb\n7\ta\tb\n")
+    words, message = MISTAKES[case]
+    extra = ["run.dir=other"] if words[:2] == ["train", "tiny.yaml"] and case != "overfit" else []
+    with pytest.raises(UserError, match=message):
+        _s2s(*words, *extra)
+    assert not (folder / "other").exists()
