@@ -72,6 +72,8 @@ def order(asked: Order) -> Planned:
     own = [word for word in overrides if word.partition(".")[0] in models()]
     _check_owners(own, names)
     base = read(recipe_path(asked.recipe or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
+    if base.task != "translation":
+        raise UserError(f"models are compared on translation, and the recipe's task is {base.task}", where="--recipe")
     seeds = asked.seeds or _SEEDS[profile]
     folder = asked.out or Path("runs") / f"compare-{'-'.join(names)}"
     summary = Summary(

@@ -222,7 +222,7 @@ def _split_advice(name: str, found: SplitFindings) -> Iterator[str]:
             "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
         )
     if found.empty:
-        some = f"{_count(found.empty, 'pair')} of {name} with an empty side ({_some(found.empty)})"
+        some = f"{_count(found.empty, 'pair')} of {name} with an empty side ({some_rows(found.empty)})"
         yield f"{some}: are the lines aligned?"
     if len(found.copies) > _MANY * found.pairs:
         yield f"{_count(found.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
@@ -233,7 +233,7 @@ def _split_advice(name: str, found: SplitFindings) -> Iterator[str]:
         yield f"most lines of {name} end with a carriage return, which references keep: convert them, e.g. dos2unix"
     for character, rows in found.suspicious.items():
         if not (windows and character == SUSPICIOUS["\r"]):
-            some = f"{_count(rows, 'row')} of {name} with a {character} ({_some(rows)})"
+            some = f"{_count(rows, 'row')} of {name} with a {character} ({some_rows(rows)})"
             yield f"{some}: wanted, or a conversion gone wrong?"
 
 
@@ -252,7 +252,8 @@ def _count(rows: list[int], noun: str) -> str:
     return f"{len(rows):,} {noun}{'s' * (len(rows) != 1)}"
 
 
-def _some(rows: list[int]) -> str:
+def some_rows(rows: list[int]) -> str:
+    """The first five of some rows, in words."""
     return f"row{'s' * (len(rows) != 1)} {', '.join(f'{row:,}' for row in rows[:5])}{' …' if rows[5:] else ''}"
 
 
@@ -286,11 +287,11 @@ def _bars(found: SplitFindings) -> Iterator[str]:
 
 def _texts(rows: list[tuple[int, str, str]]) -> Iterator[str]:
     for row, source, target in rows:
-        yield f"  {row:>9,}  {_shown(source)}"
-        yield f"  {'':>9}  {_shown(target)}"
+        yield f"  {row:>9,}  {visible(source)}"
+        yield f"  {'':>9}  {visible(target)}"
 
 
-def _shown(text: str) -> str:
+def visible(text: str) -> str:
     """One line of a terminal, whatever characters the text holds."""
     visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return visible if len(visible) <= _SHOWN else visible[: _SHOWN - 1] + "…"

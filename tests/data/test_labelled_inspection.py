@@ -1,0 +1,46 @@
+"""What spoils labelled texts is found, and sound ones are left in peace."""
+
+import datasets
+import numpy as np
+
+from s2s.data.labelled import Labelled, LabelledCorpus
+from s2s.data.labelled_inspection import inspect_labelled
+
+
+def _part(rows: list[tuple[str, int]]) -> Labelled:
+    texts = datasets.Dataset.from_dict({"text": [text for text, _ in rows]})
+    return Labelled(texts, np.array([label for _, label in rows]))
+
+
+def test_sound_texts_are_counted_and_nothing_is_said_of_them():
+    train = _part([(f"text {number} here", number % 2) for number in range(20)])
+    found = inspect_labelled(LabelledCorpus(train, _part([("another one", 0)]), None, ("a", "b")), 1)
+    assert found.splits["train"].counts == {"a": 10, "b": 10}
+    assert found.splits["train"].words == (60, 3, 3, 3)
+    assert list(found.splits) == ["train", "validation"]
+    assert len(found.spots) == 10
+    assert all(train.texts[row - 1]["text"] == text for row, _, text in found.spots)
+    assert "nothing suspicious found" in str(found)
+
+
+def test_what_spoils_texts_is_named_with_its_rows():
+    rows = [(f"text {number}", 0) for number in range(30)]
+    rows += [("text 3", 1), ("text 4", 0), ("  ", 0), ("bad \ufffd", 1)]
+    test = _part([("text 7", 1), ("new", 0), ("text 8", 0)])
+    found = inspect_labelled(LabelledCorpus(_part(rows), _part([("x", 0)]), test, ("a", "b")), 1)
+    train = found.splits["train"]
+    assert train.contradictory == [31]
+    assert train.repeated == [31, 32]
+    assert train.empty == [33]
+    assert train.suspicious == {"replacement character U+FFFD": [34]}
+    assert found.overlap == {"validation": 0, "test": 2}
+    shown = str(found)
+    for words in (
+        "1 texts of train are empty (row 33)",
+        "1 texts of train (row 31) have another class than the same text before",
+        "1 texts of train with a replacement character U+FFFD (row 34)",
+        "class b has 2 training texts, the largest one 32: look at macro-F1",
+        "2 texts of test also occur in train",
+        "2 texts of train are repeated",
+    ):
+        assert words in shown
