@@ -16,7 +16,7 @@ from s2s.results import ROWS, Summary
 
 EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment in ROWS.values()))
 _RECIPES = {"quick": "compare", "standard": "compare_multi30k"}
-_SEEDS = {"quick": 2, "standard": 3}
+_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def order(asked: Order) -> Planned:
     own = [word for word in overrides if word.partition(".")[0] in models()]
     _check_owners(own, names)
     base = read(recipe_path(asked.recipe or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
-    seeds = asked.seeds or _SEEDS[profile]
+    seeds = asked.seeds or _SEEDS
     folder = asked.out or Path("runs") / f"compare-{'-'.join(names)}"
     summary = Summary(
         command=_command(asked),

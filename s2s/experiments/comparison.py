@@ -83,7 +83,7 @@ def go_on(folder: Path, console: Console) -> None:
     summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
     computer = choose(base.device)
     recipes = _recipes(base, summary)
-    chosen = [EXPERIMENTS[name] for name in summary.experiments]
+    chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
     ahead = _ahead(folder, _entrants(folder, recipes, summary, computer), chosen)
     with alone(folder), Watch(ahead, console) as watch, Workers(number_for(computer)) as workers:
         contest, seconds = _contest(folder, recipes, summary, computer, Crew(watch, workers))
@@ -101,6 +101,7 @@ def machine(computer: Computer) -> dict[str, str]:
     return {
         "processor": processor(),
         "device": str(computer),
+        "processes": f"{number_for(computer)} beside each other, but one where time or memory is measured",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "s2s": version("s2s"),
