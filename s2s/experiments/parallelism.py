@@ -60,6 +60,7 @@ class Sizes:
         by_step: longest target that is fed token by token in a Python loop.
         repetitions: in each of the two rounds.
         patience: seconds; a form whose step takes longer is not measured at this length and beyond.
+        seconds: that a round takes with one model, about.
         variants: kinds of batch, `tokens` or `rows`, for which all forms are measured, not the model as built alone.
     """
 
@@ -71,6 +72,7 @@ class Sizes:
     by_step: int
     repetitions: int
     patience: float
+    seconds: float
     variants: tuple[str, ...]
 
 
@@ -85,6 +87,7 @@ SIZES: dict[Scale, Sizes] = {
         by_step=64,
         repetitions=5,
         patience=1.5,
+        seconds=15,
         variants=("rows",),
     ),
     "standard": Sizes(
@@ -96,6 +99,7 @@ SIZES: dict[Scale, Sizes] = {
         by_step=128,
         repetitions=5,
         patience=2.0,
+        seconds=80,
         variants=("tokens", "rows"),
     ),
 }
@@ -116,8 +120,9 @@ class Parallelism(Experiment):
     def tasks(self, contest: Contest) -> list[Task]:
         """Counting once for each model, then all models in turn, in two rounds: a slow moment hits one round alone."""
         models = contest.models
+        seconds = contest.sizes(SIZES).seconds
         counting = [Task(model, "depth", seconds=3) for model in models]
-        return counting + [Task(model, f"time-{i + 1}", seconds=12) for i in range(ROUNDS) for model in models]
+        return counting + [Task(model, f"time-{i + 1}", seconds=seconds) for i in range(ROUNDS) for model in models]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
         """Counts, or measures times."""

@@ -14,7 +14,7 @@ from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.positions_findings import TRAINED, conclude
 from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import pair_losses, schooled, trained
+from s2s.experiments.translation import pair_losses, schooled, seconds_for, trained
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Recipe, Section
 from s2s.results import Result
@@ -61,7 +61,7 @@ class Positions(Experiment):
         """For each seed and model, the trained model and each kind of positions that it can have."""
         sizes = contest.sizes(SIZES)
         return [
-            Task(contestant.name, part, seed, seconds=3 if part == TRAINED else 20)
+            Task(contestant.name, part, seed, seconds=3 if part == TRAINED else seconds_for(contestant.recipe))
             for seed in contest.seeds[: sizes.seeds]
             for contestant in contest.contestants
             for part in (TRAINED, *(part_of(*kinds) for kinds in kinds_of(contestant.settings, sizes.all_kinds)))

@@ -13,6 +13,7 @@ from s2s.experiments.translation import (
     flops_per_token,
     resized,
     schooled,
+    seconds_for,
     shortened,
     sizes_of,
     unigram_loss,
@@ -60,10 +61,10 @@ class Scaling(Experiment):
         """One for each seed, size and model; the models in turn."""
         sizes = contest.sizes(SIZES)
         return [
-            Task(model, part_of(factor), seed, seconds=6 + 2 * factor)
+            Task(each.name, part_of(factor), seed, seconds=seconds_for(each.recipe, sizes.updates))
             for seed in contest.seeds[: sizes.seeds]
             for factor in sizes.factors
-            for model in contest.models
+            for each in contest.contestants
         ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:

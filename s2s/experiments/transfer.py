@@ -23,6 +23,7 @@ from s2s.experiments.translation import (
     deciding,
     pair_losses,
     put,
+    seconds_for,
     shortened,
     sizes_of,
     trainer_for,
@@ -73,11 +74,14 @@ class Transfer(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each seed, share of the pairs and model; the models in turn."""
+        sizes = contest.sizes(SIZES)
+        # the first share of a seed waits for the training before it
+        updates = {share: 2 * sizes.finetuning + (sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
         return [
-            Task(model, f"share-{share}", seed, seconds=20 if share == SHARES[0] else 10)
-            for seed in contest.seeds[: contest.sizes(SIZES).seeds]
+            Task(each.name, f"share-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
+            for seed in contest.seeds[: sizes.seeds]
             for share in SHARES
-            for model in contest.models
+            for each in contest.contestants
         ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:

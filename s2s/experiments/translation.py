@@ -37,6 +37,7 @@ from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
 
 RUNS = "runs"
+_SECONDS_PER_TOKEN = 7e-5
 COST = "cost.json"
 
 
@@ -145,6 +146,16 @@ def shortened(recipe: Recipe[Any], share: float) -> Recipe[Any]:
     updates = max(2, round(share * training.updates))
     changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}
     return recipe.model_copy(update={"training": training.model_copy(update=changes)})
+
+
+def seconds_for(recipe: Recipe[Any], share: float = 1.0) -> float:
+    """About how long one processor thread learns by a recipe.
+
+    Args:
+        recipe: its updates and tokens count, not its model.
+        share: of the updates.
+    """
+    return _SECONDS_PER_TOKEN * share * recipe.training.updates * recipe.batches.tokens
 
 
 def trainer_for(
