@@ -139,7 +139,6 @@ def _command(asked: Order) -> str:
         "--seeds": asked.seeds,
         "--match": asked.match,
         "--recipe": asked.recipe,
-        "--out": asked.out,
     }
     words = ["s2s", "compare", *asked.words]
     words += [text for name, value in options.items() if value is not None for text in (name, str(value))]
