@@ -2,8 +2,8 @@
 
 python benchmarks/comparison.py runs/compare-rnn-transformer
 
-What it found (`comparison.json`, each `result.json`), its page and some of its pictures go to `docs/comparison/`, from
-where `s2s report` could draw them again; the classroom table of README.md and docs/comparison.md is written anew.
+What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, from where
+`s2s report` draws the page again; the classroom table of README.md and docs/comparison.md is written anew.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from s2s.results import COMPARISON, RESULT, ROWS, Finding, Result, read_result, 
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "comparison"
-PAGE = "report.html"
 PICTURES = ("parallelism/depth.png", "memory/training-memory.png", "long-range/recall.png", "quality/bleu-tokens.png")
 
 
@@ -29,7 +28,7 @@ def keep(folder: Path) -> None:
     shutil.rmtree(KEPT, ignore_errors=True)
     found = read_summary(folder / COMPARISON)
     results = [f"{name}/{RESULT}" for name in found.experiments]
-    for name in (COMPARISON, PAGE, *results, *PICTURES):
+    for name in (COMPARISON, *results, *PICTURES):
         (KEPT / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, KEPT / name)
 

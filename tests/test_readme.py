@@ -61,7 +61,8 @@ def _small(command: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    for kept in ("recipes", "docs/comparison"):
+        shutil.copytree(ROOT / kept, tmp_path / kept)
     found = phrases("train", 300, seed=5)
     (tmp_path / "files").mkdir()
     for stem in ("files/train", "files/val", "files/test_2016_flickr", "a"):
