@@ -19,7 +19,7 @@ RESULTS = ROOT / "docs" / "results"
 SPEED = RESULTS / "speed.json"
 TOP = "multi30k"
 RUNG = f"{TOP}_"
-BEGIN, END = "<!-- benchmarks/results.py writes this table -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- benchmarks/{writer}.py writes this -->\n", "<!-- end of what it writes -->\n"
 
 
 def summary(run: Path) -> dict[str, object]:
@@ -119,10 +119,11 @@ def _provenance(kept: dict[str, dict[str, Any]]) -> list[str]:
     return [f"Machine: {'; '.join(machines)}.", f"BLEU: {' and '.join(signatures)}."]
 
 
-def written(page: str, content: str) -> str:
-    """The page with the table of today in it."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + content + END + rest.partition(END)[2]
+def written(page: str, content: str, writer: str = "results") -> str:
+    """The page with what is written today in it, between the marks of its writer."""
+    mark = BEGIN.format(writer=writer)
+    before, _, rest = page.partition(mark)
+    return before + mark + content + END + rest.partition(END)[2]
 
 
 def main() -> None:

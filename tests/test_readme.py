@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from s2s.data.phrasebook import phrases
+from s2s.results import ROWS
 
 ROOT = Path(__file__).parents[1]
 OWN_TESTS = ("adding-a-model", "masked-lm", "bias-probe", "images")
@@ -60,7 +61,8 @@ def _small(command: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    for kept in ("recipes", "docs/comparison"):
+        shutil.copytree(ROOT / kept, tmp_path / kept)
     found = phrases("train", 300, seed=5)
     (tmp_path / "files").mkdir()
     for stem in ("files/train", "files/val", "files/test_2016_flickr", "a"):
@@ -102,3 +104,12 @@ def test_the_tables_of_results_are_what_the_kept_runs_say():
         page = (ROOT / name).read_text(encoding="utf-8")
         assert results["written"](page, content) == page
         assert content.count("| `") >= rows
+
+
+def test_what_the_kept_comparison_found_is_what_the_pages_say():
+    comparison = runpy.run_path(str(ROOT / "benchmarks" / "comparison.py"))
+    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
+    for name, content in (("README.md", comparison["table"]()), ("docs/comparison.md", comparison["verdicts"]())):
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert written(page, content, "comparison") == page
+        assert all(row in content.lower() for row in ROWS)

@@ -10,9 +10,7 @@ from s2s.cli.comparing import Order, begin, check_lone, order
 @click.command()
 @click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
 @click.option("--profile", type=click.Choice(["quick", "standard"]), help="Sizes; quick when absent.")
-@click.option(
-    "--seeds", type=click.IntRange(1, 100), help="Repetitions; 2 in the quick profile, 3 in the standard one."
-)
+@click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; 3 when absent.")
 @click.option("--match", type=click.Choice(["parameters", "time"]), help="What is made equal; parameters when absent.")
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--recipe", type=click.Path(path_type=Path), help="The translation task; the profile's own when absent.")

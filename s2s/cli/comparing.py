@@ -16,7 +16,7 @@ from s2s.results import ROWS, Summary
 
 EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment in ROWS.values()))
 _RECIPES = {"quick": "compare", "standard": "compare_multi30k"}
-_SEEDS = {"quick": 2, "standard": 3}
+_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def order(asked: Order) -> Planned:
     base = read(recipe_path(asked.recipe or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
     if base.task != "translation":
         raise UserError(f"models are compared on translation, and the recipe's task is {base.task}", where="--recipe")
-    seeds = asked.seeds or _SEEDS[profile]
+    seeds = asked.seeds or _SEEDS
     folder = asked.out or Path("runs") / f"compare-{'-'.join(names)}"
     summary = Summary(
         command=_command(asked),
@@ -141,7 +141,6 @@ def _command(asked: Order) -> str:
         "--seeds": asked.seeds,
         "--match": asked.match,
         "--recipe": asked.recipe,
-        "--out": asked.out,
     }
     words = ["s2s", "compare", *asked.words]
     words += [text for name, value in options.items() if value is not None for text in (name, str(value))]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task
+from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.resampling import (
     RESAMPLES,
     corpus_score,
@@ -18,11 +18,12 @@ from s2s.experiments.resampling import (
 )
 from s2s.experiments.statistics import Estimate
 from s2s.experiments.translation import evaluation_of, trained
-from s2s.experiments.verdicts import BySeed, by_model, excludes_zero, in_words, seeds_in_words
+from s2s.experiments.verdicts import BySeed, Row, by_model, ends, excludes_zero, in_words, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 
 _ROW = "fixed-size bottleneck"
 _STEP = 10  # words, for slopes
+_WEAK = 5  # BLEU, below which there is nothing to fall from
 
 METHOD = """\
 The models of the experiment "quality" translate the test set; nothing is trained again. The sources are put in order \
@@ -51,7 +52,7 @@ class Sizes:
     buckets: int
 
 
-SIZES: dict[Profile, Sizes] = {"quick": Sizes(buckets=4), "standard": Sizes(buckets=5)}
+SIZES: dict[Scale, Sizes] = {"quick": Sizes(buckets=4), "standard": Sizes(buckets=5)}
 
 
 class Bottleneck(Experiment):
@@ -87,7 +88,7 @@ class Bottleneck(Experiment):
     def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
         """What each model loses with length, and how much more than another."""
         runs = by_model(contest, measured)
-        falls = {model: _fall(own, SIZES[contest.profile].buckets) for model, own in runs.items()}
+        falls = {model: _fall(own, contest.sizes(SIZES).buckets) for model, own in runs.items()}
         return Result(
             experiment=self.name,
             question=self.question,
@@ -188,8 +189,8 @@ def _own(fall: Fall) -> str:
     slope = f"chrF2++ {fall.slope.value:+.1f} per {_STEP} words"
     if fall.slope.low is not None and not excludes_zero(fall.slope):
         slope = f"chrF2++ about the same ({in_words(fall.slope)} per {_STEP} words)"
-    if max(each.value for each in fall.bleu) < 1:
-        return f"too weak for BLEU, below 1 at all lengths; {slope}"
+    if _weak(fall):
+        return f"too weak to tell, below {_WEAK} BLEU at all lengths; {slope}"
     where = f"from {_mean_words(fall, 0):.0f} to {_mean_words(fall, -1):.0f} words"
     if not excludes_zero(fall.difference):
         return f"no change in BLEU to be seen {where}: {in_words(fall.difference)}; {slope}"
@@ -197,11 +198,20 @@ def _own(fall: Fall) -> str:
     return f"{way} by {abs(fall.difference.value):.1f} BLEU {where} (of {fall.bleu[0].value:.1f}); {slope}"
 
 
+def _weak(fall: Fall) -> bool:
+    return max(each.value for each in fall.bleu) < _WEAK
+
+
 def _against(model: str, falls: Mapping[str, Fall]) -> str:
     """How much more or less the model loses than the other one that loses least."""
+    if _weak(falls[model]):
+        return "what cannot translate cannot get worse"
     others = [name for name in falls if name != model and len(falls[name].words) == len(falls[model].words)]
     if not others:
         return "no other model was measured"
+    others = [name for name in others if not _weak(falls[name])]
+    if not others:
+        return "no other model is good enough to lose"
     other = max(others, key=lambda name: falls[name].difference.value)
     more = between(falls[other], falls[model])
     if not excludes_zero(more):
@@ -251,13 +261,12 @@ def _figures(falls: Mapping[str, Fall]) -> list[Figure]:
 
 
 def _table(falls: Mapping[str, Fall]) -> Table:
-    rows: list[list[str | float | int | None]] = []
+    rows: list[Row] = []
     for model, fall in falls.items():
         for i, part in enumerate(fall.rows):
             words = fall.words[part]
-            bleu = fall.bleu[i]
-            ends = [None if end is None else round(end, 2) for end in (bleu.value, bleu.low, bleu.high)]
-            rows.append([model, f"{words.min():.0f}–{words.max():.0f}", len(part), *ends, round(fall.exact[i], 1)])
+            span = f"{words.min():.0f}–{words.max():.0f}"
+            rows.append([model, span, len(part), *ends(fall.bleu[i], 2), round(fall.exact[i], 1)])
     return Table(
         name="buckets",
         title="Scores by the length of the source",
@@ -268,19 +277,13 @@ def _table(falls: Mapping[str, Fall]) -> Table:
 
 def _pairs(falls: Mapping[str, Fall]) -> Table:
     """What each model loses, and what it loses more than the one before it in the command."""
-
-    def ends(found: Estimate) -> list[str | float | int | None]:
-        return [None if end is None else round(end, 2) for end in (found.value, found.low, found.high)]
-
-    rows: list[list[str | float | int | None]] = [
-        [model, *ends(fall.difference), *ends(fall.slope)] for model, fall in falls.items()
-    ]
+    rows: list[Row] = [[model, *ends(fall.difference, 2), *ends(fall.slope, 2)] for model, fall in falls.items()]
     names = list(falls)
     for i, a in enumerate(names):
         for b in names[i + 1 :]:
             if len(falls[a].words) == len(falls[b].words):
                 slope = estimate(falls[b].slope.value - falls[a].slope.value, falls[b].slopes - falls[a].slopes)
-                rows.append([f"{b} − {a}", *ends(between(falls[a], falls[b])), *ends(slope)])
+                rows.append([f"{b} − {a}", *ends(between(falls[a], falls[b]), 2), *ends(slope, 2)])
     return Table(
         name="differences",
         title="What length costs, and how much more it costs one model than another",

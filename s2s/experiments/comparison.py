@@ -7,7 +7,7 @@ measurement), `runs/` (trained translation models) and `<experiment>/result.json
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -83,10 +83,15 @@ def go_on(folder: Path, console: Console) -> None:
     summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
     computer = choose(base.device)
     recipes = _recipes(base, summary)
-    chosen = [EXPERIMENTS[name] for name in summary.experiments]
-    ahead = _ahead(folder, _entrants(folder, recipes, summary, computer), chosen)
+    chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
+    entrants = _entrants(folder, recipes, summary, computer)
+    ahead = sum(
+        _expected(experiment, task, computer)
+        for experiment in (tuning.EXPERIMENT, *chosen)
+        for task in _missing(experiment, entrants)
+    )
     with alone(folder), Watch(ahead, console) as watch, Workers(number_for(computer)) as workers:
-        contest, seconds = _contest(folder, recipes, summary, computer, Crew(watch, workers))
+        contest, seconds = _contest(entrants, recipes, summary, Crew(watch, workers))
         watch.say(_matched(read_summary(folder / COMPARISON)))
         for experiment in chosen:
             seconds += _measure(experiment, contest, Crew(watch, workers))
@@ -101,6 +106,7 @@ def machine(computer: Computer) -> dict[str, str]:
     return {
         "processor": processor(),
         "device": str(computer),
+        "processes": f"{number_for(computer)} beside each other, but one where time or memory is measured",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "s2s": version("s2s"),
@@ -120,11 +126,8 @@ def _entrants(folder: Path, recipes: Sequence[Recipe], summary: Summary, compute
     return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer)
 
 
-def _contest(
-    folder: Path, recipes: Sequence[Recipe], summary: Summary, computer: Computer, crew: Crew
-) -> tuple[Contest, float]:
+def _contest(entrants: Contest, recipes: Sequence[Recipe], summary: Summary, crew: Crew) -> tuple[Contest, float]:
     """The contest with each model's learning rate, and the seconds that choosing them took."""
-    entrants = _entrants(folder, recipes, summary, computer)
     found = _all_kept(tuning.EXPERIMENT, entrants, crew)
     tried = {model: tuning.tried(found, model) for model in summary.models}
     updates: Mapping[str, int] = {}
@@ -134,35 +137,32 @@ def _contest(
         )
     contestants = tuple(contenders.chosen(r, tried[r.name].losses, updates.get(r.name)) for r in recipes)
     described = [contenders.described(c, tried[c.name].losses, tried[c.name].seconds) for c in contestants]
-    write_part(summary.model_copy(update={"contenders": described}), folder / COMPARISON)
-    contest = Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer)
-    return contest, sum(each.seconds for each in found.values())
+    write_part(summary.model_copy(update={"contenders": described}), entrants.folder / COMPARISON)
+    return replace(entrants, contestants=contestants), sum(each.seconds for each in found.values())
 
 
-def _ahead(folder: Path, contest: Contest, chosen: Sequence[Experiment]) -> list[Task]:
+def _missing(experiment: Experiment, contest: Contest) -> list[Task]:
     """What is still to be measured."""
-    return [
-        task
-        for experiment in (tuning.EXPERIMENT, *chosen)
-        for task in experiment.tasks(contest)
-        if (before := kept(folder / CELLS / experiment.name, task)) is None or before.failed
-    ]
+    cells = contest.folder / CELLS / experiment.name
+    return [task for task in experiment.tasks(contest) if (before := kept(cells, task)) is None or before.failed]
+
+
+def _expected(experiment: Experiment, task: Task, computer: Computer) -> float:
+    """By how many seconds the comparison becomes longer."""
+    return task.seconds if experiment.alone else task.seconds / number_for(computer)
 
 
 def _all_kept(experiment: Experiment, contest: Contest, crew: Crew) -> dict[Task, Kept]:
     """All of an experiment's measurements; those that are not there yet are made."""
     cells = contest.folder / CELLS / experiment.name
     cells.mkdir(parents=True, exist_ok=True)
-    tasks = experiment.tasks(contest)
-    before = {task: kept(cells, task) for task in tasks}
-    found = {task: its for task, its in before.items() if its and not its.failed}
-    missing = [task for task in tasks if task not in found]
+    missing = _missing(experiment, contest)
     workers = Workers(1) if experiment.alone else crew.workers
     crew.watch.begins(experiment.name, missing)
     for task, its in workers.each(partial(_kept_by, experiment, contest), missing):
-        found[task] = its or died(cells, task)
-        crew.watch.ends(experiment.name, task, found[task])
-    return {task: found[task] for task in tasks}
+        ended = its or died(cells, task)
+        crew.watch.ends(experiment.name, task, ended, _expected(experiment, task, contest.computer))
+    return {task: found for task in experiment.tasks(contest) if (found := kept(cells, task))}
 
 
 def _kept_by(experiment: Experiment, contest: Contest, task: Task) -> Kept:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
@@ -14,6 +14,9 @@ from s2s.results import Result
 from s2s.training.devices import Computer
 
 Profile = Literal["quick", "standard"]
+# what an experiment's sizes are given for; without sizes of its own, a GPU has those of the profile
+Scale = Literal["quick", "standard", "standard on a GPU"]
+S = TypeVar("S")
 
 # what a measurement leaves behind: anything that JSON can say
 Measured = dict[str, Any]
@@ -76,6 +79,15 @@ class Contest:
     def models(self) -> list[str]:
         """The contestants' names."""
         return [contestant.name for contestant in self.contestants]
+
+    def sizes(self, table: Mapping[Scale, S]) -> S:
+        """An experiment's sizes for this profile on this device.
+
+        Args:
+            table: an experiment's sizes.
+        """
+        on_a_gpu = self.profile == "standard" and self.computer.device.type == "cuda"
+        return table["standard on a GPU"] if on_a_gpu and "standard on a GPU" in table else table[self.profile]
 
     def contestant(self, name: str) -> Contestant:
         """The contestant of that name."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task, check_translates
+from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task, check_translates
 from s2s.experiments.growth import compared, long_slope, round_figures
 from s2s.experiments.timing import Marks, median, ratio, reference, undisturbed
 from s2s.experiments.workload import VOCABULARY, Form, built, fitting, generated, out_of_memory, texts
@@ -35,7 +35,7 @@ class Sizes:
 
 
 _TARGETS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-SIZES: dict[Profile, tuple[Sizes, ...]] = {
+SIZES: dict[Scale, tuple[Sizes, ...]] = {
     "quick": (
         Sizes(1, (16, 32, 64, 128, 256, 512, 1024), _TARGETS[:9], 10),
         Sizes(64, (16, 32, 64, 128, 256), _TARGETS[:7], 10),
@@ -60,13 +60,13 @@ class Decoding(Experiment):
         """One for each model and batch; models in turn."""
         return [
             Task(model, f"batch-{sizes.rows}", seconds=5 if sizes.rows == 1 else 12)
-            for sizes in SIZES[contest.profile]
+            for sizes in contest.sizes(SIZES)
             for model in contest.models
         ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
         """Seconds of every repetition."""
-        sizes = next(sizes for sizes in SIZES[contest.profile] if task.part == f"batch-{sizes.rows}")
+        sizes = next(sizes for sizes in contest.sizes(SIZES) if task.part == f"batch-{sizes.rows}")
         longest, device = max(*sizes.sources, *sizes.targets), contest.computer.device
         model = built(contest, contest.contestant(task.model), Form(), longest, device).eval()
         check_translates(model, task.model)
@@ -100,7 +100,7 @@ class Decoding(Experiment):
             method=_METHOD.format(
                 vocabulary=VOCABULARY,
                 typical=TYPICAL,
-                repetitions=min(sizes.repetitions for sizes in SIZES[contest.profile]),
+                repetitions=min(sizes.repetitions for sizes in contest.sizes(SIZES)),
             ),
             limits=_LIMITS,
             models=contest.models,

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from s2s.data.encoding import Encoded
 from s2s.experiments import gradient_figures, gradient_findings, gradient_tables
-from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Profile, Task, check_translates
+from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Scale, Task, check_translates
 from s2s.experiments.gradient_decay import brief, curve, decay
 from s2s.experiments.gradient_findings import predicts
 from s2s.experiments.gradient_paths import Norms, Text, long_texts, looks, norms, saliency
@@ -70,7 +70,7 @@ class Sizes:
     deep_seeds: int
 
 
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
         span=48,
         texts=8,
@@ -91,24 +91,19 @@ SIZES: dict[Profile, Sizes] = {
         weights=2,
         followed=4,
         settle=40,
-        schooling=Schooling(pairs=20_000, updates=600, tokens=4_096, every=20),
-        deep=Schooling(pairs=20_000, updates=300, tokens=2_048, every=300),
+        schooling=Schooling(pairs=20_000, updates=400, tokens=2_048, every=20),
+        deep=Schooling(pairs=20_000, updates=200, tokens=1_024, every=200),
         depths=(2, 6),
         warmups=(0, 100),
         deep_seeds=3,
     ),
 }
-# a GPU is given as much as keeps it busy for the same time
-_ON_A_GPU = {"schooling": 2_000, "deep": 1_000}
-
-
-def sizes(contest: Contest) -> Sizes:
-    """How much is measured in this contest."""
-    found = SIZES[contest.profile]
-    if contest.profile == "standard" and contest.computer.device.type == "cuda":
-        longer = {name: replace(getattr(found, name), updates=updates) for name, updates in _ON_A_GPU.items()}
-        return replace(found, **longer)
-    return found
+# as much as keeps it busy for the same time
+SIZES["standard on a GPU"] = replace(
+    SIZES["standard"],
+    schooling=replace(SIZES["standard"].schooling, updates=2_000, tokens=4_096),
+    deep=replace(SIZES["standard"].deep, updates=1_000, tokens=2_048, every=1_000),
+)
 
 
 class Gradients(Experiment):
@@ -121,7 +116,7 @@ class Gradients(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """For each model: initial weights, a training, and, where it has the choice, both kinds of normalisation."""
-        size = sizes(contest)
+        size = contest.sizes(SIZES)
         tasks = []
         for contestant in contest.contestants:
             # caches grow with the text, and so does what each step costs
@@ -138,7 +133,7 @@ class Gradients(Experiment):
 
     def measure(self, contest: Contest, task: Task) -> Measured:
         """Gradients at the initial weights, or after a training; or a training with one kind of normalisation."""
-        size = sizes(contest)
+        size = contest.sizes(SIZES)
         contestant = contest.contestant(task.model)
         prepared = corpus(contestant.recipe, size.schooling.pairs)
         seed = contest.seeds[0] if task.seed is None else task.seed
@@ -151,7 +146,7 @@ class Gradients(Experiment):
 
     def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
         """Factors per step with their intervals, spectra, and how training went."""
-        size = sizes(contest)
+        size = contest.sizes(SIZES)
         return Result(
             experiment=self.name,
             question=self.question,

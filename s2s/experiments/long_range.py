@@ -8,7 +8,7 @@ import torch
 
 from s2s.data.task_agreement import Agreement
 from s2s.data.tasks import EXERCISES, Examples, Exercise, joined, unseen
-from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Profile, Task, check_translates
+from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Scale, Task, check_translates
 from s2s.experiments.long_range_findings import conclude
 from s2s.experiments.matching import matched, size_of
 from s2s.experiments.task_training import Budget, answers, learn
@@ -97,7 +97,7 @@ def _all_up_to(recall: int, copy: int, others: int, depth: int, seconds: float) 
     }
 
 
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
         distances=_all_up_to(recall=32, copy=32, others=16, depth=8, seconds=8),
         parameters=50_000,
@@ -108,32 +108,25 @@ SIZES: dict[Profile, Sizes] = {
         other_seeds=1,
     ),
     "standard": Sizes(
-        distances=_all_up_to(recall=128, copy=64, others=32, depth=16, seconds=240),
-        parameters=100_000,
-        examples=10_000,
+        distances=_all_up_to(recall=64, copy=32, others=32, depth=16, seconds=60),
+        parameters=60_000,
+        examples=4_000,
         held_out=64,
         tested=200,
-        budget=Budget(updates=2_000, rows=128, batches=4, every=50, trial=500, rates=(0.0005, 0.001, 0.004), warmup=50),
+        budget=Budget(updates=1_000, rows=64, batches=4, every=50, trial=250, rates=(0.001, 0.004), warmup=50),
+        other_seeds=1,
+    ),
+    # where a long sequence costs little more than a short one
+    "standard on a GPU": Sizes(
+        distances=_all_up_to(recall=512, copy=256, others=64, depth=32, seconds=60),
+        parameters=200_000,
+        examples=10_000,
+        held_out=64,
+        tested=400,
+        budget=Budget(updates=3_000, rows=128, batches=2, every=50, trial=600, rates=(0.0005, 0.001, 0.004), warmup=50),
         other_seeds=None,
     ),
 }
-# where a long sequence costs little more than a short one
-STANDARD_ON_A_GPU = Sizes(
-    distances=_all_up_to(recall=512, copy=256, others=64, depth=32, seconds=60),
-    parameters=200_000,
-    examples=10_000,
-    held_out=64,
-    tested=400,
-    budget=Budget(updates=3_000, rows=128, batches=2, every=50, trial=600, rates=(0.0005, 0.001, 0.004), warmup=50),
-    other_seeds=None,
-)
-
-
-def sizes_of(contest: Contest) -> Sizes:
-    """How much is measured in this contest."""
-    if contest.profile == "standard" and contest.computer.device.type == "cuda":
-        return STANDARD_ON_A_GPU
-    return SIZES[contest.profile]
 
 
 @cache
@@ -153,7 +146,7 @@ class LongRange(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each task of the experiment, seed and model; the models in turn."""
-        sizes = sizes_of(contest)
+        sizes = contest.sizes(SIZES)
         return [
             Task(model, name, seed, sizes.distances[name].seconds)
             for name in NAMES
@@ -169,7 +162,7 @@ class LongRange(Experiment):
             NotForThisModel: its targets must be as long as its sources.
             UserError: it cannot have that size, or training fails.
         """
-        sizes, exercise, seed = sizes_of(contest), exercise_of(task.part), task.seed or 0
+        sizes, exercise, seed = contest.sizes(SIZES), exercise_of(task.part), task.seed or 0
         distances = sizes.distances[task.part]
         train = joined([exercise.examples(distance, sizes.examples, seed) for distance in distances.trained])
         held_out = joined(

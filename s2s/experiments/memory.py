@@ -1,13 +1,13 @@
 """How memory grows with length: in training, in reading and writing without gradients, and from token to token."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
 from s2s.experiments.allocation import bytes_of, free_bytes, peak_bytes
-from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Profile, Task
+from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Scale, Task
 from s2s.experiments.growth import Slope, growth, long_slope
 from s2s.experiments.workload import (
     AS_BUILT,
@@ -48,21 +48,14 @@ class Sizes:
     written: tuple[int, ...]
 
 
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes((64, 128, 256, 512, 768, 1024, 2048), 1, (16, 32, 64, 128, 256, 512)),
     "standard": Sizes((64, 128, 256, 512, 768, 1024, 1536, 2048, 3072), 1, (16, 32, 64, 128, 256, 512, 1024)),
 }
-# On a GPU the lengths go on to where memory ends.
-_GPU = Sizes(
-    tuple(n for k in range(6, 16) for n in (2**k, 3 * 2 ** (k - 1))),
-    1,
-    SIZES["standard"].written,
+# there the lengths go on to where memory ends
+SIZES["standard on a GPU"] = replace(
+    SIZES["standard"], lengths=tuple(n for k in range(6, 16) for n in (2**k, 3 * 2 ** (k - 1)))
 )
-
-
-def sizes_of(contest: Contest) -> Sizes:
-    """The sizes of a contest's profile on its device."""
-    return _GPU if contest.profile == "standard" and contest.computer.device.type == "cuda" else SIZES[contest.profile]
 
 
 class Memory(Experiment):
@@ -80,7 +73,7 @@ class Memory(Experiment):
     def measure(self, contest: Contest, task: Task) -> Measured:
         """Peaks in bytes for each form and length; bytes of the state after ever more tokens."""
         contestant = contest.contestant(task.model)
-        sizes = sizes_of(contest)
+        sizes = contest.sizes(SIZES)
         found: Measured = {"peaks": [], "states": [], "notes": []}
         longest, device = max(sizes.lengths), contest.computer.device
         own = built(contest, contestant, Form(), longest, device)
@@ -96,7 +89,7 @@ class Memory(Experiment):
 
     def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
         """Exponents, and what the longest text takes."""
-        sizes = sizes_of(contest)
+        sizes = contest.sizes(SIZES)
         found = {task.model: its for task, its in measured.items()}
         found = {model: found[model] for model in contest.models if model in found}
         cells = [_cell(model, its) for model, its in found.items()]

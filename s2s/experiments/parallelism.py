@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Profile, Task
+from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Scale, Task
 from s2s.experiments.growth import round_figures
 from s2s.experiments.operations import Operations, counted_flops, unfused
 from s2s.experiments.parallelism_figures import figures
@@ -60,6 +60,7 @@ class Sizes:
         by_step: longest target that is fed token by token in a Python loop.
         repetitions: in each of the two rounds.
         patience: seconds; a form whose step takes longer is not measured at this length and beyond.
+        seconds: that a round takes with one model, about.
         variants: kinds of batch, `tokens` or `rows`, for which all forms are measured, not the model as built alone.
     """
 
@@ -71,11 +72,12 @@ class Sizes:
     by_step: int
     repetitions: int
     patience: float
+    seconds: float
     variants: tuple[str, ...]
 
 
 ROUNDS = 2
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
         counted=(16, 32, 64, 128, 256),
         written=(8, 16, 32, 64),
@@ -85,27 +87,26 @@ SIZES: dict[Profile, Sizes] = {
         by_step=64,
         repetitions=5,
         patience=1.5,
+        seconds=15,
         variants=("rows",),
     ),
     "standard": Sizes(
         counted=(16, 32, 64, 128, 256, 512, 1024),
         written=(8, 16, 32, 64, 128),
         lengths=(16, 32, 64, 128, 256, 512, 1024, 2048),
-        tokens=4096,
+        tokens=2048,
         rows=4,
-        by_step=256,
-        repetitions=10,
-        patience=4.0,
+        by_step=128,
+        repetitions=5,
+        patience=2.0,
+        seconds=80,
         variants=("tokens", "rows"),
     ),
 }
 # On a GPU the standard sizes go on to where memory or patience ends.
-_GPU = replace(SIZES["standard"], lengths=tuple(2**k for k in range(4, 17)), tokens=65_536, by_step=512)
-
-
-def sizes_of(contest: Contest) -> Sizes:
-    """The sizes of a contest's profile on its device."""
-    return _GPU if contest.profile == "standard" and contest.computer.device.type == "cuda" else SIZES[contest.profile]
+SIZES["standard on a GPU"] = replace(
+    SIZES["standard"], lengths=tuple(2**k for k in range(4, 17)), tokens=65_536, by_step=512, patience=4.0
+)
 
 
 class Parallelism(Experiment):
@@ -119,19 +120,20 @@ class Parallelism(Experiment):
     def tasks(self, contest: Contest) -> list[Task]:
         """Counting once for each model, then all models in turn, in two rounds: a slow moment hits one round alone."""
         models = contest.models
+        seconds = contest.sizes(SIZES).seconds
         counting = [Task(model, "depth", seconds=3) for model in models]
-        return counting + [Task(model, f"time-{i + 1}", seconds=12) for i in range(ROUNDS) for model in models]
+        return counting + [Task(model, f"time-{i + 1}", seconds=seconds) for i in range(ROUNDS) for model in models]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
         """Counts, or measures times."""
         contestant = contest.contestant(task.model)
         if task.part == "depth":
-            return counted(contest, contestant, sizes_of(contest))
-        return timed(contest, contestant, sizes_of(contest))
+            return counted(contest, contestant, contest.sizes(SIZES))
+        return timed(contest, contestant, contest.sizes(SIZES))
 
     def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
         """What grows how, who is faster where, and how much of the machine is in use."""
-        sizes = sizes_of(contest)
+        sizes = contest.sizes(SIZES)
         found = {}
         for model in contest.models:
             own = {task.part: part for task, part in measured.items() if task.model == model}

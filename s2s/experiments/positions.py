@@ -10,11 +10,11 @@ import datasets
 
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.decoding.translator import Translator
-from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task
+from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.positions_findings import TRAINED, conclude
 from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import pair_losses, schooled, trained
+from s2s.experiments.translation import pair_losses, schooled, seconds_for, trained
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Recipe, Section
 from s2s.results import Result
@@ -42,9 +42,10 @@ class Sizes:
     seeds: int | None
 
 
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(sentences=200, all_kinds=False, seeds=1),
-    "standard": Sizes(sentences=1000, all_kinds=True, seeds=None),
+    "standard": Sizes(sentences=500, all_kinds=False, seeds=1),
+    "standard on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=None),
 }
 
 
@@ -58,9 +59,9 @@ class Positions(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """For each seed and model, the trained model and each kind of positions that it can have."""
-        sizes = SIZES[contest.profile]
+        sizes = contest.sizes(SIZES)
         return [
-            Task(contestant.name, part, seed, seconds=3 if part == TRAINED else 20)
+            Task(contestant.name, part, seed, seconds=3 if part == TRAINED else seconds_for(contestant.recipe))
             for seed in contest.seeds[: sizes.seeds]
             for contestant in contest.contestants
             for part in (TRAINED, *(part_of(*kinds) for kinds in kinds_of(contestant.settings, sizes.all_kinds)))
@@ -73,7 +74,7 @@ class Positions(Experiment):
             NotForThisModel: the model cannot translate.
             UserError: a training failed.
         """
-        sizes, contestant, seed = SIZES[contest.profile], contest.contestant(task.model), task.seed or 0
+        sizes, contestant, seed = contest.sizes(SIZES), contest.contestant(task.model), task.seed or 0
         recipe = contestant.recipe
         data = prepared(recipe)
         shuffled, own = shuffled_pairs(data), own_kinds(contestant.settings)

@@ -9,7 +9,17 @@ import numpy as np
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.resampling import corpus_score, draws, estimate, ratios, resampled_scores
 from s2s.experiments.statistics import Estimate, mean
-from s2s.experiments.verdicts import BySeed, by_model, excludes_zero, in_words, listed, seeds_in_words
+from s2s.experiments.verdicts import (
+    BySeed,
+    Row,
+    by_model,
+    ends,
+    excludes_zero,
+    in_words,
+    listed,
+    seeds_in_words,
+    signed,
+)
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 
 _ROW = "position information"
@@ -224,7 +234,7 @@ def _worth(signals: list[Signal]) -> str:
             continue
         where = "both" if len(left_out) == 2 else f"the {left_out[0]}"
         sure = "" if excludes_zero(signal.more) else ", not to be told from chance"
-        words.append(f"{signal.more.value:+.2f} in {where}{sure}")
+        words.append(f"{signed(signal.more.value, 2)} in {where}{sure}")
     seeds = max(signal.seeds for signal in signals)
     if not words:
         return "what its signal of position is worth was not measured"
@@ -273,16 +283,16 @@ def _signal_figure(signals: Mapping[str, list[Signal]]) -> Figure:
 
 
 def _order_table(orders: Mapping[str, Order]) -> Table:
-    rows: list[list[str | float | int | None]] = [
+    rows: list[Row] = [
         [
             model,
             order.seeds,
             round(order.natural, 2),
             round(order.shuffled, 2),
-            *_ends(order.drop, 2),
+            *ends(order.drop, 2),
             round(order.changed, 1),
             round(order.same_words, 1),
-            *_ends(order.loss, 3),
+            *ends(order.loss, 3),
         ]
         for model, order in orders.items()
     ]
@@ -292,7 +302,7 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
             first, second = orders[a], orders[b]
             if len(first.drops) == len(second.drops):
                 more = estimate(second.drop.value - first.drop.value, second.drops - first.drops)
-                rows.append([f"{b} − {a}", None, None, None, *_ends(more, 2), None, None, None, None, None])
+                rows.append([f"{b} − {a}", None, None, None, *ends(more, 2), None, None, None, None, None])
     return Table(
         name="shuffling",
         title="What shuffled sources cost",
@@ -315,7 +325,7 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
 
 
 def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
-    rows: list[list[str | float | int | None]] = [
+    rows: list[Row] = [
         [
             model,
             signal.encoder,
@@ -323,7 +333,7 @@ def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
             signal.seeds,
             signal.parameters,
             round(signal.loss, 4),
-            *(_ends(signal.more, 4) if signal.more else [None] * 3),
+            *ends(signal.more, 4),
             round(signal.shuffled, 4),
         ]
         for model, found in signals.items()
@@ -349,7 +359,7 @@ def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
 
 
 def _examples(runs: Mapping[str, BySeed]) -> Table:
-    rows: list[list[str | float | int | None]] = []
+    rows: list[Row] = []
     for model, own in runs.items():
         rows += [[model, *texts] for texts in next(iter(own.values()))["examples"]]
     return Table(
@@ -358,7 +368,3 @@ def _examples(runs: Mapping[str, BySeed]) -> Table:
         columns=["model", "source", "translation", "shuffled source", "its translation"],
         rows=rows,
     )
-
-
-def _ends(found: Estimate, digits: int) -> list[str | float | int | None]:
-    return [None if end is None else round(end, digits) for end in (found.value, found.low, found.high)]

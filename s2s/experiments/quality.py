@@ -11,6 +11,7 @@ from s2s.experiments.translation import (
     curve_of,
     evaluation_of,
     flops_per_token,
+    seconds_for,
     sizes_of,
     trained,
 )
@@ -31,7 +32,11 @@ class Quality(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each model and seed; the models in turn."""
-        return [Task(model, seed=seed, seconds=40) for seed in contest.seeds for model in contest.models]
+        return [
+            Task(each.name, seed=seed, seconds=seconds_for(each.recipe))
+            for seed in contest.seeds
+            for each in contest.contestants
+        ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
         """Trains a model, unless that is done, and takes its scores, its curve and its cost.

@@ -10,7 +10,18 @@ import numpy as np
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.resampling import chance, corpus_score, draws, estimate, resampled_scores
 from s2s.experiments.statistics import Estimate, mean, paired_difference
-from s2s.experiments.verdicts import LEVEL, BySeed, by_model, p_in_words, seeds_in_words, too_few
+from s2s.experiments.verdicts import (
+    LEVEL,
+    BySeed,
+    Row,
+    by_model,
+    ends,
+    line,
+    p_in_words,
+    seeds_in_words,
+    signed,
+    too_few,
+)
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 
 _ROW = "translation quality"
@@ -156,7 +167,7 @@ def _against(model: str, runs: dict[str, BySeed], pairs: dict[tuple[str, str], P
     over = too_few(pair.seeds) if pair.p is None else f"{seeds_in_words(pair.seeds)}, {p_in_words(pair.p)}"
     evidence = f"{tests}; {over}" if pair.p is None else f"{over}; {tests}"
     if chosen >= LEVEL:
-        return f"no significant difference from {other}: {difference:+.1f} BLEU ({evidence})"
+        return f"no significant difference from {other}: {signed(difference)} BLEU ({evidence})"
     return f"{abs(difference):.1f} BLEU {'higher' if difference > 0 else 'lower'} than {other} ({evidence})"
 
 
@@ -204,23 +215,14 @@ def _curves(runs: dict[str, BySeed], name: str, title: str, x: tuple[str, Axis],
         # a run that lost patience has fewer validations
         count = min(len(run["updates"]) for run in own.values())
         found = [mean([run[y[0]][i] for run in own.values()]) for i in range(count)]
-        known = len(own) > 2
-        series.append(
-            Series(
-                label=model,
-                model=model,
-                x=[statistics.mean(run[x[0]][i] for run in own.values()) for i in range(count)],
-                y=[each.value for each in found],
-                low=[each.low for each in found] if known else None,
-                high=[each.high for each in found] if known else None,
-            )
-        )
-    caption = "Means over seeds" + ("; intervals (95 %): Student's, from three seeds on." if len(series) else ".")
+        places = [statistics.mean(run[x[0]][i] for run in own.values()) for i in range(count)]
+        series.append(line(model, model, places, found, intervals=len(own) > 2))
+    caption = "Means over seeds; intervals (95 %): Student's, from three seeds on."
     return Figure(name=name, title=title, x=x[1], y=y[1], series=series, caption=caption)
 
 
 def _summary(runs: dict[str, BySeed]) -> Table:
-    rows: list[list[str | float | int | None]] = []
+    rows: list[Row] = []
     for model, own in runs.items():
         bleu, chrf, exact = (score_of(own, metric) for metric in (*_NAMES, "exact"))
         any_run = next(iter(own.values()))
@@ -229,8 +231,8 @@ def _summary(runs: dict[str, BySeed]) -> Table:
             [
                 model,
                 len(own),
-                *(_round(end, 2) for end in (bleu.value, bleu.low, bleu.high)),
-                *(_round(end, 2) for end in (chrf.value, chrf.low, chrf.high)),
+                *ends(bleu, 2),
+                *ends(chrf, 2),
                 _round(exact.value, 1),
                 _round(statistics.mean(min(run["losses"]) for run in own.values()), 4),
                 any_run["parameters"],
@@ -263,16 +265,16 @@ def _summary(runs: dict[str, BySeed]) -> Table:
 
 
 def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
-    rows: list[list[str | float | int | None]] = [
+    rows: list[Row] = [
         [
             f"{b} − {a}",
             pair.seed,
-            *(_round(end, 2) for end in (pair.bleu.value, pair.bleu.low, pair.bleu.high)),
+            *ends(pair.bleu, 2),
             _round(pair.bleu_p, 4),
             _round(pair.chrf.value, 2),
             _round(pair.chrf_p, 4),
             pair.seeds,
-            *(_round(end, 2) for end in (pair.over_seeds.value, pair.over_seeds.low, pair.over_seeds.high)),
+            *ends(pair.over_seeds, 2),
             _round(pair.p, 4),
         ]
         for (a, b), pair in pairs.items()
@@ -300,7 +302,7 @@ def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
 
 
 def _runs(runs: dict[str, BySeed]) -> Table:
-    rows: list[list[str | float | int | None]] = []
+    rows: list[Row] = []
     for model, own in runs.items():
         for seed, run in own.items():
             scores = run["scores"]
@@ -347,7 +349,7 @@ def _examples(runs: dict[str, BySeed]) -> Table:
     """Some sentences, as each model translates them."""
     first = {model: next(iter(own.values())) for model, own in runs.items()}
     shown = next(iter(first.values()))["examples"]
-    rows: list[list[str | float | int | None]] = [
+    rows: list[Row] = [
         [source, reference, *(run["examples"][i][2] for run in first.values())]
         for i, (source, reference, _) in enumerate(shown)
     ]

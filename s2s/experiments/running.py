@@ -81,13 +81,13 @@ class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
     Args:
-        tasks: all that is still to be measured.
+        expected: how long all measurements that are still to be made take, about, in seconds.
         console: where it is shown; a line for each measurement where it is no terminal.
     """
 
-    def __init__(self, tasks: Sequence[Task], console: Console) -> None:
+    def __init__(self, expected: float, console: Console) -> None:
         self._console = console
-        self._expected = sum(task.seconds for task in tasks)
+        self._expected = expected
         self._done = 0.0
         self._began = time.perf_counter()
         self._bar = Progress(
@@ -110,9 +110,16 @@ class Watch:
         if tasks:
             self._bar.update(self._line, description=f"{experiment}: {len(tasks)} to measure, {_words(tasks[0])}")
 
-    def ends(self, experiment: str, task: Task, found: Kept) -> None:
-        """Counts a measurement; the time left goes by how long those so far took against what was expected."""
-        self._done += task.seconds
+    def ends(self, experiment: str, task: Task, found: Kept, seconds: float) -> None:
+        """Counts a measurement; the time left goes by how long those so far took against what was expected.
+
+        Args:
+            experiment: whose it is.
+            task: which.
+            found: what was measured.
+            seconds: its share of what was expected.
+        """
+        self._done += seconds
         spent = time.perf_counter() - self._began
         left = _clock((self._expected - self._done) * spent / max(self._done, 1e-9))
         self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(task)} done")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task
+from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.matching import size_of
 from s2s.experiments.scaling_findings import conclude
 from s2s.experiments.short_training import prepared
@@ -13,6 +13,7 @@ from s2s.experiments.translation import (
     flops_per_token,
     resized,
     schooled,
+    seconds_for,
     shortened,
     sizes_of,
     unigram_loss,
@@ -41,18 +42,11 @@ class Sizes:
     seeds: int | None
 
 
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.4, seeds=1),
-    "standard": Sizes(factors=(0.125, 0.25, 0.5, 1, 2), updates=0.5, seeds=None),
+    "standard": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.3, seeds=1),
+    "standard on a GPU": Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None),
 }
-STANDARD_ON_A_GPU = Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None)
-
-
-def sizes_of_contest(contest: Contest) -> Sizes:
-    """How much is measured in this contest."""
-    if contest.profile == "standard" and contest.computer.device.type == "cuda":
-        return STANDARD_ON_A_GPU
-    return SIZES[contest.profile]
 
 
 class Scaling(Experiment):
@@ -65,12 +59,12 @@ class Scaling(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each seed, size and model; the models in turn."""
-        sizes = sizes_of_contest(contest)
+        sizes = contest.sizes(SIZES)
         return [
-            Task(model, part_of(factor), seed, seconds=6 + 2 * factor)
+            Task(each.name, part_of(factor), seed, seconds=seconds_for(each.recipe, sizes.updates))
             for seed in contest.seeds[: sizes.seeds]
             for factor in sizes.factors
-            for model in contest.models
+            for each in contest.contestants
         ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
@@ -80,7 +74,7 @@ class Scaling(Experiment):
             NotForThisModel: the model cannot translate.
             UserError: it cannot have that size, or the training failed.
         """
-        sizes = sizes_of_contest(contest)
+        sizes = contest.sizes(SIZES)
         contestant = contest.contestant(task.model)
         factor = next(factor for factor in sizes.factors if part_of(factor) == task.part)
         pieces = contestant.recipe.tokenizer.size

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.statistics import Estimate, exponent, mean
-from s2s.experiments.verdicts import excludes_zero, in_words, seeds_in_words
+from s2s.experiments.verdicts import Row, ends, excludes_zero, in_words, line, seeds_in_words, signed
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 
 _ROW = "scalability"
@@ -32,6 +32,7 @@ that cannot be undercut from a power law that goes on, so no such floor is fitte
 for each size. With so few points, residuals say little, and a line through them is an assumption."""
 
 Found = dict[tuple[float, int], Measured]
+_LETTER = {"parameters": "N", "flops": "C"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _finding(model: str, laws: Mapping[str, Law]) -> Finding:
 def _gain(law: Law) -> str:
     b = law.by_parameters
     if b.low is None:
-        return f"loss changes as N^{-b.value:+.2f}; too few sizes for an interval"
+        return f"loss changes as N^({signed(-b.value, 2)}); too few sizes for an interval"
     if not excludes_zero(b):
         return f"no gain from size to be seen: b = {in_words(b, 2)}"
     by = 100 * (1 - 2**-b.value)
@@ -154,22 +155,14 @@ def _figure(laws: Mapping[str, Law], key: str) -> Figure:
         x = [statistics.mean(m[key] for m in law.at(factor)) for factor in law.factors]
         losses = [mean([m["loss"] for m in law.at(factor)]) for factor in law.factors]
         b = (law.by_parameters if key == "parameters" else law.by_compute).value
-        known = law.seeds > 2
-        series.append(
-            Series(
-                label=model,
-                model=model,
-                x=x,
-                y=[loss.value for loss in losses],
-                low=[loss.low for loss in losses] if known else None,
-                high=[loss.high for loss in losses] if known else None,
-            )
-        )
+        series.append(line(model, model, x, losses, intervals=law.seeds > 2))
         # a line through means of logarithms has the slope that was fitted
         points = [(m[key], m["loss"]) for m in law.found.values()]
         height = statistics.mean(math.log(y) + b * math.log(x) for x, y in points)
         fitted: list[float | None] = [math.exp(height - b * math.log(each)) for each in x]
-        series.append(Series(label=f"{model}: {key[0].upper()}^{-b:.2f}", model=model, x=x, y=fitted, reference=True))
+        series.append(
+            Series(label=f"{model}: ∝ {_LETTER[key]}^({signed(-b, 2)})", model=model, x=x, y=fitted, reference=True)
+        )
     every = [m for law in laws.values() for m in law.found.values()]
     span = [min(m[key] for m in every), max(m[key] for m in every)]
     baseline = statistics.mean(m["baseline"] for m in every)
@@ -187,7 +180,7 @@ def _figure(laws: Mapping[str, Law], key: str) -> Figure:
 
 
 def _sizes(laws: Mapping[str, Law]) -> Table:
-    rows: list[list[str | float | int | None]] = [
+    rows: list[Row] = [
         [
             model,
             m["factor"],
@@ -225,17 +218,10 @@ def _sizes(laws: Mapping[str, Law]) -> Table:
 
 
 def _laws(laws: Mapping[str, Law]) -> Table:
-    def ends(found: Estimate | None) -> list[str | float | int | None]:
-        if found is None:
-            return [None] * 3
-        return [None if end is None else round(end, 4) for end in (found.value, found.low, found.high)]
-
-    rows: list[list[str | float | int | None]] = [
-        [model, *ends(law.by_parameters), *ends(law.by_compute)] for model, law in laws.items()
-    ]
+    rows: list[Row] = [[model, *ends(law.by_parameters, 4), *ends(law.by_compute, 4)] for model, law in laws.items()]
     names = list(laws)
     for i, a in enumerate(names):
-        rows += [[f"{b} − {a}", *ends(gains_more(laws[a], laws[b])), *ends(None)] for b in names[i + 1 :]]
+        rows += [[f"{b} − {a}", *ends(gains_more(laws[a], laws[b]), 4), *ends(None, 4)] for b in names[i + 1 :]]
     return Table(
         name="laws",
         title="Fitted exponents, and their differences",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from s2s.data.encoding import Encoded
 from s2s.decoding.translator import Translator
-from s2s.experiments.contest import Contest, Experiment, Measured, Profile, Task
+from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
 from s2s.experiments.transfer_findings import conclude
@@ -23,6 +23,7 @@ from s2s.experiments.translation import (
     deciding,
     pair_losses,
     put,
+    seconds_for,
     shortened,
     sizes_of,
     trainer_for,
@@ -56,9 +57,10 @@ class Sizes:
     seeds: int | None
 
 
-SIZES: dict[Profile, Sizes] = {
+SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(0.5, 0.25, looks=6, sentences=150, seeds=1),
-    "standard": Sizes(1.0, 0.4, looks=12, sentences=500, seeds=None),
+    "standard": Sizes(0.4, 0.15, looks=6, sentences=500, seeds=1),
+    "standard on a GPU": Sizes(1.0, 0.4, looks=12, sentences=500, seeds=None),
 }
 
 
@@ -72,11 +74,14 @@ class Transfer(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """One for each seed, share of the pairs and model; the models in turn."""
+        sizes = contest.sizes(SIZES)
+        # the first share of a seed waits for the training before it
+        updates = {share: 2 * sizes.finetuning + (sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
         return [
-            Task(model, f"share-{share}", seed, seconds=20 if share == SHARES[0] else 10)
-            for seed in contest.seeds[: SIZES[contest.profile].seeds]
+            Task(each.name, f"share-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
+            for seed in contest.seeds[: sizes.seeds]
             for share in SHARES
-            for model in contest.models
+            for each in contest.contestants
         ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
@@ -86,7 +91,7 @@ class Transfer(Experiment):
             NotForThisModel: the model cannot translate.
             UserError: a training failed.
         """
-        sizes, seed = SIZES[contest.profile], task.seed or 0
+        sizes, seed = contest.sizes(SIZES), task.seed or 0
         share = int(task.part.removeprefix("share-"))
         recipe = shared_pieces(contest.contestant(task.model).recipe)
         data = prepared(recipe)
@@ -156,7 +161,7 @@ def _pretrain(contest: Contest, model: str, seed: int, kept: tuple[Path, Path]) 
     recipe = shared_pieces(contest.contestant(model).recipe)
     data = prepared(recipe)
     pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
-    recipe = shortened(recipe, SIZES[contest.profile].pretraining)
+    recipe = shortened(recipe, contest.sizes(SIZES).pretraining)
     trainer = trainer_for(recipe, sizes_of(data), pairs, seed, contest.computer)
     began = time.perf_counter()
     for _ in trainer.updates(recipe.training.updates):

@@ -9,7 +9,7 @@ import numpy as np
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.resampling import corpus_score, draws, estimate, ratios, resampled_scores
 from s2s.experiments.statistics import Estimate, mean
-from s2s.experiments.verdicts import BySeed, by_model, excludes_zero, listed, seeds_in_words
+from s2s.experiments.verdicts import BySeed, Row, by_model, ends, excludes_zero, line, listed, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 
 _ROW = "fine-tuning"
@@ -175,17 +175,9 @@ def _against_pairs(runs: Mapping[int, Mapping[str, BySeed]], what: str) -> Figur
         own = [found[model] for found in runs.values() if model in found]
         for arm, words in _ARMS.items():
             values = [mean([of(run, arm) for run in each.values()]) for each in own]
-            known = all(len(each) > 2 for each in own)
-            series.append(
-                Series(
-                    label=f"{model}, {words}",
-                    model=model,
-                    x=[statistics.mean(run["pairs"] for run in each.values()) for each in own],
-                    y=[value.value for value in values],
-                    low=[value.low for value in values] if known else None,
-                    high=[value.high for value in values] if known else None,
-                )
-            )
+            places = [statistics.mean(run["pairs"] for run in each.values()) for each in own]
+            certain = all(len(each) > 2 for each in own)
+            series.append(line(f"{model}, {words}", model, places, values, certain))
     y = Axis(label="validation loss", unit="nats per token") if what == "loss" else Axis(label="BLEU, greedy", unit="%")
     return Figure(
         name=what,
@@ -222,13 +214,9 @@ def _curves(runs: Mapping[int, Mapping[str, BySeed]]) -> list[Figure]:
     return figures
 
 
-def _round(found: Estimate, digits: int) -> list[str | float | int | None]:
-    return [None if end is None else round(end, digits) for end in (found.value, found.low, found.high)]
-
-
 def _gains(gains: Gains) -> Table:
-    rows: list[list[str | float | int | None]] = [
-        [model, share, gain.seeds, *_round(gain.loss, 3), *_round(gain.bleu, 2), round(gain.before, 3)]
+    rows: list[Row] = [
+        [model, share, gain.seeds, *ends(gain.loss, 3), *ends(gain.bleu, 2), round(gain.before, 3)]
         for model, own in gains.items()
         for share, gain in own.items()
     ]
@@ -252,7 +240,7 @@ def _gains(gains: Gains) -> Table:
 
 
 def _arms(runs: Mapping[int, Mapping[str, BySeed]]) -> Table:
-    rows: list[list[str | float | int | None]] = [
+    rows: list[Row] = [
         [
             model,
             share,

@@ -38,6 +38,7 @@ from s2s.training.trainer import Trainer
 from s2s.training.translation import translation_trainer
 
 RUNS = "runs"
+_SECONDS_PER_TOKEN = 7e-5
 COST = "cost.json"
 
 
@@ -146,6 +147,16 @@ def shortened(recipe: Recipe[Any], share: float) -> Recipe[Any]:
     updates = max(2, round(share * training.updates))
     changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}
     return recipe.model_copy(update={"training": training.model_copy(update=changes)})
+
+
+def seconds_for(recipe: Recipe[Any], share: float = 1.0) -> float:
+    """About how long one processor thread learns by a recipe.
+
+    Args:
+        recipe: its updates and tokens count, not its model.
+        share: of the updates.
+    """
+    return _SECONDS_PER_TOKEN * share * recipe.training.updates * recipe.batches.tokens
 
 
 def trainer_for(

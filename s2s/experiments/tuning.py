@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from s2s.experiments.contenders import RATES, tuned
+from s2s.experiments.contenders import RATES, TUNING_SHARE, tuned
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.running import Kept
 from s2s.experiments.short_training import short_training
+from s2s.experiments.translation import seconds_for
 from s2s.results import Result
 
 
@@ -35,7 +36,11 @@ class Tuning(Experiment):
 
     def tasks(self, contest: Contest) -> list[Task]:
         """A short training for each model and rate."""
-        return [Task(model, part=f"rate-{i}", seconds=4) for model in contest.models for i in range(len(RATES))]
+        return [
+            Task(each.name, part=f"rate-{i}", seconds=seconds_for(each.recipe, TUNING_SHARE))
+            for each in contest.contestants
+            for i in range(len(RATES))
+        ]
 
     def measure(self, contest: Contest, task: Task) -> Measured:
         """The validation loss after a short training at one rate."""

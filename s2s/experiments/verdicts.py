@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from s2s.experiments.contest import Contest, Measured, Task
 from s2s.experiments.statistics import Estimate
+from s2s.results import Series
 
 # below it, a difference is called one
 LEVEL = 0.05
 
 BySeed = dict[int, Measured]
+Row = list[str | float | int | None]
 
 
 def by_model(contest: Contest, measured: Mapping[Task, Measured], part: str = "") -> dict[str, BySeed]:
@@ -60,3 +62,36 @@ def too_few(count: int) -> str:
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """`+0.3`, `-1.2`; `0.0` for what rounds to nothing, whatever its sign."""
+    rounded = round(value, digits)
+    return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
+
+
+def ends(found: Estimate | None, digits: int) -> Row:
+    """Value, lower and upper end as three cells of a table; empty ones where they are not known."""
+    if found is None:
+        return [None] * 3
+    return [None if end is None else round(end, digits) for end in (found.value, found.low, found.high)]
+
+
+def line(label: str, model: str, x: Sequence[float], values: Sequence[Estimate], intervals: bool = True) -> Series:
+    """A line of a figure, with the intervals of its points.
+
+    Args:
+        label: as the legend names it.
+        model: whose it is.
+        x: where the points are.
+        values: how high.
+        intervals: whether they are drawn; over fewer than three seeds they would fill the page.
+    """
+    return Series(
+        label=label,
+        model=model,
+        x=list(x),
+        y=[value.value for value in values],
+        low=[value.low for value in values] if intervals else None,
+        high=[value.high for value in values] if intervals else None,
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from s2s.report.figures import Panel, Spot
 from s2s.report.formatting import brief, duration, interval, number, with_unit
@@ -70,7 +70,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    surroundings.filters["tied"] = _tied
+    surroundings.filters["typeset"] = _typeset
     missing = [name for name in summary.experiments if name not in {result.experiment for result in results}]
     counter = _Counter(results)
     return surroundings.get_template("report.html").render(
@@ -288,7 +288,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("profile", summary.profile),
         ("seeds", _listed([str(seed) for seed in summary.seeds])),
         ("made equal", "parameters and updates" if summary.match == "parameters" else "parameters and training time"),
-        ("measuring took", duration(summary.seconds)),
+        ("measurements took, added up", duration(summary.seconds)),
         *summary.machine.items(),
     ]
 
@@ -297,9 +297,11 @@ def _paragraphs(text: str) -> list[str]:
     return [part.strip() for part in text.split("\n\n") if part.strip()]
 
 
-def _tied(text: str) -> str:
-    """A number and the percent sign after it stay on one line, and a minus is as long as a plus."""
-    return re.sub(r"(?<![\w.-])-(?=\d)", "−", re.sub(r"(?<=\d) (?=%)", "\u202f", text))
+def _typeset(text: str) -> Markup:
+    """A number and the percent sign after it stay on one line, a minus is as long as a plus, exponents are raised."""
+    tied = re.sub(r"(?<![\w.-])-(?=\d)", "−", re.sub(r"(?<=\d) (?=%)", "\u202f", text))
+    # what was in the text is escaped, and only then does it get tags
+    return Markup(re.sub(r"\^\(?([−+]?(?:\d+(?:\.\d+)?|b\b))\)?", r"<sup>\1</sup>", str(escape(tied))))
 
 
 def _seeds(seeds: Sequence[int]) -> str:

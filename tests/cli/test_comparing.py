@@ -19,15 +19,15 @@ def test_two_models_are_enough():
     assert planned.folder == Path("runs/compare-rnn-transformer")
     assert planned.base.name == "compare"
     assert planned.summary.models == ["rnn", "transformer"]
-    assert planned.summary.seeds == [1, 2]
+    assert planned.summary.seeds == [1, 2, 3]
     assert planned.summary.experiments == list(EXPERIMENTS)
     assert planned.summary.command == "s2s compare rnn transformer"
 
 
 def test_words_with_an_equals_sign_change_the_task_or_one_model():
-    words = ("lstm", "rnn", "training.updates=50", "lstm.bidirectional=false", "data.train=500")
+    words = ("lstm", "rnn", "training.updates=500", "lstm.bidirectional=false", "data.train=500")
     planned = order(_order(*words, seeds=1, experiments=("memory", "parallelism")))
-    assert planned.base.training.updates == 50
+    assert planned.base.training.updates == 500
     assert planned.base.data.train == 500
     assert planned.summary.own == {"lstm": {"bidirectional": False}}
     # in the order of the table, whatever the order of the command

@@ -79,7 +79,8 @@ def _begin(folder: Path, *words: str) -> Path:
 def _without_times(folder: Path) -> tuple:
     summary, result = read_summary(folder / COMPARISON), read_result(folder / "memory" / RESULT)
     contenders = [c.model_copy(update={"tuning_seconds": 0}) for c in summary.contenders]
-    same = {"seconds": 0, "contenders": contenders, "command": ""}
+    machine = {key: value for key, value in summary.machine.items() if key != "processes"}
+    same = {"seconds": 0, "contenders": contenders, "command": "", "machine": machine}
     return summary.model_copy(update=same), result.model_copy(update={"seconds": 0})
 
 

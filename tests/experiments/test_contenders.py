@@ -37,7 +37,7 @@ def test_the_reference_itself_is_unchanged(base):
 def test_a_models_own_setting_comes_first_and_its_size_stays(base):
     found = entered("lstm-attention", base, {"input_feeding": True, "encoder_layers": 1})
     assert (found.model.input_feeding, found.model.encoder_layers, found.model.decoder_layers) == (True, 1, 2)
-    ours, reference = (size_of(r.model.kind, r.model, 1000, 1000) for r in (found, base))
+    ours, reference = (size_of(r.model.kind, r.model, *[base.tokenizer.size] * 2) for r in (found, base))
     assert abs(ours - reference) <= TOLERANCE * reference
 
 

@@ -234,7 +234,7 @@ def test_without_either_result_nothing_is_predicted():
 
 def test_a_gpu_is_given_longer_trainings(contest):
     made = contest(["rnn"], profile="standard")
-    usual = gradients.sizes(made)
+    usual = made.sizes(gradients.SIZES)
     gpu = replace(made, computer=replace(made.computer, device=torch.device("cuda")))
-    assert gradients.sizes(gpu).schooling.updates > usual.schooling.updates
-    assert gradients.sizes(gpu).span == usual.span
+    assert gpu.sizes(gradients.SIZES).schooling.updates > usual.schooling.updates
+    assert gpu.sizes(gradients.SIZES).span == usual.span

@@ -9,7 +9,7 @@ from scipy import stats
 
 from s2s.experiments import long_range
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, STANDARD_ON_A_GPU, Distances, Sizes
+from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, Distances, Sizes
 from s2s.experiments.long_range_trials import Trials, memory, pooled, within
 from s2s.experiments.matching import size_of
 from s2s.experiments.task_training import Budget
@@ -138,7 +138,7 @@ def test_a_tagger_says_that_it_cannot(contest, tiny):
 
 
 def test_every_profile_has_seven_tasks_and_tests_at_two_and_four_times_the_trained_distance():
-    for sizes in (*SIZES.values(), STANDARD_ON_A_GPU):
+    for sizes in SIZES.values():
         assert tuple(sizes.distances) == NAMES
         assert len(NAMES) == 7
         for name, distances in sizes.distances.items():
@@ -148,22 +148,25 @@ def test_every_profile_has_seven_tasks_and_tests_at_two_and_four_times_the_train
             assert long_range.exercise_of(name).examples(longest, 2, 1).targets
 
 
-def test_in_the_quick_profile_only_recall_is_repeated(contest):
+def test_on_a_processor_only_recall_is_repeated(contest):
     quick = EXPERIMENT.tasks(contest(["rnn", "gru"], seeds=(1, 2)))
     assert [task.seed for task in quick if task.part == "recall"] == [1, 1, 2, 2]
     assert {task.seed for task in quick if task.part != "recall"} == {1}
     assert len({task.key for task in quick}) == len(quick) == 4 + 2 * 6
-    standard = EXPERIMENT.tasks(contest(["rnn"], seeds=(1, 2), profile="standard"))
-    assert len(standard) == 14
+    made = contest(["rnn"], seeds=(1, 2), profile="standard")
+    assert len(EXPERIMENT.tasks(made)) == 2 + 6
+    gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
+    assert len(EXPERIMENT.tasks(dataclasses.replace(made, computer=gpu))) == 14
 
 
 def test_a_gpu_gets_longer_sequences(contest):
     made = contest(["rnn"], profile="standard")
-    assert long_range.sizes_of(made) is SIZES["standard"]
+    assert made.sizes(SIZES) is SIZES["standard"]
     gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
-    assert long_range.sizes_of(dataclasses.replace(made, computer=gpu)) is STANDARD_ON_A_GPU
+    assert dataclasses.replace(made, computer=gpu).sizes(SIZES) is SIZES["standard on a GPU"]
+    assert dataclasses.replace(made, computer=gpu).sizes({"standard": 1, "quick": 2}) == 1
     quick = dataclasses.replace(made, computer=gpu, profile="quick")
-    assert long_range.sizes_of(quick) is SIZES["quick"]
+    assert quick.sizes(SIZES) is SIZES["quick"]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,19 @@
 import multiprocessing
 import os
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from s2s.experiments.workers import Workers, number_for
 from s2s.training.devices import Computer
+
+
+@pytest.fixture(autouse=True)
+def processes_find_this_file(monkeypatch: pytest.MonkeyPatch):
+    """A new process searches where this one does; pytest reads its files without adding their folder."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
 
 
 def halved(number: int) -> tuple[float, int]:

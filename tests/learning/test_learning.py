@@ -16,14 +16,14 @@ data: {{corpus: files, train: train.tsv, validation: dev.tsv, test: test.tsv, so
 tokenizer: {{kind: word, size: 40}}
 batches: {{tokens: 1024}}
 model: {{kind: {kind}, width: 128, dropout: 0.0}}
-training: {{updates: {updates}, warmup: 100, learning_rate: {rate}, label_smoothing: 0.0, schedule: cosine}}
+training: {{updates: 2000, warmup: 100, learning_rate: {rate}, label_smoothing: 0.0, schedule: cosine}}
 validation: {{every: 1000, sentences: 50, metric: loss}}
 """
 LETTERS = "abcdefghijklmnop"
-# the usual rate, and that of models whose gates see the input alone, which learn more slowly; a Transformer that learns
-# to copy is long undecided between places
-RATE, RATES = 0.003, {"mingru": 0.006, "minlstm": 0.006, "transformer": 0.001}
-UPDATES, MORE = 2000, {"transformer": 3000}
+# the usual rate, and that of models whose gates see the input alone, which learn more slowly
+RATE, RATES = 0.003, {"mingru": 0.006, "minlstm": 0.006}
+# of half as many, seen twelve times each, a Transformer knew so much by heart that it copied 94 % of new ones
+EXAMPLES = 60_000
 
 
 # what a time-synced network writes at a step was read at that step: to reverse is beyond it
@@ -40,7 +40,7 @@ TASKS = [
 def test_every_model_learns_to_copy_and_to_reverse(kind, task, tmp_path):
     generator = random.Random(7)
     seen = set()
-    for name, size in (("test", 200), ("dev", 50), ("train", 30000)):
+    for name, size in (("test", 200), ("dev", 50), ("train", EXAMPLES)):
         rows = []
         while len(rows) < size:
             words = tuple(generator.choices(LETTERS, k=generator.randint(3, 7)))
@@ -48,9 +48,7 @@ def test_every_model_learns_to_copy_and_to_reverse(kind, task, tmp_path):
                 seen.add(words)
                 rows.append(f"{' '.join(words)}\t{' '.join(words if task == 'copy' else words[::-1])}\n")
         (tmp_path / f"{name}.tsv").write_text("".join(rows))
-    (tmp_path / "task.yaml").write_text(
-        RECIPE.format(kind=kind, rate=RATES.get(kind, RATE), updates=MORE.get(kind, UPDATES))
-    )
+    (tmp_path / "task.yaml").write_text(RECIPE.format(kind=kind, rate=RATES.get(kind, RATE)))
     command = [sys.executable, "-m", "s2s.cli.main", "train", "task.yaml"]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
