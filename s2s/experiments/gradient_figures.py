@@ -14,6 +14,9 @@ from s2s.results import Axis, Figure, Heatmap, Series
 _BAND = "Lines are medians over texts, bands the middle 95 % of them (at initialisation: of texts and initialisations)."
 _PATHS = {"whole": "whole", "attention": "through attention alone", "summary": "through the summary alone"}
 _WINDOWS = 20
+# of a curve, each of the first distances is drawn, and so many of those beyond
+_NEAR = 32
+_FAR = 32
 _STAGES = (("initial", "", "at initialisation"), ("trained", "-trained", "after training"))
 
 
@@ -56,11 +59,18 @@ def _curve(measured: Sequence[Measured], kind: str, model: str) -> Series | None
     if not curves:
         return None
     shortest = min((each["distance"] for each in curves), key=len)
+    drawn = _drawn(len(shortest))
     lines: dict[str, list[float | None]] = {
-        name: [_together([each[name][i] for each in curves]) for i in range(len(shortest))]
-        for name in ("median", "low", "high")
+        name: [_together([each[name][i] for each in curves]) for i in drawn] for name in ("median", "low", "high")
     }
-    return Series(label=model, model=model, x=shortest, y=lines["median"], low=lines["low"], high=lines["high"])
+    places = [shortest[i] for i in drawn]
+    return Series(label=model, model=model, x=places, y=lines["median"], low=lines["low"], high=lines["high"])
+
+
+def _drawn(count: int) -> list[int]:
+    """Which of so many points are drawn: all near ones, and beyond them so many that a line shows no more with all."""
+    step = max(1, math.ceil((count - _NEAR) / _FAR))
+    return [*range(min(_NEAR, count)), *range(_NEAR, count, step)]
 
 
 def _together(values: Sequence[float | None]) -> float | None:

@@ -70,6 +70,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    surroundings.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     surroundings.filters["typeset"] = _typeset
     missing = [name for name in summary.experiments if name not in {result.experiment for result in results}]
     counter = _Counter(results)

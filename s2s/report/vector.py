@@ -11,7 +11,7 @@ VARIABLES = {INK: "var(--ink)", GREY: "var(--grey)", GRID: "var(--grid)", PAGE: 
 
 _COLOUR = re.compile("|".join(VARIABLES))
 _STYLE = re.compile(r'(?<= style=")[^"]*(?=")')
-_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_NUMBER = re.compile(r"-?\d+\.\d{2,}")
 
 
 def inlined(svg: str, key: str) -> str:
@@ -31,8 +31,8 @@ def inlined(svg: str, key: str) -> str:
     inside = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", inside)
     inside = _STYLE.sub(lambda found: _restyled(found[0]), inside)
     inside = re.sub(r' transform="rotate\(-0 [^"]*"', "", inside)
-    # a hundredth of a point is nothing that can be seen
-    inside = re.sub(r'(?<= d=")[^"]*', lambda path: _rounded(path[0]).replace("\n", " ").strip(), inside)
+    # a twentieth of a point is nothing that can be seen
+    inside = re.sub(r'(?<= d=")[^"]*', lambda path: _packed(_rounded(path[0])), inside)
     inside = re.sub(r'(?<= [xy]=")-?\d+\.\d+', lambda place: _rounded(place[0]), inside)
     return re.sub(r"\s*\n\s*", "\n", inside).strip()
 
@@ -49,4 +49,9 @@ def _restyled(style: str) -> str:
 
 
 def _rounded(text: str) -> str:
-    return _NUMBER.sub(lambda number: f"{float(number[0]):.2f}", text)
+    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1):g}", text)
+
+
+def _packed(path: str) -> str:
+    """A path without the spaces that its letters make superfluous."""
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", path).strip()

@@ -43,3 +43,22 @@ def contest(tmp_path):
         return Contest(tmp_path, profile, contestants, tuple(seeds), computer)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def _kept():
+    """What was measured once for all tests of a file."""
+    return {}
+
+
+@pytest.fixture
+def measured_once(contest, _kept):
+    """A function that makes a contest of these models, and all of an experiment's measurements in it: once a file."""
+
+    def measure(experiment, models):
+        shared = contest(models)
+        if not _kept:
+            _kept.update((task, experiment.measure(shared, task)) for task in experiment.tasks(shared))
+        return shared, dict(_kept)
+
+    return measure

@@ -16,19 +16,10 @@ def tiny(monkeypatch):
     monkeypatch.setitem(SIZES, "quick", TINY)
 
 
-@pytest.fixture(scope="module")
-def kept():
-    """What was measured once for all tests."""
-    return {}
-
-
 @pytest.fixture
-def measured(contest, tiny, kept):
+def measured(tiny, measured_once):
     """A contest of two models, and all that was measured in it."""
-    shared = contest(["rnn", "transformer"])
-    if not kept:
-        kept.update((task, EXPERIMENT.measure(shared, task)) for task in EXPERIMENT.tasks(shared))
-    return shared, dict(kept)
+    return measured_once(EXPERIMENT, ["rnn", "transformer"])
 
 
 def test_every_model_has_its_cell(measured):

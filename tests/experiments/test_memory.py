@@ -15,19 +15,10 @@ def tiny(monkeypatch):
     monkeypatch.setitem(SIZES, "quick", TINY)
 
 
-@pytest.fixture(scope="module")
-def kept():
-    """What was measured once for all tests."""
-    return {}
-
-
 @pytest.fixture
-def measured(contest, tiny, kept):
-    """A contest of three models, and all that was measured in it."""
-    shared = contest(["rnn", "transformer"])
-    if not kept:
-        kept.update((task, EXPERIMENT.measure(shared, task)) for task in EXPERIMENT.tasks(shared))
-    return shared, dict(kept)
+def measured(tiny, measured_once):
+    """A contest of two models, and all that was measured in it."""
+    return measured_once(EXPERIMENT, ["rnn", "transformer"])
 
 
 def _exponents(result):

@@ -72,19 +72,10 @@ def test_counting_again_gives_the_same(contest):
     )
 
 
-@pytest.fixture(scope="module")
-def kept():
-    """What was measured once for all tests."""
-    return {}
-
-
 @pytest.fixture
-def measured(contest, tiny, kept):
+def measured(tiny, measured_once):
     """A contest of two models, and all that was measured in it."""
-    shared = contest(["lstm", "transformer"])
-    if not kept:
-        kept.update((task, EXPERIMENT.measure(shared, task)) for task in EXPERIMENT.tasks(shared))
-    return shared, dict(kept)
+    return measured_once(EXPERIMENT, ["lstm", "transformer"])
 
 
 def test_every_model_has_its_three_cells(measured):
