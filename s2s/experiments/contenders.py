@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from s2s.errors import UserError
 from s2s.experiments.contest import Contestant
 from s2s.experiments.matching import matched, settings_of, size_of
-from s2s.experiments.translation import shortened
+from s2s.experiments.whole_runs import shortened
 from s2s.recipe.installed import module_of
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import Recipe, Section

@@ -7,7 +7,7 @@ from s2s.experiments.contenders import RATES, TUNING_SHARE, tuned
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.running import Kept
 from s2s.experiments.short_training import short_training
-from s2s.experiments.translation import seconds_for
+from s2s.experiments.whole_runs import seconds_for
 from s2s.results import Result
 
 
