@@ -70,7 +70,7 @@ def whole_run(
         begin: trains by a recipe.
         go_on: continues in a run's folder.
     """
-    folder = contest.folder / RUNS / f"{model}-seed{seed}"
+    folder = folder_of(contest, model, seed)
     if (folder / COST).exists():
         return folder
     changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed)}
@@ -88,6 +88,11 @@ def whole_run(
     cost = Cost(time.perf_counter() - wall, time.process_time() - processor)
     write_atomically(folder / COST, json.dumps(asdict(Cost(None, None) if began else cost)))
     return folder
+
+
+def folder_of(contest: Contest, model: str, seed: int) -> Path:
+    """Where a contestant's run of a seed is kept."""
+    return contest.folder / RUNS / f"{model}-seed{seed}"
 
 
 def cost_of(folder: Path) -> Cost:
