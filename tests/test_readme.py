@@ -33,6 +33,10 @@ BRIEF = "training.updates=6 training.warmup=2 validation.every=3 validation.sent
 COMPARED = "--experiment quality --seeds 1 data.train=300 data.validation=8 data.test=8 tokenizer.size=450"
 
 
+CLASSIFIED = "--seeds 1 data.validation=20 tokenizer.kind=word batches.tokens=600 model.width=32"
+CLASSIFIED += " model.encoder_layers=1 training.updates=8 training.warmup=2 validation.every=4"
+
+
 def _commands(page: Path) -> Iterator[str]:
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         for line in block.strip().split("\n"):
@@ -51,7 +55,9 @@ def _small(command: str) -> str:
             w for w in f"{SMALL[recipe]} {BRIEF}".split() if w.partition("=")[0] not in given - {"training.updates"}
         ]
         command = f"{command} {' '.join(sizes)}"
-    if command.startswith("s2s compare ") and "--resume" not in command:
+    if command.startswith("s2s compare ") and "--task" in command:
+        command = f"{command.replace('data.root=files', 'data.root=labelled')} {CLASSIFIED}"
+    elif command.startswith("s2s compare ") and "--resume" not in command:
         # one experiment shows that the command works; each has tests of its own
         command = re.sub(r"--(experiment|seeds) \S+", "", command)
         small = COMPARED if "data.root" not in command else "--experiment quality --seeds 1 tokenizer.size=450"
@@ -70,6 +76,11 @@ def folder(tmp_path) -> Path:
             (tmp_path / f"{stem}.{side}").write_text(
                 "\n".join(texts[: 300 if "train" in stem or stem == "a" else 8]) + "\n"
             )
+    (tmp_path / "labelled").mkdir()
+    words = ("peace vote treaty", "goal match team", "bank stock oil", "space web chip")
+    for name, count in (("train", 160), ("test", 40)):
+        rows = [f"{n % 4 + 1}\tTitle {n}\tThe {words[n % 4]} of {n % 7}\n" for n in range(count)]
+        (tmp_path / "labelled" / f"{name}.tsv").write_text("".join(rows))
     (tmp_path / "lines.txt").write_text("A dog runs.\n\nThe old man sleeps.\n")
     return tmp_path
 
