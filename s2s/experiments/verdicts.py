@@ -14,7 +14,6 @@ LEVEL = 0.05
 
 BySeed = dict[int, Measured]
 Row = list[str | float | int | None]
-Pairs = Mapping[tuple[str, str], "Evidence"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,10 @@ class Evidence:
             return self.p, over
         tests = f"{self.test} {p_in_words(self.test_p)}" + (f" on seed {self.seed}" if self.seeds > 1 else "")
         return (self.test_p, f"{tests}; {over}") if self.p is None else (self.p, f"{over}; {tests}")
+
+
+# of the first and the second model
+Pairs = Mapping[tuple[str, str], Evidence]
 
 
 def by_model(contest: Contest, measured: Mapping[Task, Measured], part: str = "") -> dict[str, BySeed]:

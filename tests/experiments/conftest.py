@@ -60,8 +60,8 @@ tokenizer: {kind: word, size: 500}
 batches: {tokens: 400, max_length: 24}
 model: {kind: transformer, width: 48, heads: 2, feedforward: 96, encoder_layers: 1, dropout: 0.1}
 head: {pooling: attention}
-training: {updates: 16, warmup: 4, learning_rate: 0.004, schedule: cosine, ema: 0.8}
-validation: {every: 8}
+training: {updates: 48, warmup: 8, learning_rate: 0.004, schedule: cosine, ema: 0.8}
+validation: {every: 24}
 device: {kind: cpu, precision: fp32}
 """
 

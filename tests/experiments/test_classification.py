@@ -176,7 +176,7 @@ def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp
         kept = json.loads((run / "evaluation-test.json").read_text())
         assert _findings(result, "accuracy")[task.model].value == kept["scores"]["accuracy"]["value"]
         assert found["parameters"] == parameter_count(load_classifier(run).model)
-        assert found["updates"] == [8, 16]
+        assert found["updates"] == [24, 48]
         updates = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert found["texts"][-1] == sum(entry.get("count", 0) for entry in updates)
         assert found["tokens"][-1] == sum(entry.get("tokens", 0) for entry in updates)

@@ -82,7 +82,7 @@ def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     assert seconds > 0
     assert tuned(recipe, RATES[0]).training.updates == recipe.training.updates // 4
     # and it has learned something
-    assert loss < 0.9 * points[0].loss
+    assert loss < points[0].loss
 
 
 def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
@@ -110,7 +110,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
     validate = Classifying.validate
 
     def interrupted(self, log):
-        if self.trainer.update == 16:
+        if self.trainer.update == 48:
             raise KeyboardInterrupt
         return validate(self, log)
 
@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
             trained(cut, "gru", 1)
     folder = trained(cut, "gru", 1)
     assert cost_of(folder).cpu_seconds is None
-    file = "checkpoints/0000016/training.safetensors"
+    file = "checkpoints/0000048/training.safetensors"
     one, two = read_tensors(whole / file), read_tensors(folder / file)
     assert all(one[name].equal(two[name]) for name in one)
     assert [point.loss for point in curve_of(folder)] == [point.loss for point in curve_of(whole)]
