@@ -45,9 +45,9 @@ def test_the_standard_profile_takes_real_data():
 
 
 def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
-    planned = order(_order("lstm", "transformer", "training.updates=9", "lstm.bidirectional=false", task="ag_news"))
+    planned = order(_order("lstm", "transformer", "training.updates=900", "lstm.bidirectional=false", task="ag_news"))
     assert planned.folder == Path("runs/compare-lstm-transformer-ag_news")
-    assert (planned.base.task, planned.base.training.updates) == ("classification", 9)
+    assert (planned.base.task, planned.base.training.updates) == ("classification", 900)
     assert (planned.summary.task, planned.summary.experiments) == ("classification", ["classification", "text-length"])
     assert planned.summary.own == {"lstm": {"bidirectional": False}}
     assert planned.summary.command.endswith(" --task ag_news")

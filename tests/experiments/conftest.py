@@ -19,6 +19,7 @@ from s2s.recipe.schema import (
     TrainingSettings,
     ValidationSettings,
 )
+from s2s.recipe.shipped import shipped
 from s2s.training.devices import choose
 
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
@@ -98,5 +99,17 @@ def classifiers(labelled):
         contestants = tuple(Contestant(kind, entered(kind, base, {})) for kind in models)
         computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
         return Contest(labelled / "contest", "quick", contestants, tuple(seeds), computer)
+
+    return make
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """A function that makes a contest of models that are never built, for what is concluded from planted runs."""
+    recipe = read(shipped()["ag_news"])
+    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+
+    def make(models, seeds=(1,)):
+        return Contest(tmp_path, "quick", tuple(Contestant(kind, recipe) for kind in models), tuple(seeds), computer)
 
     return make

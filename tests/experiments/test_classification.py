@@ -56,8 +56,8 @@ def _planted(wrong, seed, seconds=2.0, tokens=1000):
     }
 
 
-def _result(classifiers, wrong, seeds, seconds=None):
-    made = classifiers(list(wrong), seeds=seeds)
+def _result(planted, wrong, seeds, seconds=None):
+    made = planted(list(wrong), seeds=seeds)
     measured = {
         task: _planted(wrong[task.model], task.seed + 10 * (task.model == "lstm"), (seconds or {}).get(task.model, 2.0))
         for task in EXPERIMENT.tasks(made)
@@ -76,8 +76,8 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_one_seed_is_decided_by_mcnemar_and_has_wilsons_interval(classifiers):
-    result, measured = _result(classifiers, {"lstm": 0.3, "transformer": 0.1}, (1,))
+def test_one_seed_is_decided_by_mcnemar_and_has_wilsons_interval(planted):
+    result, measured = _result(planted, {"lstm": 0.3, "transformer": 0.1}, (1,))
     found = _findings(result, "accuracy")
     one, two = measured.values()
     test = mcnemar(TRUTH, *(np.array(run["predicted"]) for run in (one, two)))
@@ -97,8 +97,8 @@ def test_one_seed_is_decided_by_mcnemar_and_has_wilsons_interval(classifiers):
     assert "against lstm (1 seed is too few" in _findings(result, "calibration")["transformer"].verdict
 
 
-def test_three_seeds_decide_by_themselves(classifiers):
-    result, measured = _result(classifiers, {"lstm": 0.3, "transformer": 0.1}, (1, 2, 3))
+def test_three_seeds_decide_by_themselves(planted):
+    result, measured = _result(planted, {"lstm": 0.45, "transformer": 0.2}, (1, 2, 3))
     values = {
         model: [m["accuracy"]["value"] for task, m in measured.items() if task.model == model]
         for model in ("lstm", "transformer")
@@ -115,13 +115,13 @@ def test_three_seeds_decide_by_themselves(classifiers):
     assert "higher than transformer (3 seeds" in _findings(result, "calibration")["lstm"].verdict
 
 
-def test_no_difference_is_called_none(classifiers):
-    result, _ = _result(classifiers, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3))
+def test_no_difference_is_called_none(planted):
+    result, _ = _result(planted, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3))
     assert _findings(result, "accuracy")["lstm"].verdict.startswith("no significant difference from transformer: ")
 
 
-def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(classifiers):
-    result, _ = _result(classifiers, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3), {"lstm": 4.0, "transformer": 2.0})
+def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(planted):
+    result, _ = _result(planted, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3), {"lstm": 4.0, "transformer": 2.0})
     speed, cost = _findings(result, "training speed"), _findings(result, "training cost")
     assert (speed["lstm"].value, speed["transformer"].value) == (250, 500)
     assert speed["lstm"].verdict.startswith("0.50 times as fast as transformer (3 seeds")
@@ -131,8 +131,8 @@ def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(clas
     assert [row["whole run (CPU s)"] for row in _table(result, "runs") if row["model"] == "lstm"] == [8.0, None, 8.0]
 
 
-def test_the_f1_of_each_class_is_the_mean_over_seeds_and_disagreements_are_some(classifiers):
-    result, measured = _result(classifiers, {"lstm": 0.3, "transformer": 0.1}, (1, 2))
+def test_the_f1_of_each_class_is_the_mean_over_seeds_and_disagreements_are_some(planted):
+    result, measured = _result(planted, {"lstm": 0.3, "transformer": 0.1}, (1, 2))
     row = _table(result, "classes")[1]
     wanted = np.mean([m["per_class"][1]["f1"] for task, m in measured.items() if task.model == "lstm"])
     assert row["class"] == "Sports"
@@ -143,8 +143,8 @@ def test_the_f1_of_each_class_is_the_mean_over_seeds_and_disagreements_are_some(
     assert all(row["class"] == CLASSES[TRUTH[row["row"] - 1]] for row in shown)
 
 
-def test_missing_runs_are_left_out(classifiers):
-    made = classifiers(["lstm", "transformer"], seeds=(1, 2))
+def test_missing_runs_are_left_out(planted):
+    made = planted(["lstm", "transformer"], seeds=(1, 2))
     tasks = EXPERIMENT.tasks(made)
     unequal = {task: _planted(0.3, task.seed) for task in tasks if (task.model == "lstm") == (task.seed == 1)}
     result = EXPERIMENT.conclude(made, unequal)

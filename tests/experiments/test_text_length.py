@@ -22,8 +22,8 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_a_planted_fall_is_found_and_compared(classifiers):
-    made = classifiers(["lstm", "transformer"], seeds=(1, 2))
+def test_a_planted_fall_is_found_and_compared(planted):
+    made = planted(["lstm", "transformer"], seeds=(1, 2))
     measured = {task: _planted(0.008 if task.model == "lstm" else 0.0, task.seed) for task in EXPERIMENT.tasks(made)}
     result = EXPERIMENT.conclude(made, measured)
     falls, stays = result.findings
@@ -40,8 +40,8 @@ def test_a_planted_fall_is_found_and_compared(classifiers):
     assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
 
 
-def test_the_buckets_add_up_to_the_accuracy(classifiers):
-    made = classifiers(["lstm"], seeds=(1, 2, 3))
+def test_the_buckets_add_up_to_the_accuracy(planted):
+    made = planted(["lstm"], seeds=(1, 2, 3))
     measured = {task: _planted(0.004, task.seed) for task in EXPERIMENT.tasks(made)}
     rows = _table(EXPERIMENT.conclude(made, measured), "buckets")
     assert [row["texts"] for row in rows] == [80] * 5
@@ -51,8 +51,8 @@ def test_the_buckets_add_up_to_the_accuracy(classifiers):
     assert all(row["low"] <= row["accuracy (%)"] <= row["high"] for row in rows)
 
 
-def test_what_only_guesses_has_nothing_to_lose(classifiers):
-    made = classifiers(["lstm"])
+def test_what_only_guesses_has_nothing_to_lose(planted):
+    made = planted(["lstm"])
     guess = _planted(0.0, 1) | {"right": (np.arange(400) % 4 == 0).astype(int).tolist()}
     (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.tasks(made), guess)).findings
     assert finding.verdict.startswith("too weak to tell, below 34 points at all lengths")
