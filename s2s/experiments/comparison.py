@@ -99,16 +99,22 @@ def go_on(folder: Path, console: Console) -> None:
             seconds += _measure(experiment, contest, Crew(watch, workers))
         _look_across(folder)
         summary = read_summary(folder / COMPARISON)
-        write_part(summary.model_copy(update={"seconds": seconds, "machine": machine(computer)}), folder / COMPARISON)
+        by = machine(computer, any(experiment.alone for experiment in chosen))
+        write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
 
 
-def machine(computer: Computer) -> dict[str, str]:
-    """What measured: processor, device, versions, commit."""
-    commit = git_commit()
+def machine(computer: Computer, alone: bool) -> dict[str, str]:
+    """What measured: processor, device, versions, commit.
+
+    Args:
+        computer: device and precision.
+        alone: whether there are experiments that nothing else is measured beside.
+    """
+    commit, exception = git_commit(), ", but one where time or memory is measured" if alone else ""
     return {
         "processor": processor(),
         "device": str(computer),
-        "processes": f"{number_for(computer)} beside each other, but one where time or memory is measured",
+        "processes": f"{number_for(computer)} beside each other{exception}",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "s2s": version("s2s"),

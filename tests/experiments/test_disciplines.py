@@ -76,8 +76,8 @@ def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     made = classifiers(["gru"])
     recipe = made.contestant("gru").recipe
-    loss, seconds = short_training(discipline_of(recipe), recipe, 1, made.computer)
-    points = curve_of(trained(made, "gru", 1))
+    loss, seconds = short_training(discipline_of(recipe), recipe, 2, made.computer)
+    points = curve_of(trained(made, "gru", 2))
     assert loss == pytest.approx(points[-1].loss, rel=1e-5)
     assert seconds > 0
     assert tuned(recipe, RATES[0]).training.updates == recipe.training.updates // 4
