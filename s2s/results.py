@@ -92,7 +92,7 @@ class Finding(Part):
     """A cell of the classroom table: one model, one row."""
 
     row: str
-    """The table's row, one of `ROWS`."""
+    """The table's row, one of `TABLES` of its task."""
     model: str
     """The table's column."""
     value: float | None = None
@@ -170,8 +170,13 @@ class Result(Part):
 COMPARISON = "comparison.json"
 RESULT = "result.json"
 
-# The classroom table's rows, in its order: name, what it asks, the experiment that answers.
-ROWS: dict[str, tuple[str, str]] = {
+Task = Literal["translation", "classification"]
+
+# A table's rows, in its order: name, what it asks, the experiment that answers.
+Rows = dict[str, tuple[str, str]]
+
+# The classroom table.
+ROWS: Rows = {
     "sequential steps": ("How long is the chain of operations that must wait for each other?", "parallelism"),
     "parallel computation": ("How much of the machine is in use?", "parallelism"),
     "training speed": ("How many tokens are learned from in a second?", "parallelism"),
@@ -186,6 +191,18 @@ ROWS: dict[str, tuple[str, str]] = {
     "fine-tuning": ("What does it gain from having learned something else?", "transfer"),
 }
 
+# The table of each task that models are compared on.
+TABLES: dict[Task, Rows] = {
+    "translation": ROWS,
+    "classification": {
+        "accuracy": ("How many texts does it give the right class?", "classification"),
+        "accuracy of long texts": ("Does it get worse with the length of the text?", "text-length"),
+        "calibration": ("Does it know how often it is right?", "classification"),
+        "training speed": ("How many tokens are learned from in a second?", "classification"),
+        "training cost": ("What does a whole run take of the processor?", "classification"),
+    },
+}
+
 
 class Contender(Part):
     """One model as it was compared."""
@@ -195,7 +212,7 @@ class Contender(Part):
     settings: dict[str, object]
     """Its section of the recipe, in full."""
     parameters: int
-    """Trainable numbers on the translation task."""
+    """Trainable numbers of the whole model on the task."""
     learning_rate: float
     """Chosen for it."""
     rates: dict[str, float | None]
@@ -203,7 +220,7 @@ class Contender(Part):
     tuning_seconds: float
     """What choosing the rate cost."""
     recipe: str
-    """The translation recipe in full, as YAML."""
+    """Its recipe in full, as YAML."""
 
 
 class Summary(Part):
@@ -213,6 +230,8 @@ class Summary(Part):
     """Version of this file's fields."""
     command: str
     """What reproduces it."""
+    task: Task = "translation"
+    """What the models are compared on; it decides the table's rows."""
     profile: Literal["quick", "standard"]
     """Name of the sizes used."""
     match: Literal["parameters", "time"]

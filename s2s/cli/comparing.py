@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -12,9 +12,10 @@ from s2s.recipe.page import read_value
 from s2s.recipe.reading import read, recipe_path
 from s2s.recipe.schema import Recipe
 from s2s.recipe.wording import suggestion
-from s2s.results import ROWS, Summary
+from s2s.results import TABLES, Summary, Task
 
-EXPERIMENTS = tuple(dict.fromkeys(experiment for _, experiment in ROWS.values()))
+# where the recipes of a task are named
+_NAMED_BY = {"translation": "--recipe", "classification": "--task"}
 _RECIPES = {"quick": "compare", "standard": "compare_multi30k"}
 _SEEDS = 3
 
@@ -30,6 +31,7 @@ class Order:
     experiments: tuple[str, ...]
     recipe: Path | None
     out: Path | None
+    task: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Planned:
 
     Attributes:
         folder: where it will be kept.
-        base: the translation task.
+        base: the recipe of the task.
         summary: what is compared.
     """
 
@@ -53,7 +55,7 @@ def check_lone(asked: Order) -> None:
     Raises:
         UserError: there is something.
     """
-    if any((asked.words, asked.profile, asked.seeds, asked.match, asked.experiments, asked.recipe, asked.out)):
+    if any(astuple(asked)):
         raise UserError(
             "--resume goes on with a comparison as it was begun", remedy="leave out everything but --resume DIR"
         )
@@ -66,18 +68,21 @@ def order(asked: Order) -> Planned:
         UserError: a model or an experiment is unknown, or named twice, or a setting is wrong.
     """
     names = _models([word for word in asked.words if "=" not in word])
-    experiments = _experiments(asked.experiments)
+    task: Task = "classification" if asked.task else "translation"
+    _check_options(asked)
+    experiments = _experiments(asked.experiments, task)
     profile = cast(Literal["quick", "standard"], asked.profile or "quick")
     overrides = [word for word in asked.words if "=" in word]
     own = [word for word in overrides if word.partition(".")[0] in models()]
     _check_owners(own, names)
-    base = read(recipe_path(asked.recipe or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
-    if base.task != "translation":
-        raise UserError(f"models are compared on translation, and the recipe's task is {base.task}", where="--recipe")
+    named = asked.task or asked.recipe
+    base = read(recipe_path(named or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
+    _check_recipe(base, task, named)
     seeds = asked.seeds or _SEEDS
-    folder = asked.out or Path("runs") / f"compare-{'-'.join(names)}"
+    folder = asked.out or Path("runs") / "-".join(["compare", *names, *([base.name] if asked.task else [])])
     summary = Summary(
         command=_command(asked),
+        task=task,
         profile=profile,
         match=cast(Literal["parameters", "time"], asked.match or "parameters"),
         models=names,
@@ -112,11 +117,52 @@ def _models(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def _experiments(words: Sequence[str]) -> list[str]:
+def experiments_of(task: Task) -> tuple[str, ...]:
+    """The experiments that fill a task's table, in its order."""
+    return tuple(dict.fromkeys(experiment for _, experiment in TABLES[task].values()))
+
+
+def _experiments(words: Sequence[str], task: Task) -> list[str]:
+    known = experiments_of(task)
     for word in words:
-        if word not in EXPERIMENTS:
-            raise UserError(f"{word!r} is no experiment", where="--experiment", remedy=suggestion(word, EXPERIMENTS))
-    return [name for name in EXPERIMENTS if name in words or not words]
+        if word in known:
+            continue
+        others = [other for other in TABLES if word in experiments_of(other)]
+        what = f"{word!r} is an experiment on {others[0]}, not on {task}" if others else f"{word!r} is no experiment"
+        remedy = f"on {task} there are {', '.join(known)}" if others else suggestion(word, known)
+        raise UserError(what, where="--experiment", remedy=remedy)
+    return [name for name in known if name in words or not words]
+
+
+def _check_options(asked: Order) -> None:
+    if asked.task and asked.recipe:
+        raise UserError(
+            f"--task {asked.task} and --recipe {asked.recipe} both say what models are compared on",
+            remedy="leave out one of them: --task takes a recipe of classification, --recipe one of translation",
+        )
+    if asked.task and asked.profile:
+        raise UserError(
+            f"--profile {asked.profile} says nothing with --task: its recipe gives the sizes",
+            remedy="leave out --profile; change sizes by section.key=value",
+        )
+
+
+def _check_recipe(base: Any, task: Task, named: Path | None) -> None:
+    if base.task != task:
+        other = _NAMED_BY.get(base.task)
+        raise UserError(
+            f"{named} is a recipe of task {base.task}, not {task}",
+            where=_NAMED_BY[task],
+            remedy=f"name it with {other} {named}"
+            if other
+            else "models are compared on translation (--recipe) and on classification (--task)",
+        )
+    if base.init_from is not None:
+        raise UserError(
+            "compared models begin with nothing learned, and widths are solved for; the recipe has init_from",
+            where=_NAMED_BY[task],
+            remedy="leave it out: init_from=null",
+        )
 
 
 def _check_owners(own: Sequence[str], names: Sequence[str]) -> None:
@@ -141,6 +187,7 @@ def _command(asked: Order) -> str:
         "--seeds": asked.seeds,
         "--match": asked.match,
         "--recipe": asked.recipe,
+        "--task": asked.task,
     }
     words = ["s2s", "compare", *asked.words]
     words += [text for name, value in options.items() if value is not None for text in (name, str(value))]

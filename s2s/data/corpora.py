@@ -295,6 +295,7 @@ def cached(
     failure: list[UserError] = []
 
     def rows() -> Iterator[dict[str, Any]]:
+        """The rows, until one is at fault."""
         row = None
         try:
             for row in read():

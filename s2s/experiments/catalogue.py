@@ -2,6 +2,7 @@
 
 from s2s.experiments import (
     bottleneck,
+    classification,
     decoding,
     gradients,
     long_range,
@@ -10,6 +11,7 @@ from s2s.experiments import (
     positions,
     quality,
     scaling,
+    text_length,
     transfer,
 )
 from s2s.experiments.contest import Experiment
@@ -28,5 +30,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         decoding.EXPERIMENT,
         scaling.EXPERIMENT,
         transfer.EXPERIMENT,
+        # of classification; the second looks at the models that the first one trains
+        classification.EXPERIMENT,
+        text_length.EXPERIMENT,
     )
 }

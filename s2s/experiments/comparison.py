@@ -1,7 +1,7 @@
 """`s2s compare`: models under equal budgets, experiment by experiment, kept in one folder.
 
-The folder holds `recipe.yaml` (the translation task), `comparison.json` (a `Summary`), `cells/<experiment>/` (each
-measurement), `runs/` (trained translation models) and `<experiment>/result.json` (a `Result`).
+The folder holds `recipe.yaml` (the task), `comparison.json` (a `Summary`), `cells/<experiment>/` (each
+measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result`).
 """
 
 import time
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -18,12 +19,12 @@ from rich.console import Console
 from s2s.errors import UserError
 from s2s.experiments import contenders, tuning
 from s2s.experiments.catalogue import EXPERIMENTS
-from s2s.experiments.contest import Contest, Contestant, Experiment, Task
+from s2s.experiments.contest import Contest, Contestant, Experiment, NotForThisModel, Task
+from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradient_findings import predicts
 from s2s.experiments.running import Kept, Watch, died, keep, kept
 from s2s.experiments.workers import Workers, number_for
 from s2s.recipe.reading import read, write
-from s2s.recipe.schema import Recipe
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone
@@ -46,21 +47,22 @@ class Crew:
     workers: Workers
 
 
-def begin(folder: Path, base: Recipe, summary: Summary) -> None:
+def begin(folder: Path, base: Any, summary: Summary) -> None:
     """Makes the folder of a new comparison, when all its models are found good.
 
     Args:
         folder: must not exist, or be empty.
-        base: the translation task.
+        base: the task.
         summary: what is compared, without contenders.
 
     Raises:
-        UserError: the folder is taken, or a model cannot take part.
+        UserError: the folder is taken, a setting is wrong, or no model can take part.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         again = f"continue it with `s2s compare --resume {folder}`, or " if (folder / COMPARISON).exists() else ""
         raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
-    _recipes(base, summary)
+    base = discipline_of(base).resolved(base)
+    _entries(base, summary)
     folder.mkdir(parents=True, exist_ok=True)
     write(base, folder / RECIPE)
     write_part(summary, folder / COMPARISON)
@@ -82,31 +84,37 @@ def go_on(folder: Path, console: Console) -> None:
         )
     summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
     computer = choose(base.device)
-    recipes = _recipes(base, summary)
+    entries = _entries(base, summary)
     chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
-    entrants = _entrants(folder, recipes, summary, computer)
+    entrants = _entrants(folder, entries, summary, computer)
     ahead = sum(
         _expected(experiment, task, computer)
         for experiment in (tuning.EXPERIMENT, *chosen)
         for task in _missing(experiment, entrants)
     )
     with alone(folder), Watch(ahead, console) as watch, Workers(number_for(computer)) as workers:
-        contest, seconds = _contest(entrants, recipes, summary, Crew(watch, workers))
+        contest, seconds = _contest(entrants, summary, Crew(watch, workers))
         watch.say(_matched(read_summary(folder / COMPARISON)))
         for experiment in chosen:
             seconds += _measure(experiment, contest, Crew(watch, workers))
         _look_across(folder)
         summary = read_summary(folder / COMPARISON)
-        write_part(summary.model_copy(update={"seconds": seconds, "machine": machine(computer)}), folder / COMPARISON)
+        by = machine(computer, any(experiment.alone for experiment in chosen))
+        write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
 
 
-def machine(computer: Computer) -> dict[str, str]:
-    """What measured: processor, device, versions, commit."""
-    commit = git_commit()
+def machine(computer: Computer, alone: bool) -> dict[str, str]:
+    """What measured: processor, device, versions, commit.
+
+    Args:
+        computer: device and precision.
+        alone: whether there are experiments that nothing else is measured beside.
+    """
+    commit, exception = git_commit(), ", but one where time or memory is measured" if alone else ""
     return {
         "processor": processor(),
         "device": str(computer),
-        "processes": f"{number_for(computer)} beside each other, but one where time or memory is measured",
+        "processes": f"{number_for(computer)} beside each other{exception}",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "s2s": version("s2s"),
@@ -116,20 +124,32 @@ def machine(computer: Computer) -> dict[str, str]:
     }
 
 
-def _recipes(base: Recipe, summary: Summary) -> list[Recipe]:
-    return [contenders.entered(model, base, summary.own.get(model, {})) for model in summary.models]
+def _entries(base: Any, summary: Summary) -> dict[str, Any]:
+    """Each model's recipe; for a model that cannot take part at all, why."""
+    found: dict[str, Any] = {}
+    for model in summary.models:
+        try:
+            found[model] = contenders.entered(model, base, summary.own.get(model, {}))
+        except NotForThisModel as error:
+            found[model] = error
+    refused = [error for error in found.values() if isinstance(error, NotForThisModel)]
+    if len(refused) == len(found):
+        raise refused[0]
+    return found
 
 
-def _entrants(folder: Path, recipes: Sequence[Recipe], summary: Summary, computer: Computer) -> Contest:
+def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, computer: Computer) -> Contest:
     """The contest before rates are chosen."""
-    contestants = tuple(Contestant(recipe.name, recipe) for recipe in recipes)
-    return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer)
+    absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
+    contestants = tuple(Contestant(model, recipe) for model, recipe in entries.items() if model not in absent)
+    return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
 
 
-def _contest(entrants: Contest, recipes: Sequence[Recipe], summary: Summary, crew: Crew) -> tuple[Contest, float]:
+def _contest(entrants: Contest, summary: Summary, crew: Crew) -> tuple[Contest, float]:
     """The contest with each model's learning rate, and the seconds that choosing them took."""
     found = _all_kept(tuning.EXPERIMENT, entrants, crew)
-    tried = {model: tuning.tried(found, model) for model in summary.models}
+    recipes = [each.recipe for each in entrants.contestants]
+    tried = {model: tuning.tried(found, model) for model in entrants.models}
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
@@ -175,7 +195,7 @@ def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
     seconds = sum(each.seconds for each in found.values())
     failures = [
         Failure(task=task.key, model=task.model, reason=each.failed) for task, each in found.items() if each.failed
-    ]
+    ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
     try:
         result = experiment.conclude(
             contest, {task: each.measured for task, each in found.items() if each.measured is not None}
@@ -198,6 +218,7 @@ def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
         )
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
+    result = result.model_copy(update={"models": read_summary(contest.folder / COMPARISON).models})
     write_part(completed(result, experiment, failures, seconds), folder / RESULT)
     return seconds
 

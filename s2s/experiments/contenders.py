@@ -2,16 +2,17 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Contestant
-from s2s.experiments.matching import matched, settings_of, size_of
-from s2s.experiments.translation import shortened
-from s2s.recipe.installed import module_of
+from s2s.experiments.disciplines import discipline_of
+from s2s.experiments.matching import Blueprint, settings_of, solved
+from s2s.experiments.whole_runs import shortened
 from s2s.recipe.reading import dump
-from s2s.recipe.schema import Recipe, Section
+from s2s.recipe.schema import Section
 from s2s.results import Contender
 
 # The same rates are tried for every model, with a quarter of the updates that training will have.
@@ -21,24 +22,26 @@ TUNING_SHARE = 0.25
 _SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
 
 
-def entered(kind: str, base: Recipe, own: Mapping[str, object]) -> Recipe:
-    """A model's translation recipe: the base recipe's, with as many parameters as the base recipe's model.
+def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
+    """A model's recipe: the base recipe's, with as many parameters as the base recipe's model.
 
     Args:
         kind: an installed model.
-        base: the translation task; its model is the reference for size, layers and dropout.
+        base: the task, resolved; its model is the reference for size, layers and dropout.
         own: settings of this model alone, which come before the reference's.
 
     Raises:
+        NotForThisModel: the model cannot take part.
         UserError: an own setting is wrong, or no width gives the size.
     """
-    reference = base.model
-    pieces = base.tokenizer.size
+    discipline, reference = discipline_of(base), base.model
+    discipline.check(kind)
+    blueprint = discipline.blueprint(base)
     options = _options(kind, reference) | {"max_positions": base.batches.max_length} | dict(own)
-    _check(kind, own, options)
+    _check(kind, own, options, blueprint)
     if own or kind != reference.kind:
-        parameters = size_of(reference.kind, reference, pieces, pieces)
-        reference = matched(kind, pieces, parameters, options)
+        parameters = blueprint.parameters(reference.kind, reference)
+        reference = solved(kind, blueprint, parameters, options)
     return base.model_copy(update={"name": kind, "model": reference})
 
 
@@ -51,8 +54,8 @@ def _options(kind: str, reference: Section) -> dict[str, object]:
     return options
 
 
-def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object]) -> None:
-    known = module_of(kind).Settings.model_fields
+def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: Blueprint) -> None:
+    known = blueprint.section(kind).model_fields
     for key, value in own.items():
         if key not in known or key in ("kind", "width"):
             raise UserError(
@@ -63,7 +66,7 @@ def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object]) 
                 else f"its settings are {', '.join(sorted(known.keys() - {'kind', 'width'}))}",
             )
     try:
-        settings_of(kind, options)
+        settings_of(kind, options, blueprint.section)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
@@ -72,13 +75,13 @@ def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object]) 
         ) from error
 
 
-def tuned(recipe: Recipe, rate: float) -> Recipe:
+def tuned(recipe: Any, rate: float) -> Any:
     """The recipe of a short training that tries a learning rate; its schedule ends when it does."""
     short = shortened(recipe, TUNING_SHARE)
     return short.model_copy(update={"training": short.training.model_copy(update={"learning_rate": rate})})
 
 
-def chosen(recipe: Recipe, losses: Mapping[float, float | None], updates: int | None) -> Contestant:
+def chosen(recipe: Any, losses: Mapping[float, float | None], updates: int | None) -> Contestant:
     """The contestant with the rate of the lowest validation loss; with the recipe's, where it learned at none.
 
     Args:
@@ -95,7 +98,7 @@ def chosen(recipe: Recipe, losses: Mapping[float, float | None], updates: int | 
     return Contestant(recipe.name, recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)}))
 
 
-def equal_time(recipes: Sequence[Recipe], seconds: Mapping[str, float]) -> dict[str, int]:
+def equal_time(recipes: Sequence[Any], seconds: Mapping[str, float]) -> dict[str, int]:
     """How many updates each model may have, so that all train as long as the middle one does with its recipe's number.
 
     Args:
@@ -112,11 +115,11 @@ def equal_time(recipes: Sequence[Recipe], seconds: Mapping[str, float]) -> dict[
 def described(contestant: Contestant, losses: Mapping[float, float | None], seconds: float) -> Contender:
     """What the report says of a contestant."""
     recipe = contestant.recipe
-    pieces = recipe.tokenizer.size
+    blueprint = discipline_of(recipe).blueprint(recipe)
     return Contender(
         model=contestant.name,
         settings=contestant.settings.model_dump(mode="json"),
-        parameters=size_of(contestant.name, contestant.settings, pieces, pieces),
+        parameters=blueprint.parameters(contestant.name, contestant.settings),
         learning_rate=contestant.learning_rate,
         rates={f"{rate:g}": loss for rate, loss in losses.items()},
         tuning_seconds=seconds,

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.installed import module_of
-from s2s.recipe.schema import Recipe, Section
+from s2s.recipe.schema import Section
+from s2s.recipe.tasks import TASK, TASKS
 from s2s.results import Result
 from s2s.training.devices import Computer
 
@@ -32,11 +32,12 @@ class Contestant:
 
     Attributes:
         name: as typed in the command; the model's kind.
-        recipe: its translation recipe in full, with settings of the matched size and the chosen learning rate.
+        recipe: its recipe in full, of the comparison's task, with settings of the matched size and the chosen learning
+            rate.
     """
 
     name: str
-    recipe: Recipe
+    recipe: Any
 
     @property
     def settings(self) -> Section:
@@ -45,16 +46,18 @@ class Contestant:
 
     @property
     def learning_rate(self) -> float:
-        """The rate chosen for it on the translation task's validation set."""
+        """The rate chosen for it on the task's validation set."""
         return self.recipe.training.learning_rate
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a recipe's class is made for its model, so pickle would not find it by name
-        return _restored, (self.name, self.recipe.model.kind, self.recipe.model_dump_json())
+        task = getattr(self.recipe, TASK)
+        return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json())
 
 
-def _restored(name: str, kind: str, recipe: str) -> Contestant:
-    return Contestant(name, Recipe[module_of(kind).Settings].model_validate_json(recipe))
+def _restored(name: str, task: str, kind: str, recipe: str) -> Contestant:
+    schema = TASKS[task]
+    return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe))
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Contest:
         contestants: in the order of the command.
         seeds: of the repetitions, from 1 on.
         computer: device and precision.
+        absent: models of the command that cannot take part at all, and why.
     """
 
     folder: Path
@@ -74,6 +78,7 @@ class Contest:
     contestants: tuple[Contestant, ...]
     seeds: tuple[int, ...]
     computer: Computer
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -123,7 +128,7 @@ class Experiment(ABC):
     Attributes:
         name: as typed after `--experiment`.
         question: what it asks, in one sentence.
-        rows: the rows of the classroom table that it fills, see `s2s.results.ROWS`.
+        rows: the rows of its task's table that it fills, see `s2s.results.TABLES`.
         translates: whether it needs models that translate; one that writes a piece for each it reads cannot.
         alone: whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory.
     """

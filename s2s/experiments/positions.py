@@ -14,7 +14,8 @@ from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.positions_findings import TRAINED, conclude
 from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import pair_losses, schooled, seconds_for, trained
+from s2s.experiments.translation import pair_losses, schooled, trained
+from s2s.experiments.whole_runs import seconds_for
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Recipe, Section
 from s2s.results import Result

@@ -6,15 +6,8 @@ from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.quality_findings import conclude
 from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import (
-    cost_of,
-    curve_of,
-    evaluation_of,
-    flops_per_token,
-    seconds_for,
-    sizes_of,
-    trained,
-)
+from s2s.experiments.translation import curve_of, evaluation_of, flops_per_token, sizes_of, trained
+from s2s.experiments.whole_runs import cost_of, seconds_for
 from s2s.models.contract import parameter_count
 from s2s.results import Result
 from s2s.run.loading import build_model

@@ -9,20 +9,20 @@ import numpy as np
 
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.resampling import chance, corpus_score, draws, estimate, resampled_scores
-from s2s.experiments.statistics import Estimate, mean, paired_difference
+from s2s.experiments.run_figures import curves, score_bars
+from s2s.experiments.statistics import Estimate, paired_difference
 from s2s.experiments.verdicts import (
-    LEVEL,
     BySeed,
+    Evidence,
     Row,
+    against,
     by_model,
     ends,
-    line,
-    p_in_words,
-    seeds_in_words,
-    signed,
-    too_few,
+    mean_known,
+    percent,
+    rounded,
 )
-from s2s.results import Axis, Figure, Finding, Result, Series, Table
+from s2s.results import Axis, Figure, Finding, Result, Table
 
 _ROW = "translation quality"
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
@@ -77,6 +77,10 @@ class Pair:
     over_seeds: Estimate
     p: float | None
 
+    def evidence(self) -> Evidence:
+        """The tests that decide about BLEU."""
+        return Evidence(self.seeds, self.over_seeds, self.p, "bootstrap", self.bleu_p, self.seed)
+
 
 def conclude(experiment: Experiment, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
     """The result of what was measured; what is missing is left out.
@@ -124,17 +128,11 @@ def _bootstrap(metric: str, first: Measured, second: Measured) -> tuple[Estimate
 def score_of(runs: BySeed, metric: str) -> Estimate:
     """The mean score over seeds; the bootstrap's interval where there is one seed. `exact` has none then."""
     if metric == "exact":
-        return _cut(mean([run["exact"] for run in runs.values()]))
+        return percent([run["exact"] for run in runs.values()])
     found = [run["scores"][metric] for run in runs.values()]
     if len(found) == 1:
         return Estimate(found[0]["value"], found[0]["low"], found[0]["high"])
-    return _cut(mean([score["value"] for score in found]))
-
-
-def _cut(score: Estimate) -> Estimate:
-    if score.low is None or score.high is None:
-        return score
-    return Estimate(score.value, max(0.0, score.low), min(100.0, score.high))
+    return percent([score["value"] for score in found])
 
 
 def _finding(model: str, runs: dict[str, BySeed], pairs: dict[tuple[str, str], Pair]) -> Finding:
@@ -148,77 +146,31 @@ def _finding(model: str, runs: dict[str, BySeed], pairs: dict[tuple[str, str], P
         high=score.high,
         unit="BLEU",
         quantity=f"BLEU on the test set ({interval})",
-        verdict=_against(model, runs, pairs),
+        verdict=against(
+            model,
+            {name: score_of(own, "bleu").value for name, own in runs.items()},
+            {models: pair.evidence() for models, pair in pairs.items()},
+            "BLEU",
+        ),
         figure="scores",
     )
-
-
-def _against(model: str, runs: dict[str, BySeed], pairs: dict[tuple[str, str], Pair]) -> str:
-    """How the model stands to the best of the others, from the tests."""
-    others = [name for name in runs if (name, model) in pairs or (model, name) in pairs]
-    if not others:
-        return "no other model was measured at the same seed"
-    other = max(others, key=lambda name: score_of(runs[name], "bleu").value)
-    turned = (other, model) not in pairs
-    pair = pairs[(model, other) if turned else (other, model)]
-    difference = -pair.over_seeds.value if turned else pair.over_seeds.value
-    chosen = pair.bleu_p if pair.p is None else pair.p
-    tests = f"bootstrap {p_in_words(pair.bleu_p)}" + (f" on seed {pair.seed}" if pair.seeds > 1 else "")
-    over = too_few(pair.seeds) if pair.p is None else f"{seeds_in_words(pair.seeds)}, {p_in_words(pair.p)}"
-    evidence = f"{tests}; {over}" if pair.p is None else f"{over}; {tests}"
-    if chosen >= LEVEL:
-        return f"no significant difference from {other}: {signed(difference)} BLEU ({evidence})"
-    return f"{abs(difference):.1f} BLEU {'higher' if difference > 0 else 'lower'} than {other} ({evidence})"
 
 
 def _figures(runs: dict[str, BySeed]) -> list[Figure]:
     tokens, seconds = Axis(label="target tokens learned from"), Axis(label="time of training", unit="s")
     loss, bleu = Axis(label="validation loss", unit="nats per token"), Axis(label="validation BLEU, greedy", unit="%")
     return [
-        _scores(runs),
-        _curves(runs, "loss-tokens", "Learning curves against tokens", ("tokens", tokens), ("losses", loss)),
-        _curves(runs, "loss-seconds", "Learning curves against wall-clock", ("seconds", seconds), ("losses", loss)),
-        _curves(runs, "bleu-tokens", "Translations against tokens", ("tokens", tokens), ("bleus", bleu)),
-        _curves(runs, "bleu-seconds", "Translations against wall-clock", ("seconds", seconds), ("bleus", bleu)),
+        score_bars(
+            "Scores on the test set",
+            _SCORED,
+            {model: [score_of(own, metric) for metric in (*_NAMES, "exact")] for model, own in runs.items()},
+            "Intervals (95 %): Student's over seeds; over sentences where there is one seed.",
+        ),
+        curves(runs, "loss-tokens", "Learning curves against tokens", ("tokens", tokens), ("losses", loss)),
+        curves(runs, "loss-seconds", "Learning curves against wall-clock", ("seconds", seconds), ("losses", loss)),
+        curves(runs, "bleu-tokens", "Translations against tokens", ("tokens", tokens), ("bleus", bleu)),
+        curves(runs, "bleu-seconds", "Translations against wall-clock", ("seconds", seconds), ("bleus", bleu)),
     ]
-
-
-def _scores(runs: dict[str, BySeed]) -> Figure:
-    series = []
-    for model, own in runs.items():
-        found = [score_of(own, metric) for metric in (*_NAMES, "exact")]
-        series.append(
-            Series(
-                label=model,
-                model=model,
-                x=list(_SCORED),
-                y=[each.value for each in found],
-                low=[each.low for each in found],
-                high=[each.high for each in found],
-            )
-        )
-    return Figure(
-        name="scores",
-        title="Scores on the test set",
-        kind="bars",
-        x=Axis(label="metric"),
-        y=Axis(label="score", unit="%"),
-        series=series,
-        caption="Intervals (95 %): Student's over seeds; over sentences where there is one seed.",
-    )
-
-
-def _curves(runs: dict[str, BySeed], name: str, title: str, x: tuple[str, Axis], y: tuple[str, Axis]) -> Figure:
-    """A curve for each model: means over seeds."""
-    series = []
-    for model, own in runs.items():
-        # a run that lost patience has fewer validations
-        count = min(len(run["updates"]) for run in own.values())
-        found = [mean([run[y[0]][i] for run in own.values()]) for i in range(count)]
-        places = [statistics.mean(run[x[0]][i] for run in own.values()) for i in range(count)]
-        series.append(line(model, model, places, found, intervals=len(own) > 2))
-    caption = "Means over seeds; intervals (95 %): Student's, from three seeds on."
-    return Figure(name=name, title=title, x=x[1], y=y[1], series=series, caption=caption)
 
 
 def _summary(runs: dict[str, BySeed]) -> Table:
@@ -226,19 +178,18 @@ def _summary(runs: dict[str, BySeed]) -> Table:
     for model, own in runs.items():
         bleu, chrf, exact = (score_of(own, metric) for metric in (*_NAMES, "exact"))
         any_run = next(iter(own.values()))
-        cpu = [run["cpu_seconds"] for run in own.values() if run["cpu_seconds"] is not None]
         rows.append(
             [
                 model,
                 len(own),
                 *ends(bleu, 2),
                 *ends(chrf, 2),
-                _round(exact.value, 1),
-                _round(statistics.mean(min(run["losses"]) for run in own.values()), 4),
+                rounded(exact.value, 1),
+                rounded(statistics.mean(min(run["losses"]) for run in own.values()), 4),
                 any_run["parameters"],
-                _round(any_run["flops"] / 1e6, 3),
-                _round(statistics.mean(run["seconds"][-1] for run in own.values()), 1),
-                _round(statistics.mean(cpu), 1) if cpu else None,
+                rounded(any_run["flops"] / 1e6, 3),
+                rounded(statistics.mean(run["seconds"][-1] for run in own.values()), 1),
+                rounded(mean_known(run["cpu_seconds"] for run in own.values()), 1),
             ]
         )
     return Table(
@@ -270,12 +221,12 @@ def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
             f"{b} − {a}",
             pair.seed,
             *ends(pair.bleu, 2),
-            _round(pair.bleu_p, 4),
-            _round(pair.chrf.value, 2),
-            _round(pair.chrf_p, 4),
+            rounded(pair.bleu_p, 4),
+            rounded(pair.chrf.value, 2),
+            rounded(pair.chrf_p, 4),
             pair.seeds,
             *ends(pair.over_seeds, 2),
-            _round(pair.p, 4),
+            rounded(pair.p, 4),
         ]
         for (a, b), pair in pairs.items()
     ]
@@ -312,13 +263,13 @@ def _runs(runs: dict[str, BySeed]) -> Table:
                     seed,
                     run["split"],
                     run["beam"],
-                    *(_round(scores[metric]["value"], 2) for metric in (*_NAMES, "ter")),
-                    _round(run["exact"], 1),
+                    *(rounded(scores[metric]["value"], 2) for metric in (*_NAMES, "ter")),
+                    rounded(run["exact"], 1),
                     run["updates"][-1],
                     run["tokens"][-1],
                     run["seconds"][-1],
-                    _round(run["run_seconds"], 1),
-                    _round(run["cpu_seconds"], 1),
+                    rounded(run["run_seconds"], 1),
+                    rounded(run["cpu_seconds"], 1),
                     scores["bleu"]["signature"],
                 ]
             )
@@ -359,7 +310,3 @@ def _examples(runs: dict[str, BySeed]) -> Table:
         columns=["source", "reference", *first],
         rows=rows,
     )
-
-
-def _round(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)

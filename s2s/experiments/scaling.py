@@ -9,15 +9,8 @@ from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.matching import size_of
 from s2s.experiments.scaling_findings import conclude
 from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import (
-    flops_per_token,
-    resized,
-    schooled,
-    seconds_for,
-    shortened,
-    sizes_of,
-    unigram_loss,
-)
+from s2s.experiments.translation import flops_per_token, resized, schooled, sizes_of, unigram_loss
+from s2s.experiments.whole_runs import seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
 from s2s.results import Result

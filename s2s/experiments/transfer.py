@@ -17,17 +17,8 @@ from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.resampling import counts_of
 from s2s.experiments.short_training import prepared
 from s2s.experiments.transfer_findings import conclude
-from s2s.experiments.translation import (
-    RUNS,
-    chosen_pairs,
-    deciding,
-    pair_losses,
-    put,
-    seconds_for,
-    shortened,
-    sizes_of,
-    trainer_for,
-)
+from s2s.experiments.translation import chosen_pairs, deciding, pair_losses, put, sizes_of, trainer_for
+from s2s.experiments.whole_runs import RUNS, seconds_for, shortened
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Recipe
 from s2s.results import Result

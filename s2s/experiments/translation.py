@@ -1,10 +1,8 @@
 """Translation models: whole runs that several experiments share, and short trainings that leave nothing behind."""
 
-import io
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +20,18 @@ from s2s.experiments.contest import Contest, check_translates
 from s2s.experiments.matching import matched
 from s2s.experiments.operations import counted_flops, unfused
 from s2s.experiments.short_training import prepared
+from s2s.experiments.whole_runs import pauses, seeds_of, tested, whole_run
 from s2s.experiments.workload import plain_form
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import BatchSettings, Recipe, RunSettings, Section, SeedSettings
+from s2s.recipe.schema import BatchSettings, Recipe, Section
 from s2s.run.evaluation import evaluate_run
-from s2s.run.folder import RECIPE
 from s2s.run.loading import build_model
 from s2s.run.preparing import Prepared
 from s2s.run.training import resume, train
-from s2s.training.checkpoint import write_atomically
 from s2s.training.devices import Computer
-from s2s.training.logger import METRICS
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
 from s2s.training.translation import translation_trainer
-
-RUNS = "runs"
-_SECONDS_PER_TOKEN = 7e-5
-COST = "cost.json"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a whole run took: training, validations and the test.
-
-    Attributes:
-        seconds: by the clock; None where the run was interrupted, and what was done before is not known.
-        cpu_seconds: of all processor threads together; None likewise.
-    """
-
-    seconds: float | None
-    cpu_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -86,77 +65,27 @@ def trained(contest: Contest, model: str, seed: int) -> Path:
         NotForThisModel: the model cannot translate.
         UserError: the training failed.
     """
-    folder = contest.folder / RUNS / f"{model}-seed{seed}"
-    if (folder / COST).exists():
-        return folder
-    recipe = contest.contestant(model).recipe
-    pieces = recipe.tokenizer.size
-    check_translates(build_model(recipe, pieces, pieces), model)
-    changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed)}
-    recipe = recipe.model_copy(update=changes)
-    # a comparison shows its own progress, and the run writes down everything
-    console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
-    datasets.disable_progress_bars()
-    began = (folder / RECIPE).exists()
-    wall, processor = time.perf_counter(), time.process_time()
-    if began:
-        resume(folder, console)
-    else:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+
+    def begin(recipe: Recipe[Any], console: Console) -> None:
+        """A new run."""
+        pieces = recipe.tokenizer.size
+        check_translates(build_model(recipe, pieces, pieces), model)
         train(recipe, console, prepared=prepared(recipe))
-    cost = Cost(time.perf_counter() - wall, time.process_time() - processor)
-    write_atomically(folder / COST, json.dumps(asdict(Cost(None, None) if began else cost)))
-    return folder
 
-
-def cost_of(folder: Path) -> Cost:
-    """What a finished run took."""
-    return Cost(**json.loads((folder / COST).read_text(encoding="utf-8")))
+    return whole_run(contest, model, seed, begin, resume)
 
 
 def evaluation_of(folder: Path) -> dict[str, Any]:
     """A finished run's scores and translations of the test set; of the validation set where it has no test set."""
-    for split in ("test", "validation"):
-        path = folder / f"evaluation-{split}.json"
-        if path.exists():
-            return json.loads(path.read_text(encoding="utf-8"))
-    return json.loads(evaluate_run(folder, "validation").to_json())
+    return tested(folder, lambda: evaluate_run(folder, "validation").to_json())
 
 
 def curve_of(folder: Path) -> list[Point]:
     """All validations of a run, in the order of time."""
-    points, tokens, seconds = [], 0, 0.0
-    for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        if "validation" in entry:
-            scores = entry["validation"]
-            points.append(Point(entry["update"], tokens, seconds, scores["loss"], scores["bleu"]))
-        else:
-            tokens, seconds = tokens + entry["tokens"], seconds + entry["seconds"]
-    return points
-
-
-def seeds_of(seed: int) -> SeedSettings:
-    """One seed for everything that chance decides."""
-    return SeedSettings(initialization=seed, data=seed, dropout=seed)
-
-
-def shortened(recipe: Recipe[Any], share: float) -> Recipe[Any]:
-    """The recipe of a training with a share of the updates; its schedule ends when it does."""
-    training = recipe.training
-    updates = max(2, round(share * training.updates))
-    changes = {"updates": updates, "average_last": None, "warmup": min(training.warmup, updates // 5)}
-    return recipe.model_copy(update={"training": training.model_copy(update=changes)})
-
-
-def seconds_for(recipe: Recipe[Any], share: float = 1.0) -> float:
-    """About how long one processor thread learns by a recipe.
-
-    Args:
-        recipe: its updates and tokens count, not its model.
-        share: of the updates.
-    """
-    return _SECONDS_PER_TOKEN * share * recipe.training.updates * recipe.batches.tokens
+    return [
+        Point(each.update, each.tokens, each.seconds, each.scores["loss"], each.scores["bleu"])
+        for each in pauses(folder)
+    ]
 
 
 def trainer_for(

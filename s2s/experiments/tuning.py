@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from s2s.experiments.contenders import RATES, TUNING_SHARE, tuned
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
+from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept
 from s2s.experiments.short_training import short_training
-from s2s.experiments.translation import seconds_for
+from s2s.experiments.whole_runs import seconds_for
 from s2s.results import Result
 
 
@@ -32,7 +33,6 @@ class Tuning(Experiment):
     name = "tuning"
     question = "Which learning rate suits each model?"
     rows = ()
-    translates = True
 
     def tasks(self, contest: Contest) -> list[Task]:
         """A short training for each model and rate."""
@@ -46,7 +46,7 @@ class Tuning(Experiment):
         """The validation loss after a short training at one rate."""
         rate = RATES[int(task.part.removeprefix("rate-"))]
         recipe = tuned(contest.contestant(task.model).recipe, rate)
-        loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+        loss, seconds = short_training(discipline_of(recipe), recipe, contest.seeds[0], contest.computer)
         return {"rate": rate, "loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
     def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:

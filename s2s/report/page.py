@@ -14,7 +14,7 @@ from s2s.report.formatting import brief, duration, interval, number, with_unit
 from s2s.report.numbers import Sheet, csv_name, figure_sheets, table_sheet
 from s2s.report.styles import MARKS, PALETTE
 from s2s.report.vector import inlined, size
-from s2s.results import ROWS, Contender, Figure, Finding, Result, Summary
+from s2s.results import TABLES, Contender, Figure, Finding, Result, Summary
 
 # so many rows of a table are shown without being asked for
 _LONG = 16
@@ -77,11 +77,14 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
     return surroundings.get_template("report.html").render(
         title=f"{_listed(models)}, compared",
         summary=summary,
+        lead="The classroom table" if summary.task == "translation" else summary.task.capitalize(),
         facts=_facts(summary),
         missing=missing,
         models=[_column(model, place) for place, model in enumerate(models)],
         rows=_rows(summary, models, results, counter),
-        unasked=[name for name, (_, experiment) in ROWS.items() if not _asked(experiment, summary, results)],
+        unasked=[
+            name for name, (_, experiment) in TABLES[summary.task].items() if not _asked(experiment, summary, results)
+        ],
         sections=[_section(summary, models, result, pictures, counter) for result in results],
         fairness=_fairness(summary, counter),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
@@ -114,10 +117,10 @@ class _Counter:
 def _rows(
     summary: Summary, models: Sequence[str], results: Sequence[Result], counter: _Counter
 ) -> list[dict[str, object]]:
-    """The classroom table, as far as this comparison asks for it."""
+    """The table of the task, as far as this comparison asks for it."""
     finished = {result.experiment: result for result in results}
     rows = []
-    for name, (asks, experiment) in ROWS.items():
+    for name, (asks, experiment) in TABLES[summary.task].items():
         if not _asked(experiment, summary, results):
             continue
         result = finished.get(experiment)
@@ -167,7 +170,7 @@ def _section(
         "name": name,
         "title": name.replace("-", " ").capitalize(),
         "result": result,
-        "rows": [row for row, (_, experiment) in ROWS.items() if experiment == name],
+        "rows": [row for row, (_, experiment) in TABLES[summary.task].items() if experiment == name],
         "method": _paragraphs(result.method),
         "limits": _paragraphs(result.limits),
         "others": [] if result.models == list(models) else result.models,
@@ -286,7 +289,8 @@ def _column(model: str, place: int) -> dict[str, object]:
 def _facts(summary: Summary) -> list[tuple[str, str]]:
     """What a reader of the first lines wants to know."""
     return [
-        ("profile", summary.profile),
+        # the sizes of another task are its recipe's own
+        ("profile", summary.profile) if summary.task == "translation" else ("task", summary.task),
         ("seeds", _listed([str(seed) for seed in summary.seeds])),
         ("made equal", "parameters and updates" if summary.match == "parameters" else "parameters and training time"),
         ("measurements took, added up", duration(summary.seconds)),

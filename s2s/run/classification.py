@@ -1,6 +1,6 @@
 """A run of classification: from a recipe to a trained and tested classifier."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from s2s.run.labelled import Labelling, Part, class_lines
 from s2s.run.labelled_evaluation import LabelledEvaluation
 from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.training.classification import classification_loss
-from s2s.training.devices import choose
+from s2s.training.devices import Computer, choose
 from s2s.training.logger import RunLog
 from s2s.training.trainer import Trainer
 
@@ -30,19 +30,22 @@ from s2s.training.trainer import Trainer
 _LOOKED_AT = 1000
 
 
-def train(recipe: ClassificationRecipe, console: Console, overwrite: bool = False) -> Path:
+def train(
+    recipe: ClassificationRecipe, console: Console, overwrite: bool = False, prepared: PreparedTexts | None = None
+) -> Path:
     """Trains a new run; its folder is made only when data, tokenizer and model are found good.
 
     Args:
         recipe: the resolved recipe.
         console: where progress is shown.
         overwrite: replace a run that is there.
+        prepared: the recipe's texts, where they were loaded and encoded before; None: that is done now.
 
     Returns:
         The run's folder.
     """
     check_free(folder_of(recipe), overwrite)
-    course = _course(recipe, console)
+    course = _course(recipe, console, prepared=prepared)
     folder = create(course.recipe, {SIDE: course.prepared.tokenizer}, overwrite)
     follow(course, folder, console)
     return folder
@@ -65,7 +68,11 @@ def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Pat
 
 
 def _course(
-    recipe: ClassificationRecipe, console: Console, folder: Path | None = None, overrides: Sequence[str] = ()
+    recipe: ClassificationRecipe,
+    console: Console,
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
+    prepared: PreparedTexts | None = None,
 ) -> "Classifying":
     computer = choose(recipe.device)
 
@@ -77,13 +84,33 @@ def _course(
     source = None if folder else open_source(recipe)
     recipe = source.adapt(recipe) if source else recipe
     known = Tokenizer.load(folder / TOKENIZER, SIDE) if folder else source.tokenizer if source else None
-    prepared = prepare_texts(recipe, known, say)
+    prepared = prepared or prepare_texts(recipe, known, say)
     # a checkpoint shall know its classes without the data
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": prepared.corpus.classes})})
     model = build_classifier(recipe, prepared.tokenizer.size)
     beginning = begin_with(model, recipe, source, folder)
     model = model.to(computer.device)
     _check_length(recipe, model)
+    trainer = trainer_of(recipe, prepared, model, computer, beginning.scales)
+    return Classifying(recipe, trainer, prepared, beginning, overrides)
+
+
+def trainer_of(
+    recipe: ClassificationRecipe,
+    prepared: PreparedTexts,
+    model: Classifier,
+    computer: Computer,
+    scales: Mapping[str, float] | None = None,
+) -> Trainer:
+    """A trainer of a classifier that has done nothing yet.
+
+    Args:
+        recipe: its optimisation, its batches and its seeds.
+        prepared: the texts that it learns from.
+        model: on the computer's device.
+        computer: device and precision.
+        scales: factors of the learning rate, by parameter name; 1 for those that are not there.
+    """
     texts = LabelledTexts(
         prepared.train,
         prepared.corpus.train.labels,
@@ -92,8 +119,7 @@ def _course(
         recipe.training.examples_per_update,
     )
     loss = classification_loss(recipe.training.label_smoothing)
-    trainer = Trainer(model, texts, loss, recipe.training, recipe.seeds, computer, beginning.scales)
-    return Classifying(recipe, trainer, prepared, beginning, overrides)
+    return Trainer(model, texts, loss, recipe.training, recipe.seeds, computer, scales)
 
 
 def _check_length(recipe: ClassificationRecipe, model: Classifier) -> None:

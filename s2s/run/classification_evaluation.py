@@ -18,7 +18,8 @@ from s2s.errors import UserError
 from s2s.evaluation.classification import chosen_examples, classification_scores
 from s2s.evaluation.pictures import words_picture
 from s2s.evaluation.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words
-from s2s.run.classification_loading import LoadedClassifier, begins, load_classifier
+from s2s.recipe.classification import ClassificationRecipe
+from s2s.run.classification_loading import LoadedClassifier, begins, classes_of, load_classifier
 from s2s.run.labelled_evaluation import Classified, LabelledEvaluation
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def evaluate_classifier(
         UserError: it is not a run of classification, or its recipe has no such split.
     """
     run = load_classifier(path, checkpoint, overrides)
-    labelled = _split(run, split)
+    labelled = labelled_split(run.recipe, split)
     pieces = encode_texts(labelled.texts, run.tokenizer)
     texts = LabelledTexts(pieces, labelled.labels, run.recipe.batches, begins(run.recipe))
     probabilities = class_probabilities(run.model, texts)
@@ -113,9 +114,18 @@ def evaluate_classifier(
     return evaluation
 
 
-def _split(run: LoadedClassifier, split: str) -> Labelled:
-    settings = run.recipe.data
-    found = load_labelled_split(settings, split, run.classes)
+def labelled_split(recipe: ClassificationRecipe, split: str) -> Labelled:
+    """The texts and classes of a split, in their order.
+
+    Args:
+        recipe: a run's; its classes are known.
+        split: `test` or `validation`.
+
+    Raises:
+        UserError: the recipe has no such split.
+    """
+    settings = recipe.data
+    found = load_labelled_split(settings, split, classes_of(recipe))
     if found is None and getattr(settings, split) is not None:
         # texts that were held out of the training data
         found = getattr(load_labelled(settings), split)

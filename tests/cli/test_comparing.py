@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from s2s.cli.comparing import EXPERIMENTS, Order, check_lone, order
+from s2s.cli.comparing import Order, check_lone, experiments_of, order
 from s2s.errors import UserError
 
 
 def _order(*words, **options):
     return Order(
-        words, *(options.get(k) for k in ("profile", "seeds", "match")), options.get("experiments", ()), None, None
+        words,
+        *(options.get(k) for k in ("profile", "seeds", "match")),
+        options.get("experiments", ()),
+        *(Path(options[k]) if k in options else None for k in ("recipe", "out", "task")),
     )
 
 
@@ -20,7 +23,7 @@ def test_two_models_are_enough():
     assert planned.base.name == "compare"
     assert planned.summary.models == ["rnn", "transformer"]
     assert planned.summary.seeds == [1, 2, 3]
-    assert planned.summary.experiments == list(EXPERIMENTS)
+    assert planned.summary.experiments == list(experiments_of("translation"))
     assert planned.summary.command == "s2s compare rnn transformer"
 
 
@@ -41,6 +44,16 @@ def test_the_standard_profile_takes_real_data():
     assert planned.summary.seeds == [1, 2, 3]
 
 
+def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
+    planned = order(_order("lstm", "transformer", "training.updates=900", "lstm.bidirectional=false", task="ag_news"))
+    assert planned.folder == Path("runs/compare-lstm-transformer-ag_news")
+    assert (planned.base.task, planned.base.training.updates) == ("classification", 900)
+    assert (planned.summary.task, planned.summary.experiments) == ("classification", ["classification", "text-length"])
+    assert planned.summary.own == {"lstm": {"bidirectional": False}}
+    assert planned.summary.command.endswith(" --task ag_news")
+    assert order(_order("rnn", "gru")).summary.task == "translation"
+
+
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
@@ -49,6 +62,32 @@ def test_the_standard_profile_takes_real_data():
         (("rnn", "rnn"), {}, r"two different models or more; given: rnn, rnn"),
         ((), {}, r"given: none"),
         (("rnn", "gru"), {"experiments": ("gradient",)}, r"--experiment: 'gradient' is no experiment\n.*gradients"),
+        (
+            ("rnn", "gru"),
+            {"experiments": ("accuracy",), "task": "ag_news"},
+            r"'accuracy' is no experiment\n.*classification",
+        ),
+        (
+            ("rnn", "gru"),
+            {"experiments": ("quality",), "task": "ag_news"},
+            r"'quality' is an experiment on translation, not on class.*\n.*there are classification, text-length",
+        ),
+        (("rnn", "gru"), {"experiments": ("text-length",)}, r"on classification, not on translation\n.*parallelism"),
+        (
+            ("rnn", "gru"),
+            {"task": "ag_news", "recipe": "compare"},
+            r"--task ag_news and --recipe compare both say what models are compared on\n.*leave out one",
+        ),
+        (("rnn", "gru"), {"task": "ag_news", "profile": "quick"}, r"--profile quick says nothing with --task"),
+        (("rnn", "gru"), {"task": "compare"}, r"--task: compare is a recipe of task translation.*\n.*--recipe compare"),
+        (("rnn", "gru"), {"recipe": "ag_news"}, r"--recipe: ag_news is a recipe of task class.*\n.*--task ag_news"),
+        (
+            ("rnn", "gru"),
+            {"task": "vit_mnist"},
+            r"of task images.*\n.*translation \(--recipe\) and on classification \(--task",
+        ),
+        (("rnn", "gru"), {"task": "ag_new"}, r"ag_new: no such recipe\n.*did you mean ag_news"),
+        (("rnn", "gru", "init_from=runs/a"), {"task": "ag_news"}, r"recipe has init_from\n.*init_from=null"),
         (("rnn", "gru", "lstm.dropout=0"), {}, r"lstm is not compared"),
         (("rnn", "gru", "training.update=50"), {}, r"training.update=50.*\n?.*updates"),
     ],
@@ -64,14 +103,16 @@ def test_resuming_takes_nothing_else():
         check_lone(_order("rnn"))
     with pytest.raises(UserError, match="as it was begun"):
         check_lone(_order(seeds=2))
+    with pytest.raises(UserError, match="as it was begun"):
+        check_lone(_order(task="ag_news"))
 
 
 def test_every_row_of_the_table_has_an_experiment_that_fills_it():
     from s2s.experiments.catalogue import EXPERIMENTS as catalogue
-    from s2s.results import ROWS
+    from s2s.results import TABLES
 
-    assert set(catalogue) == set(EXPERIMENTS)
-    assert {row: name for name, experiment in catalogue.items() for row in experiment.rows} == {
-        row: name for row, (_, name) in ROWS.items()
-    }
+    assert sorted(catalogue) == sorted(name for task in TABLES for name in experiments_of(task))
+    for task, rows in TABLES.items():
+        filled = {row: name for name in experiments_of(task) for row in catalogue[name].rows}
+        assert filled == {row: name for row, (_, name) in rows.items()}
     assert all(experiment.name == name and experiment.question for name, experiment in catalogue.items())

@@ -1,9 +1,14 @@
-"""A small contest over matched models, on the built-in corpus."""
+"""Small contests over matched models: translators on the built-in corpus, classifiers on separable texts."""
+
+import random
 
 import pytest
 
+from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contest, Contestant
+from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import matched
+from s2s.recipe.reading import read
 from s2s.recipe.schema import (
     BatchSettings,
     DataSettings,
@@ -14,6 +19,7 @@ from s2s.recipe.schema import (
     TrainingSettings,
     ValidationSettings,
 )
+from s2s.recipe.shipped import shipped
 from s2s.training.devices import choose
 
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
@@ -62,3 +68,67 @@ def measured_once(contest, _kept):
         return shared, dict(_kept)
 
     return measure
+
+
+TOPICS = {"World": "peace vote treaty war", "Sports": "goal match team coach", "Business": "bank stock oil profit"}
+NOISE = ["the", "a", "of", "on", "in", "said", "today", "after", "new", "two", "big", "with"]
+TINY = """
+name: tiny
+task: classification
+data: {corpus: files, text: text, label: label, train: train.tsv, validation: 40, test: test.tsv}
+tokenizer: {kind: word, size: 500}
+batches: {tokens: 400, max_length: 24}
+model: {kind: transformer, width: 48, heads: 2, feedforward: 96, encoder_layers: 1, dropout: 0.1}
+head: {pooling: attention}
+training: {updates: 48, warmup: 8, learning_rate: 0.004, schedule: cosine, ema: 0.8}
+validation: {every: 24}
+device: {kind: cpu, precision: fp32}
+"""
+
+
+def _labelled(count: int, seed: int) -> str:
+    """A table of texts that name their class by one word."""
+    chance = random.Random(seed)
+    lines = ["label\ttext"]
+    for _ in range(count):
+        topic = chance.choice(list(TOPICS))
+        words = chance.choices(NOISE, k=chance.randint(2, 20))
+        words[chance.randrange(len(words))] = chance.choice(TOPICS[topic].split())
+        lines.append(f"{topic}\t{' '.join(words)}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def labelled(tmp_path, monkeypatch):
+    """The current folder, with a classification recipe of its own and separable texts."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text(_labelled(340, 1))
+    (tmp_path / "test.tsv").write_text(_labelled(90, 2))
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    return tmp_path
+
+
+@pytest.fixture
+def classifiers(labelled):
+    """A function that makes a contest of these classifiers."""
+
+    def make(models, seeds=(1,)):
+        base = read(labelled / "tiny.yaml")
+        base = discipline_of(base).resolved(base)
+        contestants = tuple(Contestant(kind, entered(kind, base, {})) for kind in models)
+        computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+        return Contest(labelled / "contest", "quick", contestants, tuple(seeds), computer)
+
+    return make
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """A function that makes a contest of models that are never built, for what is concluded from planted runs."""
+    recipe = read(shipped()["ag_news"])
+    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+
+    def make(models, seeds=(1,)):
+        return Contest(tmp_path, "quick", tuple(Contestant(kind, recipe) for kind in models), tuple(seeds), computer)
+
+    return make

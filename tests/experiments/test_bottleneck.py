@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from s2s.experiments import bottleneck
-from s2s.experiments.bottleneck import EXPERIMENT, buckets
+from s2s.experiments.bottleneck import EXPERIMENT
 from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.lengths import buckets
 from s2s.experiments.resampling import counts_of, sentence_scores
 from s2s.results import ROWS
 

@@ -15,20 +15,18 @@ from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.short_training import prepared
 from s2s.experiments.translation import (
     chosen_pairs,
-    cost_of,
     curve_of,
     evaluation_of,
     flops_per_token,
     pair_losses,
     resized,
     schooled,
-    seeds_of,
-    shortened,
     sizes_of,
     trained,
     trainer_for,
     unigram_loss,
 )
+from s2s.experiments.whole_runs import cost_of, seeds_of, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import DataSettings
 from s2s.run.loading import build_model, find_checkpoint, load_run

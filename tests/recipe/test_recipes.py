@@ -114,6 +114,8 @@ def _holds(word: str, limit: Any, value: Any, schema: dict[str, Any], root: dict
         return all(_fits(value[key], limit[key], root) for key in value.keys() & limit.keys())
     if word == "additionalProperties" and limit is False:
         return value.keys() <= schema["properties"].keys()
+    if word == "items":
+        return all(_fits(item, limit, root) for item in value[len(schema.get("prefixItems", ())) :])
     if word == "prefixItems":
         return all(_fits(item, part, root) for item, part in zip(value, limit, strict=False))
     return _HOLDS[word](value, limit)

@@ -1,0 +1,190 @@
+"""Classifiers compared: verdicts follow from the tests, and what is said of a run is what the run left behind."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from s2s.evaluation.classification import classification_scores
+from s2s.evaluation.mcnemar import mcnemar
+from s2s.evaluation.shares import wilson
+from s2s.experiments.classification import EXPERIMENT
+from s2s.experiments.classification_findings import compared
+from s2s.models.contract import parameter_count
+from s2s.results import TABLES
+from s2s.run.classification_loading import load_classifier
+
+CLASSES = ["World", "Sports", "Business"]
+TRUTH = np.random.default_rng(0).integers(0, 3, 200)
+
+
+def _planted(wrong, seed, seconds=2.0, tokens=1000):
+    """What a run would leave behind that gets that share of texts wrong."""
+    chance = np.random.default_rng([seed, 7])
+    missed = chance.random(len(TRUTH)) < wrong
+    predicted = np.where(missed, (TRUTH + 1) % 3, TRUTH)
+    probabilities = np.full((len(TRUTH), 3), 0.1)
+    probabilities[np.arange(len(TRUTH)), predicted] = 0.8
+    found = json.loads(json.dumps(classification_scores(TRUTH, probabilities, CLASSES), default=vars))
+    return {
+        "split": "test",
+        "digest": "same",
+        "classes": CLASSES,
+        "truth": TRUTH.tolist(),
+        "predicted": predicted.tolist(),
+        "accuracy": found["accuracy"],
+        "macro_f1": found["macro_f1"],
+        "loss": found["loss"],
+        "per_class": found["classes"],
+        "calibration": found["calibration"],
+        "adaptive": found["adaptive"],
+        "truncated": 3,
+        "wrong": {str(row): f"text {row}" for row in np.flatnonzero(missed)[:20].tolist()},
+        "updates": [5, 10],
+        "texts": [100, 200],
+        "tokens": [tokens // 2, tokens],
+        "seconds": [seconds / 2, seconds],
+        "losses": [1.0, 0.5],
+        "accuracies": [50.0, 80.0],
+        "macro_f1s": [50.0, 80.0],
+        "parameters": 1000,
+        "run_seconds": 3 * seconds,
+        "cpu_seconds": None if seed == 12 else 2 * seconds,
+    }
+
+
+def _result(planted, wrong, seeds, seconds=None):
+    made = planted(list(wrong), seeds=seeds)
+    measured = {
+        task: _planted(wrong[task.model], task.seed + 10 * (task.model == "lstm"), (seconds or {}).get(task.model, 2.0))
+        for task in EXPERIMENT.tasks(made)
+    }
+    result = EXPERIMENT.conclude(made, measured)
+    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+    return result, measured
+
+
+def _findings(result, row):
+    return {finding.model: finding for finding in result.findings if finding.row == row}
+
+
+def _table(result, name):
+    table = next(table for table in result.tables if table.name == name)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_one_seed_is_decided_by_mcnemar_and_has_wilsons_interval(planted):
+    result, measured = _result(planted, {"lstm": 0.3, "transformer": 0.1}, (1,))
+    found = _findings(result, "accuracy")
+    one, two = measured.values()
+    test = mcnemar(TRUTH, *(np.array(run["predicted"]) for run in (one, two)))
+    assert found["transformer"].verdict.endswith(
+        "higher than lstm (McNemar p ≤ 0.001; 1 seed is too few for a test over seeds)"
+    )
+    assert "points lower than transformer" in found["lstm"].verdict
+    right = int((np.array(two["predicted"]) == TRUTH).sum())
+    share = wilson(right, len(TRUTH))
+    ours = found["transformer"]
+    assert (ours.value, ours.low, ours.high) == pytest.approx((share.value, share.low, share.high))
+    assert "interval over texts" in ours.quantity
+    pair = _table(result, "pairs")[0]
+    assert pair["p (McNemar)"] == round(test.p_value, 4)
+    assert pair["only the first named has it right"] == test.only_second
+    # nothing but seeds could test it
+    assert "against lstm (1 seed is too few" in _findings(result, "calibration")["transformer"].verdict
+
+
+def test_three_seeds_decide_by_themselves(planted):
+    result, measured = _result(planted, {"lstm": 0.45, "transformer": 0.2}, (1, 2, 3))
+    values = {
+        model: [m["accuracy"]["value"] for task, m in measured.items() if task.model == model]
+        for model in ("lstm", "transformer")
+    }
+    p = stats.ttest_rel(values["transformer"], values["lstm"]).pvalue
+    pair = _table(result, "pairs")[0]
+    assert pair["p (t-test)"] == pytest.approx(p, abs=1e-4)
+    assert pair["accuracy (points)"] == pytest.approx(
+        np.mean(values["transformer"]) - np.mean(values["lstm"]), abs=0.01
+    )
+    assert "higher than lstm (3 seeds, p " in _findings(result, "accuracy")["transformer"].verdict
+    assert "on seed 1)" in _findings(result, "accuracy")["transformer"].verdict
+    # the least calibration error is the measure of the others
+    assert "higher than transformer (3 seeds" in _findings(result, "calibration")["lstm"].verdict
+
+
+def test_no_difference_is_called_none(planted):
+    result, _ = _result(planted, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3))
+    assert _findings(result, "accuracy")["lstm"].verdict.startswith("no significant difference from transformer: ")
+
+
+def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(planted):
+    result, _ = _result(planted, {"lstm": 0.2, "transformer": 0.2}, (1, 2, 3), {"lstm": 4.0, "transformer": 2.0})
+    speed, cost = _findings(result, "training speed"), _findings(result, "training cost")
+    assert (speed["lstm"].value, speed["transformer"].value) == (250, 500)
+    assert speed["lstm"].verdict.startswith("0.50 times as fast as transformer (3 seeds")
+    assert cost["lstm"].verdict.startswith("2.00 times the CPU seconds of transformer (2 seeds are too few")
+    # the second seed of the lstm was interrupted
+    assert "2 seeds that ran without interruption" in cost["lstm"].quantity
+    assert [row["whole run (CPU s)"] for row in _table(result, "runs") if row["model"] == "lstm"] == [8.0, None, 8.0]
+
+
+def test_the_f1_of_each_class_is_the_mean_over_seeds_and_disagreements_are_some(planted):
+    result, measured = _result(planted, {"lstm": 0.3, "transformer": 0.1}, (1, 2))
+    row = _table(result, "classes")[1]
+    wanted = np.mean([m["per_class"][1]["f1"] for task, m in measured.items() if task.model == "lstm"])
+    assert row["class"] == "Sports"
+    assert row["lstm"] == pytest.approx(wanted, abs=0.01)
+    shown = _table(result, "disagreements")
+    assert 1 <= len(shown) <= 10
+    assert all(row["lstm"] != row["transformer"] and row["text"] == f"text {row['row'] - 1}" for row in shown)
+    assert all(row["class"] == CLASSES[TRUTH[row["row"] - 1]] for row in shown)
+
+
+def test_missing_runs_are_left_out(planted):
+    made = planted(["lstm", "transformer"], seeds=(1, 2))
+    tasks = EXPERIMENT.tasks(made)
+    unequal = {task: _planted(0.3, task.seed) for task in tasks if (task.model == "lstm") == (task.seed == 1)}
+    result = EXPERIMENT.conclude(made, unequal)
+    assert {f.verdict for f in result.findings} == {"no other model was measured at the same seed"}
+    assert _table(result, "pairs") == []
+    assert EXPERIMENT.conclude(made, {}).findings == []
+    interrupted = {task: {**m, "cpu_seconds": None} for task, m in unequal.items()}
+    failed = _findings(EXPERIMENT.conclude(made, interrupted), "training cost")
+    assert all("interrupted" in finding.failed for finding in failed.values())
+
+
+def test_ratios_are_those_of_the_means_of_logarithms():
+    first = {seed: _planted(0.2, seed, seconds) for seed, seconds in ((1, 1.0), (2, 2.0))}
+    second = {seed: _planted(0.2, seed, seconds) for seed, seconds in ((1, 4.0), (2, 2.0))}
+    pair = compared(first, second)
+    assert math.exp(pair.speed.over_seeds.value) == pytest.approx(math.sqrt((1 / 4) * (2 / 2)))
+    assert compared(first, {5: second[1]}) is None
+
+
+def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp_path):
+    made = classifiers(["gru", "transformer"])
+    tasks = EXPERIMENT.tasks(made)
+    measured = {task: json.loads(json.dumps(EXPERIMENT.measure(made, task), allow_nan=False)) for task in tasks}
+    result = EXPERIMENT.conclude(made, measured)
+    assert {finding.row for finding in result.findings} == set(EXPERIMENT.rows) <= set(TABLES["classification"])
+    assert {f.figure for f in result.findings} - {""} <= {figure.name for figure in result.figures}
+    for task, found in measured.items():
+        run = made.folder / "runs" / f"{task.model}-seed1"
+        kept = json.loads((run / "evaluation-test.json").read_text())
+        assert _findings(result, "accuracy")[task.model].value == kept["scores"]["accuracy"]["value"]
+        assert found["parameters"] == parameter_count(load_classifier(run).model)
+        assert found["updates"] == [24, 48]
+        updates = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert found["texts"][-1] == sum(entry.get("count", 0) for entry in updates)
+        assert found["tokens"][-1] == sum(entry.get("tokens", 0) for entry in updates)
+        lines = (made.folder.parent / "test.tsv").read_text().splitlines()[1:]
+        for row, text in found["wrong"].items():
+            assert lines[int(row)].split("\t")[1] == text
+            assert found["truth"][int(row)] != found["predicted"][int(row)]
+    again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), tasks[0])
+    assert {k: v for k, v in json.loads(json.dumps(again)).items() if "seconds" not in k} == {
+        k: v for k, v in measured[tasks[0]].items() if "seconds" not in k
+    }

@@ -1,0 +1,136 @@
+"""Classifiers compared by the real command, whole and interrupted."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from s2s.cli.main import commands
+from s2s.errors import UserError
+from s2s.experiments import comparison
+from s2s.results import COMPARISON, RESULT, TABLES, read_result, read_summary
+from s2s.run.classification import Classifying
+
+EXPERIMENTS = ("classification", "text-length")
+ASKED = ("compare", "lstm", "transformer", "--task", "tiny.yaml", "--seeds", "2", "transformer.dropout=0.2")
+
+
+def _s2s(*words: str) -> None:
+    commands(words, standalone_mode=False)
+
+
+def _results(folder: Path) -> dict:
+    return {name: read_result(folder / name / RESULT) for name in EXPERIMENTS}
+
+
+def _without_times(folder: Path) -> list:
+    """What does not depend on how fast it was."""
+    timed = ("training speed", "training cost")
+    found: list = [[(c.learning_rate, c.rates, c.recipe) for c in read_summary(folder / COMPARISON).contenders]]
+    for result in _results(folder).values():
+        found += [finding for finding in result.findings if finding.row not in timed]
+        found += [figure for figure in result.figures if "seconds" not in figure.name]
+        for table in result.tables:
+            kept = [i for i, column in enumerate(table.columns) if not re.search(r"\((CPU )?s\)$", column)]
+            found.append([[row[i] for i in kept] for row in table.rows])
+    return found
+
+
+@pytest.fixture
+def here(labelled, monkeypatch) -> Path:
+    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
+    return labelled
+
+
+def test_a_comparison_says_what_its_runs_left_behind_interrupted_or_not(here, monkeypatch, capsys):
+    _s2s(*ASKED, "--out", "whole")
+    assert "report:  whole/report.html" in capsys.readouterr().out
+    validate, calls = Classifying.validate, []
+
+    def interrupted(self, log):
+        calls.append(self.trainer.update)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return validate(self, log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifying, "validate", interrupted)
+        with pytest.raises(click.Abort):
+            _s2s(*ASKED, "--out", "cut")
+    assert not (here / "cut" / "text-length").exists()
+    _s2s("compare", "--resume", "cut")
+    assert _without_times(here / "cut") == _without_times(here / "whole")
+    _check_summary(here / "whole")
+    _check_accuracies(here / "whole")
+    _check_page(here / "whole")
+
+
+def _check_summary(folder: Path) -> None:
+    summary = read_summary(folder / COMPARISON)
+    assert (summary.task, summary.experiments) == ("classification", list(EXPERIMENTS))
+    assert summary.command == "s2s compare lstm transformer transformer.dropout=0.2 --seeds 2 --task tiny.yaml"
+    one, two = summary.contenders
+    assert abs(one.parameters - two.parameters) <= 0.05 * min(one.parameters, two.parameters)
+    assert (one.settings["bidirectional"], two.settings["dropout"]) == (True, 0.2)
+    for contender in summary.contenders:
+        losses = {float(rate): loss for rate, loss in contender.rates.items()}
+        assert contender.learning_rate == min(losses, key=losses.get)
+        assert contender.tuning_seconds > 0
+    starts = [json.loads((run / "manifest.json").read_text())[0]["hashes"] for run in (folder / "runs").iterdir()]
+    assert len(starts) == 4
+    assert all(start == starts[0] for start in starts)
+
+
+def _check_accuracies(folder: Path) -> None:
+    """Several ways to the same number: the run's file, the cell, the buckets."""
+    results = _results(folder)
+    cells = {(f.row, f.model): f for result in results.values() for f in result.findings}
+    assert {row for row, _ in cells} == set(TABLES["classification"])
+    (buckets,) = (table for table in results["text-length"].tables if table.name == "buckets")
+    for model in ("lstm", "transformer"):
+        files = [folder / "runs" / f"{model}-seed{seed}" / "evaluation-test.json" for seed in (1, 2)]
+        kept = [json.loads(file.read_text())["scores"]["accuracy"]["value"] for file in files]
+        assert cells["accuracy", model].value == pytest.approx(sum(kept) / 2)
+        # better than a guess
+        assert cells["accuracy", model].value > 45
+        rows = [row for row in buckets.rows if row[0] == model]
+        assert sum(row[2] * row[3] for row in rows) / sum(row[2] for row in rows) == pytest.approx(
+            sum(kept) / 2, abs=0.01
+        )
+
+
+def _check_page(folder: Path) -> None:
+    before = (folder / "report.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<a href="#experiment-[a-z-]+">([a-z -]+)</a><span class="asks">', before)
+    assert shown == list(TABLES["classification"])
+    assert "Rows that this comparison was not asked for" not in before
+    assert "translation" not in before.lower().split("</style>")[1].split("<script>")[0]
+    (folder / "report.html").unlink()
+    _s2s("report", str(folder))
+    assert (folder / "report.html").read_text(encoding="utf-8") == before
+
+
+def test_a_model_that_cannot_classify_says_so_in_its_cells(here, monkeypatch):
+    monkeypatch.delattr("baselines.gru.build_encoder")
+    _s2s("compare", "gru", "lstm", "--task", "tiny.yaml", "--seeds", "1", "--match", "time", "--out", "one")
+    result = _results(here / "one")["classification"]
+    assert result.models == ["gru", "lstm"]
+    refused = [finding for finding in result.findings if finding.model == "gru"]
+    assert len(refused) == 4
+    assert all("gru only translates" in finding.failed for finding in refused)
+    assert [c.model for c in read_summary(here / "one" / COMPARISON).contenders] == ["lstm"]
+    assert "gru only translates" in (here / "one" / "report.html").read_text(encoding="utf-8")
+    monkeypatch.delattr("baselines.lstm.build_encoder")
+    with pytest.raises(UserError, match="gru only translates"):
+        _s2s("compare", "gru", "lstm", "--task", "tiny.yaml", "--out", "none")
+    assert not (here / "none").exists()
+
+
+def test_what_the_data_lacks_is_told_before_there_is_a_folder(here):
+    shutil.move(here / "train.tsv", here / "gone.tsv")
+    with pytest.raises(UserError, match=r"train\.tsv"):
+        _s2s("compare", "gru", "lstm", "--task", "tiny.yaml", "--out", "none")
+    assert not (here / "none").exists()

@@ -1,0 +1,138 @@
+"""What a comparison does the same way for every task: equal sizes, one vocabulary, trainings of equal length."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from s2s.errors import UserError
+from s2s.experiments import classifiers as classifying
+from s2s.experiments.classifiers import curve_of, prepared_texts, trained
+from s2s.experiments.contenders import RATES, chosen, described, entered, tuned
+from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.disciplines import DISCIPLINES, discipline_of
+from s2s.experiments.matching import TOLERANCE
+from s2s.experiments.short_training import short_training
+from s2s.experiments.whole_runs import cost_of
+from s2s.models.contract import parameter_count
+from s2s.recipe.installed import models
+from s2s.recipe.reading import dump, read
+from s2s.recipe.shipped import shipped
+from s2s.results import TABLES, read_summary
+from s2s.run.classification import Classifying
+from s2s.run.classification_loading import build_classifier, load_classifier
+from s2s.training.checkpoint import read_tensors
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def ag_news():
+    """A recipe whose classes and pieces are written in it, so that no data is read."""
+    return read(shipped()["ag_news"])
+
+
+def test_every_table_has_a_discipline():
+    assert DISCIPLINES.keys() == TABLES.keys()
+
+
+@pytest.mark.parametrize("kind", sorted(models()))
+def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_reference(ag_news, kind):
+    pieces = ag_news.tokenizer.size
+    wanted = parameter_count(build_classifier(ag_news, pieces))
+    found = entered(kind, ag_news, {})
+    assert abs(parameter_count(build_classifier(found, pieces)) - wanted) <= TOLERANCE * wanted
+    assert found.model.encoder_layers == ag_news.model.encoder_layers
+    assert not hasattr(found.model, "decoder_layers")
+    same = {"name": "", "model": None}
+    assert found.model_copy(update=same) == ag_news.model_copy(update=same)
+    contestant = chosen(found, {0.002: 0.3}, 7)
+    assert pickle.loads(pickle.dumps(contestant)) == contestant
+    told = described(contestant, {0.002: 0.3}, 1.0)
+    assert told.parameters == parameter_count(build_classifier(found, pieces))
+    assert told.recipe == dump(contestant.recipe)
+
+
+def test_a_recurrent_classifier_reads_both_ways_unless_told_otherwise(ag_news):
+    both, one = entered("lstm", ag_news, {}), entered("lstm", ag_news, {"bidirectional": False})
+    assert (both.model.bidirectional, one.model.bidirectional) == (True, False)
+    sizes = [discipline_of(ag_news).blueprint(ag_news).parameters("lstm", recipe.model) for recipe in (both, one)]
+    assert abs(sizes[0] - sizes[1]) <= 2 * TOLERANCE * sizes[0]
+    with pytest.raises(UserError, match=r"lstm.decoder_layers=2: lstm has no setting 'decoder_layers'"):
+        entered("lstm", ag_news, {"decoder_layers": 2})
+
+
+def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
+    base = read(labelled / "tiny.yaml")
+    found = discipline_of(base).resolved(base)
+    assert found.data.classes == ("Business", "Sports", "World")
+    data = prepared_texts(base)
+    assert found.tokenizer.size == data.tokenizer.size < base.tokenizer.size
+    again = prepared_texts(found)
+    assert again.hashes() == data.hashes()
+    assert discipline_of(found).resolved(found) == found
+
+
+def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
+    made = classifiers(["gru"])
+    recipe = made.contestant("gru").recipe
+    loss, seconds = short_training(discipline_of(recipe), recipe, 2, made.computer)
+    points = curve_of(trained(made, "gru", 2))
+    assert loss == pytest.approx(points[-1].loss, rel=1e-5)
+    assert seconds > 0
+    assert tuned(recipe, RATES[0]).training.updates == recipe.training.updates // 4
+    # and it has learned something
+    assert loss < points[0].loss
+
+
+def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
+    made = classifiers(["gru", "transformer"])
+    recipes = [contestant.recipe for contestant in made.contestants]
+    plans = [discipline_of(recipe).trainer(recipe, 1, made.computer).groups for recipe in recipes]
+    assert all((a == b).all() for one, two in zip(*plans, strict=True) for a, b in zip(one, two, strict=True))
+    assert prepared_texts(recipes[0]) is prepared_texts(recipes[1])
+
+
+def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
+    made = classifiers(["gru"])
+    folder = trained(made, "gru", 1)
+    assert cost_of(folder).cpu_seconds > 0
+    assert load_classifier(folder).classes == ("Business", "Sports", "World")
+    for name in ("train", "resume", "prepared_texts"):
+        monkeypatch.setattr(classifying, name, pytest.fail)
+    assert trained(made, "gru", 1) == folder
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
+    made = classifiers(["gru"])
+    whole = trained(made, "gru", 1)
+    cut = type(made)(made.folder / "cut", "quick", made.contestants, made.seeds, made.computer)
+    validate = Classifying.validate
+
+    def interrupted(self, log):
+        if self.trainer.update == 48:
+            raise KeyboardInterrupt
+        return validate(self, log)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Classifying, "validate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trained(cut, "gru", 1)
+    folder = trained(cut, "gru", 1)
+    assert cost_of(folder).cpu_seconds is None
+    file = "checkpoints/0000048/training.safetensors"
+    one, two = read_tensors(whole / file), read_tensors(folder / file)
+    assert all(one[name].equal(two[name]) for name in one)
+    assert [point.loss for point in curve_of(folder)] == [point.loss for point in curve_of(whole)]
+
+
+def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):
+    monkeypatch.delattr("baselines.gru.build_encoder")
+    with pytest.raises(NotForThisModel, match="gru only translates"):
+        entered("gru", ag_news, {})
+
+
+def test_a_comparison_that_was_saved_before_there_were_tasks_is_one_of_translation():
+    saved = ROOT / "docs" / "comparison" / "comparison.json"
+    assert '"task"' not in saved.read_text(encoding="utf-8")
+    assert read_summary(saved).task == "translation"

@@ -1,0 +1,71 @@
+"""Accuracy by length: buckets add up to the whole, and a planted fall is found."""
+
+import json
+
+import numpy as np
+import pytest
+
+from s2s.experiments.classifiers import evaluation_of, trained
+from s2s.experiments.text_length import EXPERIMENT
+
+WORDS = np.random.default_rng(3).integers(3, 60, 400)
+
+
+def _planted(per_word, seed):
+    """A run that gets a text wrong the more often the longer it is."""
+    wrong = np.random.default_rng([seed, 5]).random(len(WORDS)) < 0.05 + per_word * (WORDS - 3)
+    return {"words": WORDS.tolist(), "right": (~wrong).astype(int).tolist(), "commonest": 34.0}
+
+
+def _table(result, name):
+    table = next(table for table in result.tables if table.name == name)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_a_planted_fall_is_found_and_compared(planted):
+    made = planted(["lstm", "transformer"], seeds=(1, 2))
+    measured = {task: _planted(0.008 if task.model == "lstm" else 0.0, task.seed) for task in EXPERIMENT.tasks(made)}
+    result = EXPERIMENT.conclude(made, measured)
+    falls, stays = result.findings
+    assert falls.high < 0
+    assert falls.verdict.startswith("falls by ")
+    assert "points more than transformer" in falls.verdict
+    assert stays.low < 0 < stays.high
+    assert stays.verdict.startswith("no change in accuracy to be seen")
+    assert "less than lstm" in stays.verdict
+    table = {row["models"]: row for row in _table(result, "differences")}
+    assert table["transformer − lstm"]["low"] > 0
+    # eight of a thousand more are wrong with each word, so eight of a hundred with ten
+    assert table["lstm"]["low (slope)"] < -8 < table["lstm"]["high (slope)"]
+    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+
+
+def test_the_buckets_add_up_to_the_accuracy(planted):
+    made = planted(["lstm"], seeds=(1, 2, 3))
+    measured = {task: _planted(0.004, task.seed) for task in EXPERIMENT.tasks(made)}
+    rows = _table(EXPERIMENT.conclude(made, measured), "buckets")
+    assert [row["texts"] for row in rows] == [80] * 5
+    total = np.mean([np.mean(m["right"]) for m in measured.values()])
+    weighted = sum(row["texts"] * row["accuracy (%)"] for row in rows) / sum(row["texts"] for row in rows)
+    assert weighted == pytest.approx(100 * total, abs=0.01)
+    assert all(row["low"] <= row["accuracy (%)"] <= row["high"] for row in rows)
+
+
+def test_what_only_guesses_has_nothing_to_lose(planted):
+    made = planted(["lstm"])
+    guess = _planted(0.0, 1) | {"right": (np.arange(400) % 4 == 0).astype(int).tolist()}
+    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.tasks(made), guess)).findings
+    assert finding.verdict.startswith("too weak to tell, below 34 points at all lengths")
+    assert EXPERIMENT.conclude(made, {}).findings == []
+
+
+def test_a_real_runs_buckets_add_up_to_its_own_accuracy(classifiers):
+    made = classifiers(["gru"])
+    (task,) = EXPERIMENT.tasks(made)
+    measured = json.loads(json.dumps(EXPERIMENT.measure(made, task)))
+    rows = _table(EXPERIMENT.conclude(made, {task: measured}), "buckets")
+    kept = evaluation_of(trained(made, "gru", 1))
+    weighted = sum(row["texts"] * row["accuracy (%)"] for row in rows) / 90
+    assert weighted == pytest.approx(kept["scores"]["accuracy"]["value"], abs=0.01)
+    lines = (made.folder.parent / "test.tsv").read_text().splitlines()[1:]
+    assert measured["words"] == [len(line.split("\t")[1].split()) for line in lines]
