@@ -2,8 +2,8 @@
 
 python benchmarks/comparison.py runs/compare-rnn-transformer
 
-What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, from where
-`s2s report` draws the page again; the classroom table of README.md and docs/comparison.md is written anew.
+Its page, what it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, from
+where `s2s report` draws all pictures again; the classroom table of README.md and docs/comparison.md is written anew.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import runpy
 import shutil
 from pathlib import Path
 
+from s2s.report.drawing import PAGE
 from s2s.report.formatting import duration, interval, with_unit
 from s2s.results import COMPARISON, RESULT, ROWS, Finding, Result, read_result, read_summary
 
@@ -28,7 +29,7 @@ def keep(folder: Path) -> None:
     shutil.rmtree(KEPT, ignore_errors=True)
     found = read_summary(folder / COMPARISON)
     results = [f"{name}/{RESULT}" for name in found.experiments]
-    for name in (COMPARISON, *results, *PICTURES):
+    for name in (PAGE, COMPARISON, *results, *PICTURES):
         (KEPT / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, KEPT / name)
 

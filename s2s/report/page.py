@@ -204,7 +204,7 @@ def _figure(result: Result, figure: Figure, picture: Picture, place: int) -> dic
                 "way": way,
                 "width": width,
                 "height": height,
-                "inside": Markup(inlined(side.svg, f"{key}-{way}")),
+                "inside": Markup(inlined(side.svg, f"f{place}{way}")),
                 "spots": [[spot.x, spot.y, spot.text] for spot in side.spots],
                 "panels": [[panel.left, panel.top, panel.width, panel.height] for panel in side.panels],
                 "hidden": side.hidden,

@@ -11,6 +11,7 @@ VARIABLES = {INK: "var(--ink)", GREY: "var(--grey)", GRID: "var(--grid)", PAGE: 
 
 _COLOUR = re.compile("|".join(VARIABLES))
 _STYLE = re.compile(r'(?<= style=")[^"]*(?=")')
+_REFERENCE = re.compile(r'(?:url\(#|href="#)([^")]+)')
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
 
 
@@ -26,9 +27,10 @@ def inlined(svg: str, key: str) -> str:
     # it would hold for the whole page, which says it itself
     inside = re.sub(r"\s*<defs>\s*<style[^>]*>[^<]*</style>\s*</defs>", "", inside)
     inside = re.sub(r"<!--.*?-->", "", inside, flags=re.DOTALL)
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', inside))
-    inside = re.sub(r' id="([^"]+)"', lambda found: f' id="{key}-{found[1]}"' if found[1] in used else "", inside)
-    inside = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", inside)
+    # matplotlib's ids are long, and each point repeats one
+    used = {name: f"{key}-{i}" for i, name in enumerate(dict.fromkeys(_REFERENCE.findall(inside)))}
+    inside = re.sub(r' id="([^"]+)"', lambda found: f' id="{used[found[1]]}"' if found[1] in used else "", inside)
+    inside = _REFERENCE.sub(lambda found: found[0].replace(found[1], used[found[1]]), inside)
     inside = _STYLE.sub(lambda found: _restyled(found[0]), inside)
     inside = re.sub(r' transform="rotate\(-0 [^"]*"', "", inside)
     # a twentieth of a point is nothing that can be seen
@@ -45,7 +47,7 @@ def size(svg: str) -> tuple[float, float]:
 
 def _restyled(style: str) -> str:
     style = re.sub(r"\s*font-family: [^;]*;?", "", style)
-    return _COLOUR.sub(lambda colour: VARIABLES[colour[0]], style)
+    return _COLOUR.sub(lambda colour: VARIABLES[colour[0]], style).replace(": ", ":").replace("; ", ";")
 
 
 def _rounded(text: str) -> str:
