@@ -70,9 +70,8 @@ def _small(command: str) -> str:
 
 def _done(command: str) -> tuple[int, str]:
     """What became of a command: one of ours is done here, without a shell, since a new process would load torch."""
-    if ours := re.fullmatch(r"(?:echo (?P<said>'[^']*'|\"[^\"]*\") \| )?s2s (?P<words>[^|<>&;*$]*)", command):
-        said = f"{ours['said'][1:-1]}\n" if ours["said"] else None
-        done = CliRunner().invoke(commands, shlex.split(ours["words"]), input=said, standalone_mode=False)
+    if ours := re.fullmatch(r"s2s ([^|<>&;*$]*)", command):
+        done = CliRunner().invoke(commands, shlex.split(ours[1]), standalone_mode=False)
         return int(done.exception is not None), f"{done.output}\n{done.exception or ''}".strip()
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, timeout=120)

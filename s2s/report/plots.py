@@ -60,6 +60,8 @@ class Plot:
         bottom, top = _ends([*self.ys, 0.0] if bars and not self.log_y else self.ys, self.log_y, 0.05)
         if bars and not self.log_y:
             bottom, top = (0.0 if min(self.ys) >= 0 else bottom), (0.0 if max(self.ys) <= 0 else top * 1.04)
+            # bars that are all nought
+            top = top if top > bottom else 1.0
         axes.set_yscale("log" if self.log_y else "linear")
         axes.set_ylim(bottom, top)
         tick(axes.yaxis, [], self.log_y, (bottom, top))
