@@ -28,7 +28,7 @@ SMALL = {
     "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50",
     "recipes/multi30k_lstm_attention.yaml": "tokenizer.size=450 data.filters.max_words=50",
     "recipes/cases.yaml": "data.train=300 data.validation=8 data.test=8",
-    "mine.yaml": "tokenizer.size=450",
+    "mine.yaml": "tokenizer.size=450 model.encoder_layers=1 model.decoder_layers=1 model.dropout=0.0",
 }
 BRIEF = "training.updates=6 training.warmup=2 validation.every=3 validation.sentences=3 batches.tokens=600"
 
@@ -125,6 +125,15 @@ def test_the_tables_of_results_are_what_the_kept_runs_say():
         page = (ROOT / name).read_text(encoding="utf-8")
         assert results["written"](page, content) == page
         assert content.count("| `") >= rows
+
+
+def test_the_table_of_classifiers_is_what_the_kept_runs_say():
+    results = runpy.run_path(str(ROOT / "benchmarks" / "classification.py"))
+    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
+    for name in ("README.md", "docs/classification.md"):
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert written(page, results["table"](), "classification") == page
+    assert results["table"]().count("| `") >= 2
 
 
 def test_what_the_kept_comparison_found_is_what_the_pages_say():
