@@ -60,6 +60,7 @@ class LabelledTexts(Examples[LabelledBatch]):
         settings: the recipe's `batches` section.
         begin: whether each text begins with `BOS`, whose state then stands for the whole.
         examples_per_update: texts that one update learns from; those of one batch when None.
+        word_dropout: share of the pieces of a text that are left out of its batch (Iyyer et al. 2015, section 3.2).
 
     Attributes:
         lengths: pieces that are read of each text, special ones counted.
@@ -75,12 +76,14 @@ class LabelledTexts(Examples[LabelledBatch]):
         settings: TextBatchSettings,
         begin: bool = False,
         examples_per_update: int | None = None,
+        word_dropout: float = 0.0,
     ) -> None:
         self.pieces = pieces
         self.labels = labels
         self.settings = settings
         self.begin = begin
         self.wanted = examples_per_update
+        self.word_dropout = word_dropout
         special = 1 + int(begin)
         self.read = max(0, settings.max_length - special)
         self.lengths = np.minimum(pieces.lengths, self.read).astype(np.int64) + special
@@ -112,11 +115,13 @@ class LabelledTexts(Examples[LabelledBatch]):
         return [batches[i : i + together] for i in range(0, len(batches), together)], together
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
-        """The texts, padded; nothing is drawn at random."""
+        """The texts, padded; which of their pieces are left out is drawn by seed and row."""
         width = self.settings.max_length if self.settings.padding == "max_length" else None
         texts = [text[: self.read] for text in self.pieces.rows(rows)]
+        if self.word_dropout:
+            texts = [self._thinned(text, seed, int(row)) for text, row in zip(texts, rows, strict=True)]
         source, valid = collate_texts(texts, self.begin, width)
-        tokens = int(self.lengths[rows].sum())
+        tokens = int(valid.sum())
         return LabelledBatch(
             indices=torch.from_numpy(np.array(rows, dtype=np.int64)),
             count=len(rows),
@@ -126,6 +131,9 @@ class LabelledTexts(Examples[LabelledBatch]):
             source_valid=valid,
             labels=torch.from_numpy(self.labels[rows].astype(np.int64)),
         )
+
+    def _thinned(self, text: np.ndarray, seed: int, row: int) -> np.ndarray:
+        return text[np.random.default_rng([seed, row]).random(len(text)) >= self.word_dropout]
 
     def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
         """The chosen texts alone."""

@@ -80,6 +80,8 @@ class ClassificationTraining(OptimizationSettings):
     """Texts that one update learns from, about, over all micro-batches and devices; one batch when absent."""
     label_smoothing: Probability = 0.0
     """Share of each label's probability spread evenly over the classes."""
+    word_dropout: Probability = 0.0
+    """Share of the pieces of each training text that are left out of it, others in each epoch (Iyyer et al. 2015)."""
 
 
 class ClassificationValidation(PauseSettings):

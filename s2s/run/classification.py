@@ -117,6 +117,7 @@ def trainer_of(
         recipe.batches,
         begins(recipe),
         recipe.training.examples_per_update,
+        recipe.training.word_dropout,
     )
     loss = classification_loss(recipe.training.label_smoothing)
     return Trainer(model, texts, loss, recipe.training, recipe.seeds, computer, scales)

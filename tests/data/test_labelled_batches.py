@@ -25,8 +25,9 @@ def _texts(count: int = 300, **changes) -> LabelledTexts:
     rows = [generator.integers(4, 50, length).tolist() for length in lengths]
     wanted = changes.pop("examples_per_update", None)
     begin = changes.pop("begin", False)
+    dropout = changes.pop("word_dropout", 0.0)
     batches = TextBatchSettings(**({"tokens": 400, "max_length": 60} | changes))
-    return LabelledTexts(_lists(rows), generator.integers(0, 3, count), batches, begin, wanted)
+    return LabelledTexts(_lists(rows), generator.integers(0, 3, count), batches, begin, wanted, dropout)
 
 
 PADDINGS = ["buckets", "batch", "max_length"]
@@ -133,3 +134,23 @@ def test_some_texts_of_a_corpus_are_those_texts():
     assert isinstance(some.pieces, Chosen)
     assert torch.equal(some.collate(np.array([2, 0]), 0).source, texts.collate(np.array([17, 40]), 0).source)
     assert some.collate(np.array([1]), 0).labels.tolist() == [texts.labels[3]]
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_word_dropout_leaves_out_a_share_of_each_text_by_seed_and_row(padding):
+    whole, thin = (_texts(padding=padding, word_dropout=share) for share in (0.0, 0.3))
+    kept = 0
+    for rows in thin.plan(1, 1):
+        batch, full = thin.collate(rows, 7), whole.collate(rows, 7)
+        assert batch.tokens == int(batch.source_valid.sum())
+        assert batch.source.numel() <= full.source.numel()
+        for i, row in enumerate(rows.tolist()):
+            chance = np.random.default_rng([7, row]).random(int(whole.lengths[row]) - 1)
+            read = full.source[i, : len(chance)][torch.from_numpy(chance >= 0.3)].tolist()
+            assert batch.source[i][batch.source_valid[i]].tolist() == [*read, EOS]
+            kept += len(read)
+        # in another batch, the same; with another seed, not
+        alone = thin.collate(rows[:1], 7)
+        assert torch.equal(alone.source[0][alone.source_valid[0]], batch.source[0][batch.source_valid[0]])
+    assert kept / int((whole.lengths - 1).sum()) == pytest.approx(0.7, abs=0.03)
+    assert thin.collate(np.arange(9), 8).tokens != thin.collate(np.arange(9), 9).tokens
