@@ -18,6 +18,8 @@ from s2s.experiments.statistics import mean
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "classification"
+# what is the same for runs of all tasks
+SHARED = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
 
 
 def summary(run: Path) -> dict[str, object]:
@@ -26,25 +28,11 @@ def summary(run: Path) -> dict[str, object]:
     Args:
         run: the folder of a finished and tested run.
     """
-    start = json.loads((run / "manifest.json").read_text(encoding="utf-8"))[-1]
-    recipe = YAML(typ="safe").load(run / "recipe.yaml")
-    checkpoint = max((p for p in (run / "checkpoints").iterdir() if p.name.isdigit()), key=lambda p: p.name)
-    state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     test = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))
-    return {
-        "recipe": recipe["name"],
-        "kind": recipe["model"]["kind"],
-        "machine": f"{start['processor']}, {start['device']}",
-        "torch": start["packages"]["torch"],
-        "commit": start["git"] and start["git"]["commit"],
-        "date": start["started"][:10],
-        "seeds": start["seeds"],
-        "examples": start["counts"]["train"],
-        "parameters": start["parameters"],
-        "updates": state["update"],
-        "seen": sum(entry["count"] for entry in entries if "count" in entry),
-        "minutes": round(state["seconds"] / 60, 1),
+    return SHARED["described"](run) | {
+        "recipe": YAML(typ="safe").load(run / "recipe.yaml")["name"],
+        "examples": json.loads((run / "manifest.json").read_text(encoding="utf-8"))[-1]["counts"]["train"],
+        "seen": SHARED["learned_from"](run, "count"),
         "test": {
             "examples": len(test["truth"]),
             "accuracy": test["scores"]["accuracy"],
@@ -99,9 +87,10 @@ def main() -> None:
     for run in parser.parse_args().runs:
         path = RESULTS / f"{run.resolve().name}.json"
         path.write_text(json.dumps(summary(run), indent=1) + "\n", encoding="utf-8")
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
     for page in (ROOT / "README.md", ROOT / "docs" / "classification.md"):
-        page.write_text(written(page.read_text(encoding="utf-8"), table(), "classification"), encoding="utf-8")
+        page.write_text(
+            SHARED["written"](page.read_text(encoding="utf-8"), table(), "classification"), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -22,17 +22,15 @@ RUNG = f"{TOP}_"
 BEGIN, END = "<!-- benchmarks/{writer}.py writes this -->\n", "<!-- end of what it writes -->\n"
 
 
-def summary(run: Path) -> dict[str, object]:
-    """What is worth keeping of a run.
+def described(run: Path) -> dict[str, object]:
+    """What a run of any task was: model, machine, seeds, and what it cost.
 
     Args:
-        run: the folder of a finished and tested run.
+        run: the folder of a finished run.
     """
     start = json.loads((run / "manifest.json").read_text(encoding="utf-8"))[-1]
     checkpoint = max((p for p in (run / "checkpoints").iterdir() if p.name.isdigit()), key=lambda p: p.name)
     state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    tests = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(run.glob("evaluation-test*.json"))]
     return {
         "kind": YAML(typ="safe").load(run / "recipe.yaml")["model"]["kind"],
         "machine": f"{start['processor']}, {start['device']}",
@@ -40,11 +38,34 @@ def summary(run: Path) -> dict[str, object]:
         "commit": start["git"] and start["git"]["commit"],
         "date": start["started"][:10],
         "seeds": start["seeds"],
-        "pairs": start["counts"]["train"],
         "parameters": start["parameters"],
         "updates": state["update"],
-        "target_tokens": sum(e["tokens"] for e in entries if "tokens" in e),
         "minutes": round(state["seconds"] / 60, 1),
+    }
+
+
+def learned_from(run: Path, what: str) -> int:
+    """How many of something all updates of a run learned from.
+
+    Args:
+        run: the folder of a finished run.
+        what: `tokens` or `count`.
+    """
+    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return sum(entry[what] for entry in entries if what in entry)
+
+
+def summary(run: Path) -> dict[str, object]:
+    """What is worth keeping of a run.
+
+    Args:
+        run: the folder of a finished and tested run.
+    """
+    counts = json.loads((run / "manifest.json").read_text(encoding="utf-8"))[-1]["counts"]
+    tests = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(run.glob("evaluation-test*.json"))]
+    return described(run) | {
+        "pairs": counts["train"],
+        "target_tokens": learned_from(run, "tokens"),
         "tests": [
             {key: test[key] for key in ("beam", "length_penalty", "lowercase", "scores", "exact")}
             | {"sentences": len(test["sources"])}
