@@ -45,7 +45,7 @@ class EncoderSettings(Section):
     """Applied inside the feed-forward blocks."""
     attention: Literal["auto", "fused", "explicit"] = "auto"
     """`fused` is torch's scaled_dot_product_attention, `explicit` a softmax in plain sight; they are equal. `auto`
-    takes whichever is faster for the device and the length."""
+    takes whichever is faster for the device, the precision and the length."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "EncoderSettings":

@@ -13,8 +13,9 @@ from s2s.nn.dropout import Dropout
 Heads = Float[Tensor, "batch head steps size"]
 Implementation = Literal["auto", "fused", "explicit"]
 
-# Measured on 2 processor cores in bf16: with shorter sequences the softmax in plain sight is the faster one.
-_EXPLICIT_BELOW = 64
+# Measured on processor cores by benchmarks/attention.py: in bf16, and with no more sources than this, the softmax in
+# plain sight is the faster one; in fp32 it never is.
+_EXPLICIT_UP_TO = 1024
 
 
 def attention_weights(
@@ -31,7 +32,8 @@ def attention_weights(
     """
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        # added in place: a mask filled in would copy all scores, and once more on the way back
+        scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, float("-inf"))
     return scores.softmax(dim=-1)
 
 
@@ -70,13 +72,21 @@ class Attention(nn.Module):
         mask: Bool[Tensor, "#batch #head #target source"] | None,
     ) -> Float[Tensor, "batch target width"]:
         """What each target position reads from the source positions that it may look at."""
-        query = self._split(self.query(states))
+        read = self.read(self._split(self.query(states)), key, value, mask)
+        return self.output(read.transpose(1, 2).flatten(2))
+
+    def read(
+        self,
+        query: Float[Tensor, "batch head target size"],
+        key: Float[Tensor, "batch head source size"],
+        value: Float[Tensor, "batch head source size"],
+        mask: Bool[Tensor, "#batch #head #target source"] | None,
+    ) -> Float[Tensor, "batch head target size"]:
+        """Equation 1 of Vaswani et al. (2017) for each head, between the projections."""
         if self._fused(query, key):
             rate = self.dropout.rate if self.training else 0.0
-            read = functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=rate)
-        else:
-            read = self.dropout(attention_weights(query, key, mask)) @ value
-        return self.output(read.transpose(1, 2).flatten(2))
+            return functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=rate)
+        return self.dropout(attention_weights(query, key, mask)) @ value
 
     def weights(
         self,
@@ -93,7 +103,7 @@ class Attention(nn.Module):
     def _fused(self, query: Tensor, key: Tensor) -> bool:
         if self.implementation != "auto":
             return self.implementation == "fused"
-        return query.device.type != "cpu" or key.shape[2] >= _EXPLICIT_BELOW
+        return query.device.type != "cpu" or query.dtype != torch.bfloat16 or key.shape[2] > _EXPLICIT_UP_TO
 
 
 def causal_mask(targets: int, sources: int, device: torch.device) -> Bool[Tensor, "targets sources"]:

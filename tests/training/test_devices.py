@@ -1,3 +1,6 @@
+import platform
+import resource
+
 import pytest
 import torch
 
@@ -22,6 +25,19 @@ def test_an_absent_device_is_an_error_with_a_remedy(monkeypatch):
 def test_products_run_in_the_precision_asked_for(precision, product):
     with choose(DeviceSettings(kind="cpu", precision=precision)).mixed_precision():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == product
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
+    choose(DeviceSettings(kind="cpu"))
+
+    def new_pages() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.empty(64 << 20, dtype=torch.uint8).fill_(1)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    new_pages()
+    assert new_pages() < (64 << 20) / resource.getpagesize() / 100
 
 
 def test_seeds_of_different_places_differ_and_of_the_same_place_agree():
