@@ -49,7 +49,7 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
     check_free(folder_of(recipe), overwrite)
     from rich.console import Console
 
-    from s2s.run.tasks import train
+    from s2s.run.training import train
 
     return train(recipe, Console(), overwrite)
 
@@ -71,6 +71,6 @@ def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
     check_resumable(folder, overrides)
     from rich.console import Console
 
-    from s2s.run.tasks import resume
+    from s2s.run.training import resume
 
     return resume(folder, Console(), overrides)

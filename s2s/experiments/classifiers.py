@@ -13,11 +13,13 @@ from s2s.experiments.whole_runs import COST, folder_of, pauses, seeds_of, tested
 from s2s.recipe.classification import ClassificationRecipe, LabelledSettings
 from s2s.recipe.reading import read
 from s2s.recipe.schema import PieceSettings, Section
-from s2s.run.classification import resume, train, trainer_of
+from s2s.run.classification import course, trainer_of
 from s2s.run.classification_data import PreparedTexts, prepare_texts
 from s2s.run.classification_evaluation import evaluate_classifier, labelled_split
 from s2s.run.classification_loading import begins, build_classifier
+from s2s.run.course import plain, start
 from s2s.run.folder import RECIPE
+from s2s.run.training import resume
 from s2s.training.devices import Computer
 from s2s.training.trainer import Trainer
 
@@ -59,7 +61,7 @@ def trained(contest: Contest, model: str, seed: int) -> Path:
 
     def begin(recipe: Any, console: Console) -> None:
         """A new run."""
-        train(recipe, console, prepared=prepared_texts(recipe))
+        start(course(recipe, plain(console), prepared=prepared_texts(recipe)), console)
 
     if not (folder_of(contest, model, seed) / COST).exists():
         # done once for all models, so that the first of them does not pay for it

@@ -24,10 +24,12 @@ from s2s.experiments.whole_runs import pauses, seeds_of, tested, whole_run
 from s2s.experiments.workload import plain_form
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BatchSettings, Recipe, Section
+from s2s.run.course import plain, start
 from s2s.run.evaluation import evaluate_run
 from s2s.run.loading import build_model
 from s2s.run.preparing import Prepared
-from s2s.run.training import resume, train
+from s2s.run.training import resume
+from s2s.run.translation import course
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
@@ -70,7 +72,7 @@ def trained(contest: Contest, model: str, seed: int) -> Path:
         """A new run."""
         pieces = recipe.tokenizer.size
         check_translates(build_model(recipe, pieces, pieces), model)
-        train(recipe, console, prepared=prepared(recipe))
+        start(course(recipe, plain(console), prepared=prepared(recipe)), console)
 
     return whole_run(contest, model, seed, begin, resume)
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from s2s.data.labelled_batches import LabelledTexts
 from s2s.data.tokenizers import Tokenizer
@@ -12,12 +11,11 @@ from s2s.errors import UserError
 from s2s.evaluation.pictures import class_counts_picture, lengths_picture
 from s2s.models.contract import Classifier
 from s2s.recipe.classification import ClassificationRecipe
-from s2s.recipe.reading import read
 from s2s.run.classification_data import SIDE, PreparedTexts, length_bars, prepare_texts
 from s2s.run.classification_evaluation import evaluate_classifier
 from s2s.run.classification_loading import begins, build_classifier
-from s2s.run.course import Say, follow
-from s2s.run.folder import RECIPE, TOKENIZER, check_free, check_resumable, create, folder_of
+from s2s.run.course import Say
+from s2s.run.folder import TOKENIZER
 from s2s.run.labelled import Labelling, Part, class_lines
 from s2s.run.labelled_evaluation import LabelledEvaluation
 from s2s.run.pretrained import Beginning, begin_with, open_source
@@ -30,56 +28,26 @@ from s2s.training.trainer import Trainer
 _LOOKED_AT = 1000
 
 
-def train(
-    recipe: ClassificationRecipe, console: Console, overwrite: bool = False, prepared: PreparedTexts | None = None
-) -> Path:
-    """Trains a new run; its folder is made only when data, tokenizer and model are found good.
-
-    Args:
-        recipe: the resolved recipe.
-        console: where progress is shown.
-        overwrite: replace a run that is there.
-        prepared: the recipe's texts, where they were loaded and encoded before; None: that is done now.
-
-    Returns:
-        The run's folder.
-    """
-    check_free(folder_of(recipe), overwrite)
-    course = _course(recipe, console, prepared=prepared)
-    folder = create(course.recipe, {SIDE: course.prepared.tokenizer}, overwrite)
-    follow(course, folder, console)
-    return folder
-
-
-def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
-    """Continues a run from its last checkpoint, as if it had never stopped.
-
-    Args:
-        folder: the run's folder.
-        console: where progress is shown.
-        overrides: `section.key=value`, for `data` and `device`.
-
-    Raises:
-        UserError: it is not a run, or its recipe or its training data has changed since.
-    """
-    check_resumable(folder, overrides)
-    follow(_course(read(folder / RECIPE, overrides), console, folder, overrides), folder, console)
-    return folder
-
-
-def _course(
+def course(
     recipe: ClassificationRecipe,
-    console: Console,
+    say: Say,
     folder: Path | None = None,
     overrides: Sequence[str] = (),
     prepared: PreparedTexts | None = None,
 ) -> "Classifying":
+    """A run that has done nothing yet.
+
+    Args:
+        recipe: the resolved recipe.
+        say: prints a line.
+        folder: of the run that goes on; None: a new one.
+        overrides: `section.key=value`, for `data` and `device`.
+        prepared: the recipe's texts, where they were loaded and encoded before; None: that is done now.
+
+    Raises:
+        UserError: data, tokenizer and model do not fit together.
+    """
     computer = choose(recipe.device)
-
-    def say(text: str) -> None:
-        """A line on the console."""
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     say(f"{recipe.name} on {computer}")
     source = None if folder else open_source(recipe)
     recipe = source.adapt(recipe) if source else recipe
@@ -164,6 +132,10 @@ class Classifying(Labelling):
         self.prepared = prepared
         self.texts = texts
         self.overrides = overrides
+
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The only one."""
+        return {SIDE: self.prepared.tokenizer}
 
     def hashes(self) -> dict[str, str]:
         """Of the training texts as pieces, with their labels, and of the tokenizer."""

@@ -8,16 +8,22 @@ from typing import Any, ClassVar
 
 from rich.console import Console
 
+from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.models.contract import parameter_count
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, alone
+from s2s.run.folder import MANIFEST, alone, create
 from s2s.run.pretrained import Beginning
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_progress, read_tensors
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.trainer import Trainer
 
 Say = Callable[[str], None]
+
+
+def plain(console: Console) -> Say:
+    """Prints a line as it is: square brackets of a text are no colours."""
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 class Course(ABC):
@@ -38,6 +44,10 @@ class Course(ABC):
         self.recipe = recipe
         self.trainer = trainer
         self.beginning = beginning
+
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """What a new run keeps to cut texts with, by file name; none where nothing is cut."""
+        return {}
 
     @abstractmethod
     def hashes(self) -> dict[str, str]:
@@ -81,6 +91,22 @@ class Course(ABC):
         """
 
 
+def start(course: Course, console: Console, overwrite: bool = False) -> Path:
+    """Makes the folder of a new run, and trains it to the end.
+
+    Args:
+        course: what is trained, found good.
+        console: where progress is shown.
+        overwrite: replace a run that is there.
+
+    Returns:
+        The run's folder.
+    """
+    folder = create(course.recipe, course.tokenizers(), overwrite)
+    follow(course, folder, console)
+    return folder
+
+
 def follow(course: Course, folder: Path, console: Console) -> None:
     """Trains from the last checkpoint, or from the beginning where there is none, to the end.
 
@@ -103,6 +129,7 @@ class _Following:
         self.trainer = course.trainer
         self.folder = folder
         self.console = console
+        self.say = plain(console)
         keep_last = self.recipe.training.average_last or 1
         self.checkpoints = Checkpoints(folder, self.recipe.validation.keep_best, keep_last)
 
@@ -121,13 +148,10 @@ class _Following:
                 self.checkpoints.save_average(self.trainer.model, progress)
             course.test(self.folder, log)
 
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def _describe(self) -> None:
         path, hashes = self.folder / MANIFEST, self.course.hashes()
-        for start in manifest.read(path):
-            if changed := _changed(hashes, start["hashes"]):
+        for earlier in manifest.read(path):
+            if changed := _changed(hashes, earlier["hashes"]):
                 raise UserError(
                     f"{changed} changed since the run was started",
                     where=str(self.folder),

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from s2s.data.images import ImageCorpus, load_images, pixel_statistics
 from s2s.data.labelled_images import LabelledImages
 from s2s.evaluation.pictures import class_counts_picture, images_picture
 from s2s.recipe.images import ImageRecipe
-from s2s.recipe.reading import read
-from s2s.run.course import Say, follow
-from s2s.run.folder import RECIPE, check_free, check_resumable, create, folder_of
+from s2s.run.course import Say
 from s2s.run.image_evaluation import digest_of, evaluate_images
 from s2s.run.image_loading import build_image_classifier
 from s2s.run.labelled import Labelling, Part, class_lines
@@ -27,43 +24,25 @@ _LOOKED_AT = 1000
 _DRAWN = 24
 
 
-def train(recipe: ImageRecipe, console: Console, overwrite: bool = False) -> Path:
-    """Trains a new run; its folder is made only when data and model are found good.
+def course(
+    recipe: ImageRecipe,
+    say: Say,
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
+) -> "Seeing":
+    """A run that has done nothing yet.
 
     Args:
         recipe: the resolved recipe.
-        console: where progress is shown.
-        overwrite: replace a run that is there.
-
-    Returns:
-        The run's folder.
-    """
-    check_free(folder_of(recipe), overwrite)
-    course = _course(recipe, console)
-    folder = create(course.recipe, {}, overwrite)
-    follow(course, folder, console)
-    return folder
-
-
-def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
-    """Continues a run from its last checkpoint, as if it had never stopped.
-
-    Args:
-        folder: the run's folder.
-        console: where progress is shown.
+        say: prints a line.
+        folder: of the run that goes on; None: a new one.
         overrides: `section.key=value`, for `data` and `device`.
 
     Raises:
-        UserError: it is not a run, or its recipe or its training data has changed since.
+        UserError: data, recipe and model do not fit together.
     """
-    check_resumable(folder, overrides)
-    follow(_course(read(folder / RECIPE, overrides), console, overrides), folder, console)
-    return folder
-
-
-def _course(recipe: ImageRecipe, console: Console, overrides: Sequence[str] = ()) -> "Seeing":
     computer = choose(recipe.device)
-    console.print(f"{recipe.name} on {computer}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{recipe.name} on {computer}")
     corpus = load_images(recipe.data)
     recipe = resolved(recipe, corpus)
     model, positions = build_image_classifier(recipe)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rich.console import Console
-
 from s2s.data.encoding import Lists, encode_texts
 from s2s.data.masking import MaskedBatch
 from s2s.data.texts import TextCorpus, load_texts, some_of
@@ -17,48 +15,13 @@ from s2s.errors import UserError
 from s2s.evaluation.pictures import lengths_picture
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.masked_lm import MaskedRecipe
-from s2s.recipe.reading import read
-from s2s.run.course import Course, Say, follow
-from s2s.run.folder import RECIPE, TOKENIZER, check_free, check_resumable, create, flat, folder_of
+from s2s.run.course import Course, Say
+from s2s.run.folder import TOKENIZER, flat
 from s2s.run.masked_lm_loading import SIDE, build_masked_lm, evaluate_masked_lm, examples_of
 from s2s.training.devices import choose
 from s2s.training.logger import RunLog
 from s2s.training.masked_lm import masked_loss, measure
 from s2s.training.trainer import Trainer
-
-
-def train(recipe: MaskedRecipe, console: Console, overwrite: bool = False) -> Path:
-    """Trains a new run; its folder is made only when data, tokenizer and model are found good.
-
-    Args:
-        recipe: the resolved recipe.
-        console: where progress is shown.
-        overwrite: replace a run that is there.
-
-    Returns:
-        The run's folder.
-    """
-    check_free(folder_of(recipe), overwrite)
-    course = _course(recipe, console)
-    folder = create(recipe, {SIDE: course.prepared.tokenizer}, overwrite)
-    follow(course, folder, console)
-    return folder
-
-
-def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
-    """Continues a run from its last checkpoint, as if it had never stopped.
-
-    Args:
-        folder: the run's folder.
-        console: where progress is shown.
-        overrides: `section.key=value`, for `data` and `device`.
-
-    Raises:
-        UserError: it is not a run, or its recipe or its training data has changed since.
-    """
-    check_resumable(folder, overrides)
-    follow(_course(read(folder / RECIPE, overrides), console, folder, overrides), folder, console)
-    return folder
 
 
 @dataclass(frozen=True)
@@ -78,11 +41,25 @@ class Prepared:
     validation: Lists
 
 
-def _course(
-    recipe: MaskedRecipe, console: Console, folder: Path | None = None, overrides: Sequence[str] = ()
+def course(
+    recipe: MaskedRecipe,
+    say: Say,
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
 ) -> "Masking":
+    """A run that has done nothing yet.
+
+    Args:
+        recipe: the resolved recipe.
+        say: prints a line.
+        folder: of the run that goes on; None: a new one.
+        overrides: `section.key=value`, for `data` and `device`.
+
+    Raises:
+        UserError: data, tokenizer and model do not fit together.
+    """
     computer = choose(recipe.device)
-    console.print(f"{recipe.name} on {computer}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{recipe.name} on {computer}")
     corpus = load_texts(recipe.data)
     if folder:
         tokenizer = Tokenizer.load(folder / TOKENIZER, SIDE)
@@ -128,6 +105,10 @@ class Masking(Course):
         super().__init__(recipe, trainer)
         self.prepared = prepared
         self.overrides = overrides
+
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The only one."""
+        return {SIDE: self.prepared.tokenizer}
 
     def hashes(self) -> dict[str, str]:
         """Of the training texts as pieces, and of the tokenizer."""

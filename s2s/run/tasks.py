@@ -1,53 +1,12 @@
-"""Which module runs which task."""
+"""Which task a recipe, a run or a checkpoint is of."""
 
-import importlib
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-
-from rich.console import Console
 
 from s2s.errors import UserError
 from s2s.recipe.reading import read
 from s2s.recipe.schema import AnyRecipe
 from s2s.recipe.tasks import TASK
 from s2s.run.folder import RECIPE, check_is_run
-
-# each has `train(recipe, console, overwrite)` and `resume(folder, console, overrides)`
-_MODULES = {
-    "translation": "s2s.run.training",
-    "classification": "s2s.run.classification",
-    "masked-lm": "s2s.run.masked_lm",
-    "images": "s2s.run.images",
-}
-
-
-def train(recipe: AnyRecipe, console: Console, overwrite: bool = False) -> Path:
-    """Trains a new run of the recipe's task.
-
-    Args:
-        recipe: the resolved recipe.
-        console: where progress is shown.
-        overwrite: replace a run that is there.
-
-    Returns:
-        The run's folder.
-    """
-    return _module(task_of(recipe)).train(recipe, console, overwrite)
-
-
-def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
-    """Continues a run from its last checkpoint, as if it had never stopped.
-
-    Args:
-        folder: the run's folder.
-        console: where progress is shown.
-        overrides: `section.key=value`, for `data` and `device`.
-
-    Raises:
-        UserError: it is not a run, or its recipe or its training data has changed since.
-    """
-    return _module(task_of_run(folder)).resume(folder, console, overrides)
 
 
 def task_of(recipe: AnyRecipe) -> str:
@@ -80,7 +39,3 @@ def check_task(folder: Path, task: str, instead: dict[str, str]) -> None:
     if found != task:
         remedy = f"use `{instead[found]}`" if found in instead else f"name a run of task {task}"
         raise UserError(f"is a run of task {found}, not {task}", where=str(folder), remedy=remedy)
-
-
-def _module(task: str) -> ModuleType:
-    return importlib.import_module(_MODULES[task])

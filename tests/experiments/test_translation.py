@@ -30,7 +30,7 @@ from s2s.experiments.whole_runs import cost_of, seeds_of, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import DataSettings
 from s2s.run.loading import build_model, find_checkpoint, load_run
-from s2s.run.training import Translating
+from s2s.run.translation import Translating
 from s2s.training.checkpoint import read_tensors
 from s2s.training.translation import mean_loss
 
@@ -45,7 +45,7 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert folder == made.folder / "runs" / "rnn-seed1"
     assert cost_of(folder).cpu_seconds > 0
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    monkeypatch.setattr(translation, "train", pytest.fail)
+    monkeypatch.setattr(translation, "start", pytest.fail)
     monkeypatch.setattr(translation, "resume", pytest.fail)
     assert trained(made, "rnn", 1) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

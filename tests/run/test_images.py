@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from s2s.cli.runs import classify_file, score_runs
 from s2s.errors import UserError
 from s2s.recipe.reading import read
-from s2s.run import tasks
+from s2s.run import training
 from s2s.run.image_evaluation import evaluate_images
 from s2s.run.image_loading import load_image_classifier
 from s2s.run.labelled_evaluation import compare_evaluations
@@ -71,7 +71,7 @@ def _prepare(folder: Path) -> None:
 
 def _train(*overrides: str, recipe: Path = Path("corners.yaml")) -> tuple[Path, str]:
     console = Console(file=io.StringIO(), width=200)
-    return tasks.train(read(recipe, overrides), console), console.file.getvalue()
+    return training.train(read(recipe, overrides), console), console.file.getvalue()
 
 
 def test_a_run_learns_and_tells_and_draws_what_it_found(trained):
@@ -114,7 +114,7 @@ def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
         patch.setattr(RunLog, "update", stop)
         with pytest.raises(KeyboardInterrupt):
             _train("run.dir=stopped", *brief)
-    tasks.resume(Path("stopped"), Console(file=io.StringIO()))
+    training.resume(Path("stopped"), Console(file=io.StringIO()))
     for file in ("model.safetensors", "training.safetensors"):
         one, two = (load_file(Path(run) / "checkpoints/0000030" / file) for run in (straight, "stopped"))
         assert one.keys() == two.keys()

@@ -14,7 +14,7 @@ from s2s.recipe.reading import read
 from s2s.run.folder import TOKENIZER
 from s2s.run.loading import find_checkpoint
 from s2s.run.masked_lm_loading import load_masked_lm
-from s2s.run.tasks import resume, train
+from s2s.run.training import resume, train
 from s2s.training.checkpoint import read_tensors
 
 MODEL = "{kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 2, dropout: 0.1}"

@@ -18,9 +18,9 @@ from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.masked_lm import MaskedTraining, MaskingSettings, WindowSettings
 from s2s.recipe.reading import read
 from s2s.recipe.schema import DeviceSettings, SeedSettings
-from s2s.run.masked_lm import train
 from s2s.run.masked_lm_loading import evaluate_masked_lm, load_masked_lm
 from s2s.run.probing import fill_blank, probe_pairs, weigh
+from s2s.run.training import train
 from s2s.training.devices import choose
 from s2s.training.masked_lm import masked_loss, measure
 from s2s.training.trainer import Trainer, mean_loss
