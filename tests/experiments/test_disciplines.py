@@ -98,7 +98,7 @@ def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
     folder = trained(made, "gru", 1)
     assert cost_of(folder).cpu_seconds > 0
     assert load_classifier(folder).classes == ("Business", "Sports", "World")
-    for name in ("train", "resume", "prepared_texts"):
+    for name in ("start", "resume", "prepared_texts"):
         monkeypatch.setattr(classifying, name, pytest.fail)
     assert trained(made, "gru", 1) == folder
 
