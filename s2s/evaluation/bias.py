@@ -259,5 +259,5 @@ def bias_picture(found: BiasReport) -> "Figure":
     panel.axvline(50, color="0.5", linewidth=1, linestyle="--")
     panel.set_yticks(range(len(groups)), [f"{g.name} ({g.pairs:,})" for g in groups], parse_math=False)
     panel.set_xlim(0, 100)
-    panel.set_xlabel("pairs in which the sentence closer to a stereotype is preferred, in %; 95 % intervals")
+    panel.set_xlabel("pairs in which the sentence closer to\na stereotype is preferred, in %; 95 % intervals")
     return figure

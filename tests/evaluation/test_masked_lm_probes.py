@@ -128,6 +128,14 @@ def test_shares_intervals_and_tests_are_those_of_scipy():
     assert len(bias_picture(found).axes[0].get_yticks()) == 5
 
 
+def test_all_of_the_picture_is_in_the_picture():
+    figure = bias_picture(report([_preference(-1, -2, kind="physical-appearance")]))
+    figure.draw_without_rendering()
+    drawn, paper = figure.get_tightbbox(), figure.bbox_inches
+    assert 0 <= drawn.x0 < drawn.x1 <= paper.width
+    assert 0 <= drawn.y0 < drawn.y1 <= paper.height
+
+
 def test_only_ties_say_nothing():
     found = report([_preference(-1, -1)] * 3)
     assert (found.all.ties, found.all.p_value, found.all.share.low, found.all.share.high) == (3, 1.0, 0, 100)
