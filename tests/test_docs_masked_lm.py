@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("masked-lm", "bias-probe")
 SMALL = [
     *("data.root=files", "data.validation=10", "data.test=10", "model.width=32", "model.encoder_layers=1"),
-    *("model.feedforward=32", "training.updates=4", "training.warmup=1", "validation.every=2", "batches.tokens=800"),
+    *("batches.tokens=800", "training.updates=4", "training.warmup=1", "validation.every=2"),
 ]
 OF_RECIPE = {
     "recipes/mlm_imdb.yaml": ["tokenizer.size=450", "batches.max_length=30"],
