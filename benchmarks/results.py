@@ -35,7 +35,7 @@ def described(run: Path) -> dict[str, object]:
         "kind": YAML(typ="safe").load(run / "recipe.yaml")["model"]["kind"],
         "machine": f"{start['processor']}, {start['device']}",
         "torch": start["packages"]["torch"],
-        "commit": start["git"] and start["git"]["commit"],
+        "commit": start["git"]["commit"] if start["git"] else "unknown",
         "date": start["started"][:10],
         "seeds": start["seeds"],
         "parameters": start["parameters"],
