@@ -53,7 +53,7 @@ def table() -> str:
         groups.setdefault((found["recipe"], found["kind"]), []).append(found)
     for (recipe, kind), runs in sorted(groups.items()):
         minutes = [run["minutes"] for run in runs]
-        took = f"{min(minutes)}–{max(minutes)}" if len(runs) > 1 else f"{minutes[0]}"
+        took = f"{min(minutes)}–{max(minutes)}" if min(minutes) < max(minutes) else f"{minutes[0]}"
         passes = runs[0]["seen"] / runs[0]["examples"]
         rows.append(
             f"| `{recipe}` | `{kind}` | {runs[0]['parameters'] / 1e6:.2f} M "
