@@ -1,7 +1,9 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
+from s2s.nn import attention
 from s2s.nn.attention import Attention, attention_weights, causal_mask
 
 
@@ -43,6 +45,23 @@ def test_our_attention_with_copied_weights_is_that_of_torch(case):
     read, weights = theirs(targets, sources, sources, ~mask[:, 0, 0], average_attn_weights=False)
     torch.testing.assert_close(ours(targets, key, value, mask), read)
     torch.testing.assert_close(ours.weights(targets, key, mask), weights)
+
+
+@pytest.mark.parametrize(
+    ("precision", "sources", "fused"),
+    [
+        (torch.bfloat16, 1024, False),
+        (torch.bfloat16, 1025, True),
+        (torch.float32, 4, True),
+    ],
+)
+def test_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sources, fused):
+    query, key = torch.randn(1, 2, 3, 2, dtype=precision), torch.randn(1, 2, sources, 2, dtype=precision)
+    expected = Attention(4, 2, 0.0, "fused" if fused else "explicit").read(query, key, key, None)
+    # the other way is shut
+    shut = (attention, "attention_weights") if fused else (functional, "scaled_dot_product_attention")
+    monkeypatch.setattr(*shut, None)
+    assert torch.equal(Attention(4, 2, 0.0, "auto").read(query, key, key, None), expected)
 
 
 def test_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
