@@ -35,7 +35,7 @@ def course(
     Args:
         recipe: the resolved recipe.
         say: prints a line.
-        folder: of the run that goes on; None: a new one.
+        folder: of the run that goes on; it is not asked, for images have no tokenizer.
         overrides: `section.key=value`, for `data` and `device`.
 
     Raises:
