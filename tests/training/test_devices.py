@@ -1,5 +1,6 @@
 import platform
 import resource
+import statistics
 
 import pytest
 import torch
@@ -36,8 +37,8 @@ def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
         torch.empty(64 << 20, dtype=torch.uint8).fill_(1)
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-    new_pages()
-    assert new_pages() < (64 << 20) / resource.getpagesize() / 100
+    # what lies around a freed block can make glibc pass it over once or twice, not again and again
+    assert statistics.median(new_pages() for _ in range(20)) < (64 << 20) / resource.getpagesize() / 100
 
 
 def test_seeds_of_different_places_differ_and_of_the_same_place_agree():
