@@ -1,13 +1,18 @@
 """The commands as a shell calls them."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from click.testing import CliRunner
+
+from s2s.cli.main import main
 
 RECIPE = """
 name: tiny
@@ -33,6 +38,18 @@ def _s2s(folder: Path, *words: str, text: str = "") -> subprocess.CompletedProce
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
         check=False,
     )
+
+
+def _here(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """The same without a process of its own, which would load torch again."""
+    status = 0
+    with contextlib.chdir(folder), mock.patch.object(sys, "argv", ["s2s", *words]):
+        with CliRunner().isolation() as (out, err, _):
+            try:
+                main()
+            except SystemExit as end:
+                status = end.code
+        return subprocess.CompletedProcess(words, status, out.getvalue().decode(), err.getvalue().decode())
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +104,11 @@ def test_tensorboard_has_the_curves_pictures_and_texts(folder):
 def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
     (folder / "lines.txt").write_text(SENTENCES)
     piped = _s2s(folder, "translate", "runs/tiny", text=SENTENCES)
-    filed = _s2s(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")
+    filed = _here(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")
     assert piped.returncode == filed.returncode == 0, piped.stderr + filed.stderr
     assert (folder / "out.txt").read_text() == piped.stdout
     # into itself: what is read is whole before what is written takes its name
-    again = _s2s(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "lines.txt")
+    again = _here(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "lines.txt")
     assert again.returncode == 0, again.stderr
     assert (folder / "lines.txt").read_text() == piped.stdout
     lines = piped.stdout.split("\n")
@@ -102,7 +119,8 @@ def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
 
 
 def test_n_best_lines_have_number_score_and_text(folder):
-    best = _s2s(folder, "translate", "runs/tiny", "--nbest", "3", "--beam", "4", text=SENTENCES)
+    (folder / "three.txt").write_text(SENTENCES)
+    best = _here(folder, "translate", "runs/tiny", "--nbest", "3", "--beam", "4", "--input", "three.txt")
     rows = [line.split("\t") for line in best.stdout.rstrip("\n").split("\n")]
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] + ["3"] * 3 + ["4"] * 3
     scores = [float(row[1]) for row in rows[:3]]
@@ -122,9 +140,9 @@ def test_a_pipe_is_answered_line_by_line_before_it_ends(folder):
 
 
 def test_runs_are_compared_with_a_paired_test(folder):
-    other = _s2s(folder, "train", "tiny.yaml", "run.dir=runs/other", "seeds.initialization=5")
+    other = _here(folder, "train", "tiny.yaml", "run.dir=runs/other", "seeds.initialization=5")
     assert other.returncode == 0, other.stderr
-    done = _s2s(folder, "evaluate", "runs/tiny", "runs/other", "--lowercase", "--json", "scores.json")
+    done = _here(folder, "evaluate", "runs/tiny", "runs/other", "--lowercase", "--json", "scores.json")
     assert done.returncode == 0, done.stderr
     assert "against the first" in done.stdout
     assert "case:lc" in done.stdout
@@ -135,7 +153,7 @@ def test_runs_are_compared_with_a_paired_test(folder):
 
 def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
     words = ["attention", "runs/tiny", "The dog sleeps.", "--translation", "Der Hund schläft."]
-    done = _s2s(folder, *words, "--output", "weights.json")
+    done = _here(folder, *words, "--output", "weights.json")
     assert done.returncode == 0, done.stderr
     found = json.loads((folder / "weights.json").read_text())
     assert [line.split()[0] for line in done.stdout.splitlines()] == found["target"]
@@ -143,7 +161,7 @@ def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
         weights = torch.tensor(layer)
         assert weights.shape == (1, 2, len(found["target"]), len(found["source"]))
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    assert _s2s(folder, *words, "--output", "picture.png").returncode == 0
+    assert _here(folder, *words, "--output", "picture.png").returncode == 0
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -176,8 +194,13 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
 def test_a_mistake_is_one_clear_message_and_exit_status_2(folder, words, message):
-    done = _s2s(folder, *words)
+    done = _here(folder, *words)
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (folder / "x").exists()
+
+
+def test_a_mistake_in_a_shell_is_the_same():
+    shell, here = (run(Path(), "evaluate", "runs/none", "decoding.beam=2") for run in (_s2s, _here))
+    assert (shell.returncode, shell.stdout, shell.stderr) == (here.returncode, here.stdout, here.stderr)

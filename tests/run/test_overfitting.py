@@ -13,7 +13,7 @@ RECIPE = """
 name: heart
 data: {{train: 300, validation: 10, test: 10}}
 tokenizer: {{size: 450}}
-model: {{kind: {kind}, width: 64, dropout: 0.1}}
+model: {{kind: {kind}, width: 64, encoder_layers: 1, decoder_layers: 1, dropout: 0.1}}
 """
 
 
