@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data.batches import worst_first
+from s2s.data.batches import widths_for, worst_first
 from s2s.data.examples import Examples, LabelledBatch, Plan
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
@@ -16,8 +16,8 @@ from s2s.recipe.classification import TextBatchSettings
 
 Lengths = Int[np.ndarray, " texts"]
 
-# Each epoch, texts whose lengths differ by less than this share of them may change places.
-_SPREAD = 0.1
+# Each epoch, texts whose lengths differ by no more than a piece and this share of them may change places.
+_SPREAD = 0.05
 
 
 class Pieces(Protocol):
@@ -116,11 +116,11 @@ class LabelledTexts(Examples[LabelledBatch]):
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
         """The texts, padded; which of their pieces are left out is drawn by seed and row."""
-        width = self.settings.max_length if self.settings.padding == "max_length" else None
         texts = [text[: self.read] for text in self.pieces.rows(rows)]
         if self.word_dropout:
             texts = [self._thinned(text, seed, int(row)) for text, row in zip(texts, rows, strict=True)]
-        source, valid = collate_texts(texts, self.begin, width)
+        lengths = np.array([len(text) for text in texts], dtype=np.int64) + 1 + int(self.begin)
+        source, valid = collate_texts(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
         tokens = int(valid.sum())
         return LabelledBatch(
             indices=torch.from_numpy(np.array(rows, dtype=np.int64)),
@@ -141,17 +141,21 @@ class LabelledTexts(Examples[LabelledBatch]):
 
     def padding_share(self, seed: int, epoch: int = 0) -> float:
         """Share of an epoch's positions that hold padding, in [0, 1)."""
-        if self.settings.padding == "max_length":
-            return 1 - float(self.lengths.mean()) / self.settings.max_length
-        batches = self.plan(seed, epoch)
-        positions = sum(len(rows) * int(self.lengths[rows].max()) for rows in batches)
+        widths = _widths(self.lengths, self.settings)
+        positions = sum(len(rows) * int(widths[rows].max()) for rows in self.plan(seed, epoch))
         return 1 - int(self.lengths.sum()) / positions
+
+
+def _widths(lengths: Lengths, settings: TextBatchSettings) -> Lengths:
+    if settings.padding == "max_length":
+        return np.full_like(lengths, settings.max_length)
+    return widths_for(lengths, settings.max_length)
 
 
 def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: int) -> Plan:
     """Which texts make which batch in an epoch: every text once, and no batch over its limits.
 
-    In `buckets`, texts are sorted by their length times a random number between 1 and 1.1, drawn anew in each epoch: so
+    In `buckets`, texts are sorted by their length and up to a piece and 5 % more, drawn anew in each epoch: so
     neighbours are of similar length, but not the same ones each time. Otherwise they are in any order. Then batches are
     cut off, each as large as the limits allow, and shuffled.
 
@@ -169,9 +173,9 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
         return []
     generator = np.random.default_rng([seed % 2**64, epoch])
     noise = generator.random(len(lengths))
-    sorted_by = lengths * (1 + _SPREAD * noise) if settings.padding == "buckets" else noise
+    sorted_by = lengths + (1 + _SPREAD * lengths) * noise if settings.padding == "buckets" else noise
     order = np.argsort(sorted_by, kind="stable")
-    widths = np.full_like(lengths, settings.max_length) if settings.padding == "max_length" else lengths
+    widths = _widths(lengths, settings)
     batches = _cut(order, widths[order], settings)
     shuffled = [batches[i] for i in generator.permutation(len(batches))]
     return worst_first(shuffled, widths, widths) if epoch == 0 else shuffled

@@ -5,7 +5,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.batches import accumulate, plan
+from s2s.data.batches import accumulate, plan, widths_for
 from s2s.data.examples import Examples, Plan
 from s2s.data.masking import MaskedBatch, collate_masked, mask, windows
 from s2s.recipe.masked_lm import MaskingSettings, WindowSettings
@@ -57,13 +57,14 @@ class MaskedText(Examples[MaskedBatch]):
         special = 1 + int(masking.begin)
         self.numbers, self.first, counts = windows(texts.lengths, batches.max_length - special)
         self.lengths = counts + special
+        self.widths = widths_for(self.lengths, batches.max_length)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def plan(self, seed: int, epoch: int) -> Plan:
         """The windows of each batch of an epoch; see `batches.plan`."""
-        return plan(self.lengths, self.lengths, self.tokens, seed, epoch)
+        return plan(self.widths, self.widths, self.tokens, seed, epoch)
 
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
         """The batches of each update; see `batches.accumulate`."""
@@ -78,7 +79,7 @@ class MaskedText(Examples[MaskedBatch]):
             mask(text, self.size, self.masking, seed, row) for text, row in zip(texts, rows.tolist(), strict=True)
         ]
         read, chosen = [pieces for pieces, _ in masked], [places for _, places in masked]
-        return collate_masked(texts, read, chosen, rows, self.masking.begin)
+        return collate_masked(texts, read, chosen, rows, self.masking.begin, int(self.widths[rows].max(initial=1)))
 
     def window(self, rows: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
         """The pieces of the chosen windows."""

@@ -80,6 +80,7 @@ def collate_masked(
     chosen: Sequence[Int[np.ndarray, " chosen"]],
     indices: Sequence[int] | np.ndarray,
     begin: bool,
+    width: int | None = None,
 ) -> MaskedBatch:
     """Makes a batch of texts.
 
@@ -89,8 +90,9 @@ def collate_masked(
         chosen: places of the chosen ones in each text.
         indices: number of each text.
         begin: whether each row begins with `BOS`.
+        width: positions of a row; those of the longest when None.
     """
-    source, valid = collate_texts(read, begin)
+    source, valid = collate_texts(read, begin, width)
     flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
     targets = [text[places] for text, places in zip(texts, chosen, strict=True)]
     nothing = np.empty(0, np.int64)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from s2s.data.batches import Batch, accumulate, collate, collate_sources, plan
+from s2s.data.batches import Batch, accumulate, collate, collate_sources, plan, widths_for
 from s2s.data.tokenizers import BOS, EOS, PAD, train_pair
 from s2s.errors import UserError
 from s2s.recipe.schema import TokenizerSettings
@@ -206,3 +206,13 @@ def test_two_pairs_of_a_multi30k_batch_are_mostly_apart_in_the_next_epoch(multi3
         batch_of[rows] = number
     again = sum((np.bincount(batch_of[rows]) ** 2).sum() - len(rows) for rows in first)
     assert again / sum(len(rows) * (len(rows) - 1) for rows in first) < 0.5
+
+
+def test_widths_are_few_and_a_little_larger_than_what_they_hold():
+    lengths = np.arange(1, 1025)
+    widths = widths_for(lengths, 1024)
+    # the same, looked up in the list of all widths: each to 32, then 16 from each power of two to the next
+    all_widths = [*range(1, 33), *(first + i * first // 16 for first in (32, 64, 128, 256, 512) for i in range(1, 17))]
+    assert widths.tolist() == [min(width for width in all_widths if width >= length) for length in lengths]
+    assert widths_for(widths, 1024).tolist() == widths.tolist()
+    assert widths_for(lengths[:1000], 1000).max() == 1000

@@ -86,6 +86,17 @@ def test_the_share_of_padding_is_that_of_the_batches(padding):
     assert batches[0].real_share == pytest.approx(float(batches[0].source_valid.float().mean()))
 
 
+def test_batches_of_long_texts_have_few_shapes():
+    generator = np.random.default_rng(0)
+    rows = [generator.integers(4, 50, length).tolist() for length in generator.integers(1, 254, 4000)]
+    texts = LabelledTexts(_lists(rows), np.zeros(4000, dtype=int), TextBatchSettings(tokens=1000, max_length=254))
+    shapes = {tuple(texts.collate(rows, 0).source.shape) for rows in texts.plan(1, 0)}
+    wide = {width for _, width in shapes if width > 64}
+    # for each width as many rows as the limit allows, or fewer where the next width begins
+    assert wide == {*range(68, 129, 4), *range(136, 250, 8), 254}
+    assert len([shape for shape in shapes if shape[1] in wide]) < 3 * len(wide)
+
+
 def test_the_first_batch_of_all_is_the_worst():
     texts = _texts(padding="buckets")
     sizes = [texts.collate(rows, 0).source.numel() for rows in texts.plan(1, 0)]
