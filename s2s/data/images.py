@@ -219,12 +219,27 @@ def read_image(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "ch
 
 
 def _stacked(images: Iterable["Image"], settings: ImageDataSettings) -> Pixels:
-    return np.stack([_pixels(image, settings) for image in images])
+    found = []
+    for number, image in enumerate(images, start=1):
+        try:
+            found.append(_pixels(image, settings))
+        except ValueError as error:
+            raise UserError(f"image {number} cannot be read: {error}", remedy="mend it, or name another set") from None
+    return np.stack(found)
 
 
 def _pixels(image: "Image", settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
-    from PIL.Image import Resampling
+    from PIL.Image import Resampling, fromarray
+    from PIL.ImageOps import exif_transpose
 
+    image = exif_transpose(image)
+    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
+        raise ValueError("parts of it are transparent, and nothing says what is behind them")
+    if image.mode.startswith("I;16"):
+        # Pillow would cut off what is above 255
+        image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError("a pixel has 32 bits, and nothing says what is white; 8 or 16 are read")
     converted = image.convert("L" if settings.channels == 1 else "RGB")
     if converted.size != (settings.size, settings.size):
         converted = converted.resize((settings.size, settings.size), Resampling.BILINEAR)

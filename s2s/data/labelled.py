@@ -143,7 +143,7 @@ def _from_table(settings: LabelledSettings, path: Path) -> _Table:
 
     def rows() -> Iterator[dict[str, Any]]:
         for line, (*texts, found) in table_cells(path, columns):
-            yield {"text": joined(texts), "label": found, "line": line}
+            yield {"text": joined(texts), "label": _checked(found, place(path, line)), "line": line}
 
     first = settings.first_label if local.first_label is None else local.first_label
     return _Table(cached(rows, (path,), f"labelled {names}", _FEATURES), partial(place, path), first)
@@ -161,7 +161,7 @@ def _from_hub(settings: LabelledSettings, split: str) -> _Table:
         ]
         return {
             "text": [joined(texts) for *texts, _ in cells],
-            "label": [label for *_, label in cells],
+            "label": [_checked(row[-1], f"{where}{number + 1}") for number, row in zip(numbers, cells, strict=True)],
             "line": [number + 1 for number in numbers],
         }
 
@@ -169,6 +169,20 @@ def _from_hub(settings: LabelledSettings, split: str) -> _Table:
     rows = found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_FEATURES)
     names = tuple(declared) if declared else None
     return _Table(rows, lambda line: f"{where}{line}", settings.first_label, names)
+
+
+def _checked(label: str, where: str) -> str:
+    """A label as it is; two that look alike would be two classes."""
+    if not label:
+        raise UserError("has no label", where=where, remedy="label the row, or remove it")
+    if label != label.strip() or not label.isprintable():
+        whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
+        raise UserError(
+            f"the label {label!r:.60} has a space around it or a character that cannot be seen",
+            where=where,
+            remedy=f"mend the row{whole}",
+        )
+    return label
 
 
 def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:

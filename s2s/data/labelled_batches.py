@@ -63,7 +63,8 @@ class LabelledTexts(Examples[LabelledBatch]):
         word_dropout: share of the pieces of a text that are left out of its batch (Iyyer et al. 2015, section 3.2).
 
     Attributes:
-        lengths: pieces that are read of each text, special ones counted.
+        whole_lengths: pieces of each text, special ones counted.
+        lengths: those of them that are read.
         truncated: texts of which only the beginning is read.
     """
 
@@ -86,8 +87,9 @@ class LabelledTexts(Examples[LabelledBatch]):
         self.word_dropout = word_dropout
         special = 1 + int(begin)
         self.read = max(0, settings.max_length - special)
-        self.lengths = np.minimum(pieces.lengths, self.read).astype(np.int64) + special
-        self.truncated = int((pieces.lengths > self.read).sum())
+        self.whole_lengths = pieces.lengths.astype(np.int64) + special
+        self.lengths = np.minimum(self.whole_lengths, self.read + special)
+        self.truncated = int((self.whole_lengths > self.lengths).sum())
 
     def __len__(self) -> int:
         return len(self.labels)

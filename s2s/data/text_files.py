@@ -1,7 +1,7 @@
 """Lines and tables from files, plain or compressed, with the line number of every mistake.
 
 Lines end at the newline (U+000A) only: carriage return, U+0085 and U+2028 are data, as they are for every tool that
-counts lines.
+counts lines. A byte order mark at a file's beginning is the signature that some programs write, and no data.
 """
 
 import csv
@@ -41,7 +41,7 @@ class Columns:
 PAIR_KEYS = "data.source and data.target"
 
 _DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
-_BYTE_ORDER_MARK = "\ufeff"
+_BYTE_ORDER_MARK = "\ufeff".encode()
 
 
 def table_kind(path: Path) -> str | None:
@@ -51,13 +51,15 @@ def table_kind(path: Path) -> str | None:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file, without their ends.
+    """The lines of a file, without their ends and without a byte order mark.
 
     Raises:
         UserError: the file cannot be read or is damaged, or a line is not UTF-8.
     """
     with _open(path) as file:
         for number, raw in enumerate(_raw_lines(file, path), start=1):
+            if number == 1:
+                raw = raw.removeprefix(_BYTE_ORDER_MARK)
             yield _decoded(raw.removesuffix(b"\n"), path, number)
 
 
@@ -198,6 +200,8 @@ def _separated_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[st
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows that have cells, with the number of the line that each begins in."""
+    # a cell may be as long as a text is; the module's own limit is 128 KiB
+    csv.field_size_limit(2**31 - 1)
     reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
     begins = 1
     try:
@@ -212,8 +216,6 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header_positions(header: list[str], columns: Columns, where: str) -> list[int]:
-    # a byte order mark is a signature that some programs write before the first name
-    header = [header[0].removeprefix(_BYTE_ORDER_MARK), *header[1:]]
     if header[-1].removesuffix("\r") in columns.names and header[-1] not in columns.names:
         raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
     for column in columns.names:
@@ -265,8 +267,9 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]
             file = ParquetFile(io.BytesIO(raw.read()) if path.suffix in COMPRESSIONS else raw)
             there = file.schema_arrow.names
             wanted = [name for name in dict.fromkeys((*columns.names, "translation")) if name in there]
-            if columns.names[0] not in there and "translation" not in there:
-                raise _no_column(columns.names[0], there, str(path), columns.keys)
+            missing = [name for name in columns.names if name not in there]
+            if missing and "translation" not in there:
+                raise _no_column(missing[0], there, str(path), columns.keys)
             number = 0
             for batch in file.iter_batches(columns=wanted):
                 for row in batch.to_pylist():

@@ -137,7 +137,7 @@ def read_pairs(path: Path) -> list[Pair]:
         UserError: the file cannot be read, lacks a column or has a line that is no pair.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
             missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
             if missing:

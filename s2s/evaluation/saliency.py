@@ -114,7 +114,8 @@ def joined_to_words(
 ) -> tuple[list[str], list[float]]:
     """Pieces joined to words, each with the sum of its pieces' weights.
 
-    A word begins where a piece begins with a space; what stands for beginning, end and padding is a word of its own.
+    A word begins where a piece begins with a space, or is a piece, known or not; what stands for beginning, end and
+    padding is a word of its own.
 
     Args:
         tokenizer: that cut the text.
@@ -124,7 +125,7 @@ def joined_to_words(
     groups: list[list[int]] = []
     for place, (piece, shown) in enumerate(zip(ids, tokenizer.pieces(ids), strict=True)):
         alone = piece <= EOS or (place > 0 and ids[place - 1] <= EOS)
-        if not groups or alone or shown.startswith("▁"):
+        if not groups or alone or tokenizer.kind == "word" or shown.startswith("▁"):
             groups.append([])
         groups[-1].append(place)
     words = []

@@ -81,7 +81,7 @@ def texts_of(folder: Path, split: str) -> list[str]:
         folder: of the run.
         split: `test` or `validation`.
     """
-    return list(labelled_split(read(folder / RECIPE), split).texts["text"])
+    return list(labelled_split(folder, read(folder / RECIPE), split).texts["text"])
 
 
 def curve_of(folder: Path) -> list[Point]:

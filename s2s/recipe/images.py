@@ -126,6 +126,15 @@ class ImageRecipe(AnyRecipe[Model], Generic[Model]):
     """When training pauses to measure and to save."""
 
     @model_validator(mode="after")
+    def _something_stays_in_the_picture(self) -> "ImageRecipe":
+        if self.augmentation.shift >= self.data.size:
+            raise ValueError(
+                f"augmentation.shift ({self.augmentation.shift}) must be below data.size ({self.data.size}); "
+                "4 is usual for 32 pixels"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _patches_fit(self) -> "ImageRecipe":
         if self.data.size % self.patches.size:
             fitting = ", ".join(str(n) for n in range(1, self.data.size + 1) if self.data.size % n == 0)

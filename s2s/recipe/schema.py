@@ -5,7 +5,7 @@ Here are the sections that all tasks share, and the recipe of translation; other
 `docs/recipe.md`, editor completion (`s2s recipe schema`) and the resolved recipe of every run are made from them.
 """
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
@@ -249,6 +249,12 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
     classifier or a translator. Its tokenizer is taken over. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
     """What becomes of the tensors that `init_from` gives."""
+
+    @model_validator(mode="after")
+    def _something_is_loaded(self) -> Self:
+        if self.init_from is None and self.init != InitSettings():
+            raise ValueError("init says what becomes of loaded tensors, but init_from names no run")
+        return self
 
 
 class Recipe(FineTunedRecipe[Model], Generic[Model]):

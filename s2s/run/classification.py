@@ -12,10 +12,11 @@ from s2s.evaluation.pictures import class_counts_picture, lengths_picture
 from s2s.models.contract import Classifier
 from s2s.recipe.classification import ClassificationRecipe
 from s2s.run.classification_data import SIDE, PreparedTexts, length_bars, prepare_texts
-from s2s.run.classification_evaluation import evaluate_classifier
+from s2s.run.classification_evaluation import digest_of_labelled, evaluate_classifier
 from s2s.run.classification_loading import begins, build_classifier
 from s2s.run.course import Say
 from s2s.run.folder import TOKENIZER
+from s2s.run.held_out import held_out_hashes
 from s2s.run.labelled import Labelling, Part, class_lines
 from s2s.run.labelled_evaluation import LabelledEvaluation
 from s2s.run.pretrained import Beginning, begin_with, open_source
@@ -138,8 +139,10 @@ class Classifying(Labelling):
         return {SIDE: self.prepared.tokenizer}
 
     def hashes(self) -> dict[str, str]:
-        """Of the training texts as pieces, with their labels, and of the tokenizer."""
-        return self.prepared.hashes()
+        """Of the training texts as pieces, with their labels, of the tokenizer, and of what is held out."""
+        corpus = self.prepared.corpus
+        parts = {"validation": corpus.validation, "test": corpus.test}
+        return self.prepared.hashes() | held_out_hashes(self.recipe.data, parts, digest_of_labelled)
 
     def counts(self) -> dict[str, int]:
         """Texts by split, and those of which only the beginning is read."""
@@ -152,7 +155,7 @@ class Classifying(Labelling):
         for line in class_lines(self.prepared.corpus.counts()):
             say(line)
         say("training texts by length in pieces")
-        for line in length_bars(self.prepared.train.lengths, limit):
+        for line in length_bars(self.texts.whole_lengths, limit):
             say(line)
         share = 100 * cut / len(self.texts)
         say(f"{cut:,} of them ({share:.1f} %) are longer than batches.max_length ({limit}): their ends are not read")
@@ -162,7 +165,8 @@ class Classifying(Labelling):
     def begin(self, folder: Path, log: RunLog) -> None:
         """Draws how long the training texts are and how many each class has."""
         pictures = {
-            "lengths": lengths_picture(self.prepared.train.lengths, self.recipe.batches.max_length),
+            # as batches.max_length counts them, with the special pieces
+            "lengths": lengths_picture(self.texts.whole_lengths, self.recipe.batches.max_length),
             "classes": class_counts_picture(self.prepared.corpus.counts()["train"]),
         }
         self.draw(folder, log, pictures, "data")

@@ -1,6 +1,5 @@
 """Scores of classifiers of texts on their corpora, and examples with the words that decided."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from s2s.data.encoding import encode_texts
 from s2s.data.labelled import Labelled, load_labelled, load_labelled_split
 from s2s.data.labelled_batches import LabelledTexts
 from s2s.decoding.classes import class_probabilities
-from s2s.errors import UserError
 from s2s.evaluation.classification import chosen_examples, classification_scores
 from s2s.evaluation.pictures import words_picture
 from s2s.evaluation.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words
 from s2s.recipe.classification import ClassificationRecipe
 from s2s.run.classification_loading import LoadedClassifier, begins, classes_of, load_classifier
+from s2s.run.held_out import digest_of_texts, split_to_score
 from s2s.run.labelled_evaluation import Classified, LabelledEvaluation
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def evaluate_classifier(
         UserError: it is not a run of classification, or its recipe has no such split.
     """
     run = load_classifier(path, checkpoint, overrides)
-    labelled = labelled_split(run.recipe, split)
+    labelled = labelled_split(path, run.recipe, split)
     pieces = encode_texts(labelled.texts, run.tokenizer)
     texts = LabelledTexts(pieces, labelled.labels, run.recipe.batches, begins(run.recipe))
     probabilities = class_probabilities(run.model, texts)
@@ -102,7 +101,7 @@ def evaluate_classifier(
         split=split,
         classes=list(run.classes),
         scores=classification_scores(labelled.labels, probabilities, list(run.classes)),
-        digest=_digest(labelled),
+        digest=digest_of_labelled(labelled),
         truth=labelled.labels.tolist(),
         predicted=predicted.tolist(),
         probabilities=probabilities.round(6).tolist(),
@@ -114,31 +113,31 @@ def evaluate_classifier(
     return evaluation
 
 
-def labelled_split(recipe: ClassificationRecipe, split: str) -> Labelled:
+def labelled_split(path: Path, recipe: ClassificationRecipe, split: str) -> Labelled:
     """The texts and classes of a split, in their order.
 
     Args:
-        recipe: a run's; its classes are known.
+        path: the run's folder.
+        recipe: the run's; its classes are known.
         split: `test` or `validation`.
 
     Raises:
-        UserError: the recipe has no such split.
+        UserError: see `split_to_score`.
     """
     settings = recipe.data
-    found = load_labelled_split(settings, split, classes_of(recipe))
-    if found is None and getattr(settings, split) is not None:
-        # texts that were held out of the training data
-        found = getattr(load_labelled(settings), split)
-    if found is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
-    return found
+    return split_to_score(
+        path,
+        settings,
+        split,
+        lambda: load_labelled_split(settings, split, classes_of(recipe)),
+        lambda: load_labelled(settings),
+        digest_of_labelled,
+    )
 
 
-def _digest(labelled: Labelled) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for text in labelled.texts["text"]:
-        digest.update(text.encode() + b"\n")
-    return digest.hexdigest()
+def digest_of_labelled(labelled: Labelled) -> str:
+    """What identifies texts, whatever their classes are called."""
+    return digest_of_texts(labelled.texts, "text")
 
 
 def _examples(

@@ -15,7 +15,7 @@ from s2s.recipe.reading import read
 from s2s.run.classification_data import SIDE
 from s2s.run.folder import RECIPE, TOKENIZER, check_sections
 from s2s.run.loading import computer_for, find_checkpoint
-from s2s.run.tasks import check_task
+from s2s.run.tasks import check_classes, check_task
 from s2s.training.checkpoint import load_weights
 from s2s.training.devices import Computer, seed_for
 
@@ -65,6 +65,7 @@ def load_classifier(path: Path, checkpoint: str | None = None, overrides: Sequen
     check_sections(overrides, MAY_CHANGE, "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)
+    check_classes(read(folder / RECIPE).data.classes, recipe.data.classes)
     computer = computer_for(recipe.device, overrides)
     tokenizer = Tokenizer.load(folder / TOKENIZER, SIDE)
     model = build_classifier(recipe, tokenizer.size)

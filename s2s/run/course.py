@@ -208,4 +208,4 @@ class _Following:
 
 
 def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
-    return ", ".join(name for name in now if now[name] != then.get(name))
+    return ", ".join(name for name in now if now[name] != then.get(name, now[name]))

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import datasets
+
 from s2s.data.corpora import load, load_split
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, Score, by_source_length, exact_share, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
 from s2s.recipe.schema import DataSettings
+from s2s.run.held_out import digest_of_texts, split_to_score
 from s2s.run.loading import LoadedRun, load_run
 from s2s.training.checkpoint import write_atomically
 
@@ -99,7 +102,7 @@ def evaluate_run(
         UserError: it is not a run, or its recipe has no such split.
     """
     run = load_run(path, checkpoint, overrides)
-    sources, references = _pairs(run.recipe.data, split)
+    sources, references = _pairs(path, run.recipe.data, split)
     translations = [t.text for t in run.translator().translate(sources)]
     evaluation = _scored(run, path, split, lowercase, (sources, references, translations))
     cased = "-lowercase" if lowercase else ""
@@ -124,13 +127,15 @@ def compare_runs(evaluations: list[Evaluation]) -> list[Comparison]:
     return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
 
 
-def _pairs(settings: DataSettings, split: str) -> tuple[list[str], list[str]]:
-    found = load_split(settings, split)
-    if found is None and getattr(settings, split) is not None:
-        # pairs that were held out of the training data
-        found = getattr(load(settings), split)
-    if found is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
+def digest_of_pairs(pairs: datasets.Dataset) -> str:
+    """What identifies sentence pairs."""
+    return digest_of_texts(pairs, "source", "target")
+
+
+def _pairs(path: Path, settings: DataSettings, split: str) -> tuple[list[str], list[str]]:
+    found = split_to_score(
+        path, settings, split, lambda: load_split(settings, split), lambda: load(settings), digest_of_pairs
+    )
     return list(found["source"]), list(found["target"])
 
 

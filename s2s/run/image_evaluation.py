@@ -12,10 +12,10 @@ from jaxtyping import Float
 
 from s2s.data.images import Images, load_image_split, load_images
 from s2s.decoding.classes import class_probabilities
-from s2s.errors import UserError
 from s2s.evaluation.classification import chosen_examples, classification_scores
 from s2s.evaluation.pictures import seen_picture
 from s2s.evaluation.saliency import Method, attention_on_words, gradient_times_input
+from s2s.run.held_out import split_to_score
 from s2s.run.image_loading import LoadedImageClassifier, load_image_classifier
 from s2s.run.labelled_evaluation import Classified, LabelledEvaluation
 
@@ -76,7 +76,7 @@ def evaluate_images(
         UserError: it is not a run of images, or its recipe has no such split.
     """
     run = load_image_classifier(path, checkpoint, overrides)
-    images = _split(run, split)
+    images = _split(path, run, split)
     probabilities = class_probabilities(run.model, run.examples(images))
     predicted = probabilities.argmax(axis=1)
     right, wrong = chosen_examples(images.labels, predicted, _EXAMPLES)
@@ -105,15 +105,16 @@ def digest_of(images: Images) -> str:
     return digest.hexdigest()
 
 
-def _split(run: LoadedImageClassifier, split: str) -> Images:
+def _split(path: Path, run: LoadedImageClassifier, split: str) -> Images:
     settings = run.recipe.data
-    found = load_image_split(settings, split, run.classes)
-    if found is None and getattr(settings, split) is not None:
-        # images that were held out of the training part
-        found = getattr(load_images(settings), split)
-    if found is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
-    return found
+    return split_to_score(
+        path,
+        settings,
+        split,
+        lambda: load_image_split(settings, split, run.classes),
+        lambda: load_images(settings),
+        digest_of,
+    )
 
 
 def _seen(

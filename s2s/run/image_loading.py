@@ -18,7 +18,7 @@ from s2s.recipe.installed import module_of
 from s2s.recipe.reading import read
 from s2s.run.folder import RECIPE, check_sections
 from s2s.run.loading import computer_for, find_checkpoint
-from s2s.run.tasks import check_task
+from s2s.run.tasks import check_classes, check_task
 from s2s.training.checkpoint import load_weights
 from s2s.training.devices import Computer, seed_for
 
@@ -83,6 +83,7 @@ def load_image_classifier(
     check_sections(overrides, MAY_CHANGE, "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)
+    check_classes(read(folder / RECIPE).data.classes, recipe.data.classes)
     computer = computer_for(recipe.device, overrides)
     model, positions = build_image_classifier(recipe)
     load_weights(model, folder / "model.safetensors")

@@ -10,6 +10,7 @@ from s2s.data.labelled_images import LabelledImages
 from s2s.evaluation.pictures import class_counts_picture, images_picture
 from s2s.recipe.images import ImageRecipe
 from s2s.run.course import Say
+from s2s.run.held_out import held_out_hashes
 from s2s.run.image_evaluation import digest_of, evaluate_images
 from s2s.run.image_loading import build_image_classifier
 from s2s.run.labelled import Labelling, Part, class_lines
@@ -94,8 +95,9 @@ class Seeing(Labelling):
         self.overrides = overrides
 
     def hashes(self) -> dict[str, str]:
-        """Of the training images and their classes."""
-        return {"training_data": digest_of(self.corpus.train)}
+        """Of the training images and their classes, and of what is held out."""
+        parts = {"validation": self.corpus.validation, "test": self.corpus.test}
+        return {"training_data": digest_of(self.corpus.train)} | held_out_hashes(self.recipe.data, parts, digest_of)
 
     def counts(self) -> dict[str, int]:
         """Images by split."""

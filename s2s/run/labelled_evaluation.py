@@ -12,6 +12,7 @@ from s2s.errors import UserError
 from s2s.evaluation.classification import ClassificationScores
 from s2s.evaluation.mcnemar import ClassifierComparison, compare_classifiers
 from s2s.evaluation.pictures import confusion_picture, reliability_picture
+from s2s.run.tasks import listed
 from s2s.training.checkpoint import write_atomically
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ def compare_evaluations(evaluations: Sequence[LabelledEvaluation]) -> list[Class
     """
     first = evaluations[0]
     for other in evaluations[1:]:
+        if other.digest == first.digest and other.classes != first.classes:
+            raise UserError(
+                f"{first.run} has the classes {listed(first.classes)}, {other.run} has {listed(other.classes)}",
+                remedy="compare runs whose data.classes are the same, in the same order",
+            )
         if (other.digest, other.truth) != (first.digest, first.truth):
             raise UserError(
                 f"{first.run} and {other.run} have different {first.split} sets",

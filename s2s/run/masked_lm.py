@@ -17,7 +17,8 @@ from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.masked_lm import MaskedRecipe
 from s2s.run.course import Course, Say
 from s2s.run.folder import TOKENIZER, flat
-from s2s.run.masked_lm_loading import SIDE, build_masked_lm, evaluate_masked_lm, examples_of
+from s2s.run.held_out import held_out_hashes
+from s2s.run.masked_lm_loading import SIDE, build_masked_lm, digest_of_text, evaluate_masked_lm, examples_of
 from s2s.training.devices import choose
 from s2s.training.logger import RunLog
 from s2s.training.masked_lm import masked_loss, measure
@@ -111,11 +112,14 @@ class Masking(Course):
         return {SIDE: self.prepared.tokenizer}
 
     def hashes(self) -> dict[str, str]:
-        """Of the training texts as pieces, and of the tokenizer."""
+        """Of the training texts as pieces, of the tokenizer, and of what is held out."""
         digest = hashlib.blake2b(digest_size=16)
         for array in self.prepared.train.arrays():
             digest.update(array.data)
-        return {"training_data": digest.hexdigest(), "tokenizer": self.prepared.tokenizer.digest}
+        corpus = self.prepared.corpus
+        parts = {"validation": corpus.validation, "test": corpus.test}
+        own = {"training_data": digest.hexdigest(), "tokenizer": self.prepared.tokenizer.digest}
+        return own | held_out_hashes(self.recipe.data, parts, digest_of_text)
 
     def counts(self) -> dict[str, int]:
         """Texts by split, and the windows that training texts are cut into."""

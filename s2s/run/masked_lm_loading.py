@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import datasets
 import torch
 
 from s2s.data.encoding import Lists, encode_texts
 from s2s.data.masked_text import MaskedText
 from s2s.data.texts import load_text_split, load_texts
 from s2s.data.tokenizers import Tokenizer
-from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import module_of
 from s2s.recipe.masked_lm import MaskedRecipe
 from s2s.recipe.reading import read
 from s2s.run.folder import RECIPE, TOKENIZER, check_sections
+from s2s.run.held_out import digest_of_texts, split_to_score
 from s2s.run.loading import computer_for, find_checkpoint
 from s2s.run.tasks import check_task
 from s2s.training.checkpoint import load_weights, write_atomically
@@ -127,6 +128,11 @@ class MaskedScores:
         return {"loss": self.loss, "accuracy": self.accuracy}
 
 
+def digest_of_text(texts: datasets.Dataset) -> str:
+    """What identifies the texts of a corpus."""
+    return digest_of_texts(texts, "text")
+
+
 def evaluate_masked_lm(
     path: Path, split: str = "test", checkpoint: str | None = None, overrides: Sequence[str] = (), keep: bool = True
 ) -> MaskedScores:
@@ -143,12 +149,10 @@ def evaluate_masked_lm(
         UserError: it is no run of this task, or its recipe has no such split.
     """
     run = load_masked_lm(path, checkpoint, overrides)
-    texts = load_text_split(run.recipe.data, split)
-    if texts is None and getattr(run.recipe.data, split) is not None:
-        # texts that were held out of the training data
-        texts = getattr(load_texts(run.recipe.data), split)
-    if texts is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
+    data = run.recipe.data
+    texts = split_to_score(
+        path, data, split, lambda: load_text_split(data, split), lambda: load_texts(data), digest_of_text
+    )
     examples = examples_of(run.recipe, encode_texts(texts, run.tokenizer), run.tokenizer)
     loss, accuracy, masked = measure(run.model, examples, run.computer)
     scores = MaskedScores(str(path), run.checkpoint.name, split, len(texts), masked, loss, accuracy)

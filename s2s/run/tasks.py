@@ -1,5 +1,6 @@
 """Which task a recipe, a run or a checkpoint is of."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from s2s.errors import UserError
@@ -22,6 +23,29 @@ def task_of_run(folder: Path) -> str:
     """
     check_is_run(folder)
     return task_of(read(folder / RECIPE))
+
+
+def check_classes(kept: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
+    """Refuses other classes than those that a model has learned: its outputs have no names but by their order.
+
+    Args:
+        kept: names in the run's recipe.
+        wanted: names after a caller's overrides.
+
+    Raises:
+        UserError: they differ.
+    """
+    if kept != wanted:
+        raise UserError(
+            f"data.classes is {listed(wanted)}, but the model was trained with {listed(kept)}",
+            remedy="leave data.classes out; data.first_label says what number the first class has in a table",
+        )
+
+
+def listed(classes: Sequence[str] | None) -> str:
+    """The first names of classes, for messages."""
+    names = list(classes or ())
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
 
 def check_task(folder: Path, task: str, instead: dict[str, str]) -> None:

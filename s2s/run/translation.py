@@ -16,8 +16,9 @@ from s2s.evaluation.metrics import score
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Recipe
 from s2s.run.course import Course, Say
-from s2s.run.evaluation import evaluate_run
+from s2s.run.evaluation import digest_of_pairs, evaluate_run
 from s2s.run.folder import TOKENIZER, flat, sides
+from s2s.run.held_out import held_out_hashes
 from s2s.run.loading import build_model, load_tokenizers
 from s2s.run.preparing import Prepared, prepare
 from s2s.run.pretrained import Beginning, begin_with, open_source
@@ -128,8 +129,10 @@ class Translating(Course):
         return dict(zip(sides(self.recipe.tokenizer), both, strict=False))
 
     def hashes(self) -> dict[str, str]:
-        """Of the training pairs as pieces, and of the tokenizers."""
-        return self.prepared.hashes()
+        """Of the training pairs as pieces, of the tokenizers, and of what is held out."""
+        corpus = self.prepared.corpus
+        parts = {"validation": corpus.validation, "test": corpus.test}
+        return self.prepared.hashes() | held_out_hashes(self.recipe.data, parts, digest_of_pairs)
 
     def counts(self) -> dict[str, int]:
         """Pairs by split, and those that are too long."""

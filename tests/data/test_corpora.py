@@ -79,11 +79,21 @@ def test_a_table_without_a_header_is_read_by_position(tmp_path):
     assert _pairs(_files(str(path), source="1", target="0").train)[0] == ("hallo", "hello")
 
 
-@pytest.mark.parametrize("kind", [".tsv", ".csv"])
-def test_a_byte_order_mark_is_no_part_of_the_first_columns_name(tmp_path, kind):
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl"])
+def test_a_byte_order_mark_is_no_data(tmp_path, kind):
     path = tmp_path / f"a{kind}"
     path.write_bytes(b"\xef\xbb\xbf" + _table(kind, PAIRS))
     assert _pairs(_files(str(path)).train) == PAIRS
+    if kind == ".csv":
+        quoted = "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in [("en", "de"), *PAIRS])
+        path.write_bytes(b"\xef\xbb\xbf" + quoted.encode())
+        assert _pairs(_files(str(path)).train) == PAIRS
+
+
+def test_a_csv_cell_is_as_long_as_a_text_is(tmp_path):
+    long = "word " * 40_000
+    (tmp_path / "a.csv").write_text(f'en,de\n"{long}",kurz\n')
+    assert _pairs(_files(str(tmp_path / "a.csv")).train) == [(long, "kurz")]
 
 
 @pytest.mark.parametrize("kind", [".jsonl", ".parquet"])
@@ -261,7 +271,11 @@ BAD = {
     "parquet gzip": ({"a.parquet.gz": b"not gzip"}, "a.parquet.gz", r"a.parquet.gz: not parquet"),
     "kind": ({"a.txt": b"x\n"}, "a.txt", r"data.train: a.txt: is no table(.|\n)*pair of line-aligned files"),
     "parquet": ({"a.parquet": b"nonsense"}, "a.parquet", r"a.parquet: not parquet"),
-    "parquet column": ({"a.parquet": _table(".parquet", PAIRS)}, "a.parquet", r"a.parquet row 1: no column '0'"),
+    "parquet column": (
+        {"a.parquet": _table(".parquet", PAIRS)},
+        "a.parquet",
+        r"a.parquet: no column '0'; there are",
+    ),
     "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from s2s.data.idx import read_idx_images, read_idx_labels
-from s2s.data.images import load_image_split, load_images, pixel_statistics
+from s2s.data.images import load_image_split, load_images, pixel_statistics, read_image
 from s2s.errors import UserError
 from s2s.recipe.images import ImageDataSettings
 
@@ -165,6 +165,22 @@ def test_grey_and_colour_and_other_sizes_are_what_pillow_makes_of_them(folders, 
     ).pixels[0]
     expected = Image.open(file).convert("RGB").resize((4, 4), Image.Resampling.BILINEAR)
     assert (colour == np.asarray(expected).transpose(2, 0, 1)).all()
+
+
+def test_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_path, pixels):
+    grey = Image.fromarray(pixels[0])
+    grey.save(tmp_path / "8.png")
+    Image.fromarray(pixels[0].astype(np.uint16) * 257).save(tmp_path / "16.png")
+    Image.merge("RGBA", (grey, grey, grey, Image.new("L", grey.size, 255))).save(tmp_path / "opaque.png")
+    turned = Image.Exif()
+    turned[0x0112] = 3
+    grey.rotate(180).save(tmp_path / "turned.png", exif=turned)
+    expected = read_image(tmp_path / "8.png", ImageDataSettings(size=6))
+    for name in ("16", "opaque", "turned"):
+        assert (read_image(tmp_path / f"{name}.png", ImageDataSettings(size=6)) == expected).all(), name
+    Image.merge("RGBA", (*[Image.new("L", grey.size, 255)] * 3, grey)).save(tmp_path / "clear.png")
+    with pytest.raises(UserError, match=r"clear.png: cannot be read: parts of it are transparent"):
+        read_image(tmp_path / "clear.png", ImageDataSettings(size=6))
 
 
 def test_idx_images_are_scaled_and_coloured_like_all_others(files, pixels):

@@ -116,6 +116,18 @@ def test_a_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, k
         assert "did you mean Sports?" in message
 
 
+@pytest.mark.parametrize("kind", [".tsv", ".parquet"])
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [("", "has no label"), ("Sports ", "'Sports ' has a space"), ("Sports\r", r"'Sports\\r'(.|\n)*dos2unix")],
+)
+def test_a_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, label, words):
+    path = tmp_path / f"a{kind}"
+    path.write_bytes(_table(kind, ROWS, lambda number: label if number == 2 else CLASSES[number]))
+    with pytest.raises(UserError, match=f"{'a.parquet row 3' if kind == '.parquet' else 'a.tsv:4'}: (.|\n)*{words}"):
+        load_labelled(_settings(path))
+
+
 @pytest.mark.parametrize(("first", "wrong"), [(0, 3), (1, 0), (1, 4)])
 def test_a_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_path, first, wrong):
     rows = [*ROWS, ("New", "one", wrong - first)]

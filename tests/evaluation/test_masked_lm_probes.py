@@ -163,6 +163,9 @@ def test_pairs_are_read_with_their_lines(tmp_path):
         Pair(2, "The man\ncried.", "The woman, he said, cried.", "antistereo", "gender"),
         Pair(4, "A", "B", "stereo", "age"),
     ]
+    signed = b"\xef\xbb\xbf" + (tmp_path / "pairs.csv").read_bytes().removeprefix(b",")
+    (tmp_path / "signed.csv").write_bytes(signed.replace(b"\n0,", b"\n").replace(b"\n1,", b"\n"))
+    assert [pair.more for pair in read_pairs(tmp_path / "signed.csv")] == [pair.more for pair in pairs]
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,13 @@ def test_words_are_the_texts_and_have_the_weight_of_their_pieces(kind):
     assert sums[1] == pytest.approx(sum(weights[1:first]))
 
 
+def test_an_unknown_word_is_a_word():
+    tokenizer = train(["the cat sleeps"] * 3, PieceSettings(kind="word", size=10), "shared")
+    ids = tokenizer.encode("the dog barks loudly")
+    words, sums = joined_to_words(tokenizer, ids, [1.0, 2.0, 3.0, 4.0])
+    assert (len(words), sums) == (4, [1.0, 2.0, 3.0, 4.0])
+
+
 def test_a_picture_of_words_has_each_word_once_on_a_ground_as_dark_as_its_weight():
     words = [f"word{i}" for i in range(40)] + ["$x^", "日本", "_a", "z" * 300]
     weights = [float(i) for i in range(-20, 24)]

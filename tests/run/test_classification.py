@@ -188,6 +188,33 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
         _s2s("train", "cut", "--resume")
 
 
+def test_what_training_has_seen_is_not_taken_for_a_test_set(folder):
+    _s2s("train", "tiny.yaml", "data.test=20", "run.dir=held", "training.updates=4", "validation.every=4")
+    before = (folder / "held/evaluation-test.json").read_bytes()
+    _s2s("evaluate", "held")
+    assert json.loads(before)["truth"] == json.loads((folder / "held/evaluation-test.json").read_bytes())["truth"]
+    before = (folder / "held/evaluation-test.json").read_bytes()
+    with (folder / "train.tsv").open("a") as file:
+        file.write("1\tone\tmore\n")
+    for overrides in ([], ["data.seed=2"], ["data.test=21"]):
+        with pytest.raises(UserError, match=r"test set is drawn from the training data(.|\n)*training has seen some"):
+            _s2s("evaluate", "held", *overrides)
+    assert (folder / "held/evaluation-test.json").read_bytes() == before
+    assert evaluate_classifier(folder / "held", overrides=["data.test=test.tsv"], keep=False).truth
+
+
+def test_runs_with_classes_in_another_order_are_not_compared(folder):
+    turned = "data.classes=[Sports, World, Business]"
+    (folder / "named.tsv").write_text("label\ttitle\ttext\nWorld\tpeace\ttalks\nSports\tgoal\twins\n")
+    for run, classes in (("one", []), ("other", [turned])):
+        _s2s(
+            *("train", "tiny.yaml", f"run.dir={run}", "data.test=named.tsv", "training.updates=4"),
+            *("validation.every=4", *classes),
+        )
+    with pytest.raises(UserError, match=r"one has the classes World, Sports, Business, other has Sports, World"):
+        _s2s("evaluate", "one", "other")
+
+
 MISTAKES = {
     "label": (
         ["train", "tiny.yaml", "data.test=wrong.tsv"],
@@ -201,6 +228,11 @@ MISTAKES = {
     "attention": (["attention", "runs/tiny", "a"], r"is a run of task classification, not translation"),
     "beam": (["evaluate", "runs/tiny", "--beam", "2"], r"--beam says nothing to runs of classification"),
     "recipe": (["evaluate", "runs/tiny", "head.pooling=max"], r"a trained model keeps its recipe; 'head.pooling=max'"),
+    "classes": (
+        ["evaluate", "runs/tiny", "data.classes=[Sports, World, Business]"],
+        r"data.classes is Sports, World, Business, but the model was trained with World, Sports, Business",
+    ),
+    "init": (["train", "tiny.yaml", "init.freeze=all"], r"init_from names no run"),
     "overfit": (["train", "tiny.yaml", "--overfit"], r"--overfit is for translation"),
     "resume": (["train", "runs/tiny", "--resume", "head.dropout=0.5"], r"--resume continues the run by its own recipe"),
     "checkpoint": (

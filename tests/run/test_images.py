@@ -161,6 +161,7 @@ def test_mistakes_are_answered_before_anything_is_made(place):
         (["data.classes=[a, b]"], r"the number 2 is no class; the 2 classes are a, b"),
         (["data.mean=[0.5, 0.5, 0.5]"], r"mean has 3 numbers, but channels is 1"),
         (["augmentation.shitf=2"], r"did you mean shift"),
+        (["augmentation.shift=8"], r"augmentation.shift \(8\) must be below data.size \(8\)"),
         (["training.examples_per_update=4"], r"from 4 images, but a batch has 16"),
     ):
         with pytest.raises(UserError, match=reason):
