@@ -130,7 +130,7 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
         best: how many fillers.
 
     Raises:
-        UserError: see `find_blank`.
+        UserError: see `find_blank`; or no filler has so many pieces.
     """
     blank = find_blank(text, tokenizer)
     beginning, going_on = _fitting(tokenizer)
@@ -144,6 +144,11 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
             fitting = float(found[0].exp()[allowed].sum())
         found = (scores[:, None] + found).masked_fill(~allowed, -torch.inf).flatten()
         kept = min(best if step == count - 1 else max(best, _BEAM), int(found.isfinite().sum()))
+        if not kept:
+            raise UserError(
+                f"nothing of {count} pieces fits: each piece of this tokenizer ({tokenizer.kind}) is a word of its own",
+                remedy="ask for fillers of one piece",
+            )
         scores, order = found.topk(kept)
         filled = [[*filled[i // model.size], i % model.size] for i in order.tolist()]
     return Filled(text, count, _fillers(tokenizer, blank, filled, scores), fitting)

@@ -164,9 +164,10 @@ class _Following:
         if self.course.beginning is not None:
             self.course.beginning.keep(self.folder)
             self.course.beginning.introduce(self.say)
+        learning, whole = parameter_count(trainer.model), sum(p.numel() for p in trainer.model.parameters())
+        parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters learn"
         self.say(
-            f"{parameter_count(trainer.model):,} parameters · {len(trainer.groups)} updates an epoch · "
-            f"{trainer.micro_batches} micro-batches an update"
+            f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
         )
 
     def _continue(self) -> Progress:

@@ -128,6 +128,12 @@ def test_shares_intervals_and_tests_are_those_of_scipy():
     assert len(bias_picture(found).axes[0].get_yticks()) == 5
 
 
+def test_a_filler_of_several_words_is_refused():
+    words = _tokenizer("word")
+    with pytest.raises(UserError, match=r"nothing of 2 pieces fits: each piece of this tokenizer \(word\)"):
+        fill(_model(words.size), words, "The ___ sleeps.", False, count=2)
+
+
 def test_all_of_the_picture_is_in_the_picture():
     figure = bias_picture(report([_preference(-1, -2, kind="physical-appearance")]))
     figure.draw_without_rendering()

@@ -115,6 +115,8 @@ def test_what_is_frozen_stays_and_the_rest_learns(folder, freeze, frozen):
     stayed = {name for name in found if torch.allclose(found[name], first[name], rtol=1e-4, atol=1e-7)}
     assert stayed == {name for name in found if name.startswith(frozen)}
     assert "frozen" in log
+    learning = sum(tensor.numel() for name, tensor in found.items() if name not in stayed)
+    assert f"{learning:,} of {sum(tensor.numel() for tensor in found.values()):,} parameters learn" in log
 
 
 def test_loaded_tensors_learn_at_the_lower_rate(folder):
