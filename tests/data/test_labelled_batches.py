@@ -118,7 +118,7 @@ def test_a_long_text_loses_its_end_and_is_counted():
     lists = _lists([[4, 5, 6, 7, 8], [4, 5, 6], [4]])
     for begin, cut in ((False, 1), (True, 2)):
         texts = LabelledTexts(lists, np.array([0, 1, 0]), TextBatchSettings(max_length=4), begin)
-        assert texts.truncated == cut
+        assert texts.truncated == cut == (texts.whole_lengths > 4).sum()
         batch = texts.collate(np.array([0, 2]), 0)
         assert batch.source[0].tolist() == ([BOS, 4, 5, EOS] if begin else [4, 5, 6, EOS])
         assert batch.source_valid[1].sum() == 2 + begin
