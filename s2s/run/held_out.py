@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import datasets
 
 from s2s.errors import UserError
+from s2s.recipe.reading import read
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST
+from s2s.run.folder import MANIFEST, RECIPE
 
 Part = TypeVar("Part")
 
@@ -56,7 +57,9 @@ def split_to_score(
         folder = run if (run / MANIFEST).exists() else run.parent.parent
         starts = manifest.read(folder / MANIFEST)
         kept = starts[0]["hashes"].get(_name(split)) if starts else None
-        if kept not in (None, digest(found)):
+        # a run that held nothing out for this split has learned from all that could be drawn now
+        held_out = isinstance(getattr(read(run / RECIPE).data, split), int)
+        if not held_out or kept not in (None, digest(found)):
             raise UserError(
                 f"the {split} set is drawn from the training data, and would not be the one that was held out when the "
                 "run was trained: training has seen some of it",

@@ -201,6 +201,9 @@ def test_what_training_has_seen_is_not_taken_for_a_test_set(folder):
             _s2s("evaluate", "held", *overrides)
     assert (folder / "held/evaluation-test.json").read_bytes() == before
     assert evaluate_classifier(folder / "held", overrides=["data.test=test.tsv"], keep=False).truth
+    # of a run whose test set is a file, nothing was held out
+    with pytest.raises(UserError, match=r"test set is drawn from the training data"):
+        _s2s("evaluate", "runs/tiny", "data.test=20")
 
 
 def test_runs_with_classes_in_another_order_are_not_compared(folder):

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
@@ -62,11 +63,11 @@ def _kill_when(run: Path, process: subprocess.Popen, update: int) -> None:
     process.communicate()
 
 
-def test_a_killed_and_resumed_run_ends_in_the_same_bits(tmp_path, monkeypatch):
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_killed_and_resumed_run_ends_in_the_same_bits(tmp_path, monkeypatch, precision):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
-    # bf16 takes as long again, and is resumed without a process in tests/training
-    overrides = ["device.precision=fp32", "device.threads=1"]
+    overrides = [f"device.precision={precision}", "device.threads=1"]
     killed = _start(tmp_path, "tiny.yaml", "run.dir=killed", *overrides)
     _kill_when(tmp_path / "killed", killed, 27)
     assert _losses(tmp_path / "killed")[-1][0] < 45
