@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from s2s.recipe.schema import Probability, Section
+from s2s.recipe.limits import Layers, Length, Probability, Width
+from s2s.recipe.schema import Section
 
 if TYPE_CHECKING:
     from s2s.models.contract import Encoder, Seq2Seq
@@ -15,13 +16,13 @@ class EncoderSettings(Section):
 
     kind: Literal["conv"] = "conv"
     """Gated convolutions with attention."""
-    width: PositiveInt = 256
+    width: Width = 256
     """Size of every vector between layers."""
-    encoder_layers: PositiveInt = 4
+    encoder_layers: Layers = 4
     """Convolutions that read the source; each sees `kernel` − 1 positions further."""
-    kernel: Annotated[int, Field(ge=2)] = 3
+    kernel: Annotated[int, Field(ge=2, le=1_000)] = 3
     """Positions that one convolution sees; in the encoder centred, in the decoder the last ones."""
-    max_positions: PositiveInt = 1024
+    max_positions: Length = 1024
     """Longest sequence, since positions are learned."""
     dropout: Probability = 0.2
     """Applied to embeddings and to the input of every convolution."""
@@ -30,7 +31,7 @@ class EncoderSettings(Section):
 class Settings(EncoderSettings):
     """The convolutional model's section of a recipe."""
 
-    decoder_layers: PositiveInt = 4
+    decoder_layers: Layers = 4
     """Convolutions that write the target, each with its own attention."""
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared

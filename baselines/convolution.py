@@ -6,7 +6,6 @@ two positions that grows with their distance over the kernel's width.
 
 import math
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -70,10 +69,6 @@ class ConvEncoder(Encoder):
         )
         self.before = (settings.kernel - 1) // 2
         self.after = settings.kernel - 1 - self.before
-
-    def replace_table(self, vectors: nn.Module) -> None:
-        """Puts a module in the place of the table of tokens; positions stay."""
-        cast(Embedding, self.embedding).replace_table(vectors)
 
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> ConvMemory:
         """One state for each source position."""

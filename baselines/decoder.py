@@ -11,6 +11,7 @@ from baselines.cells import CellState, Stack, initialize_parts
 from baselines.settings import Attentive, Recurrent
 from s2s.models.contract import Decoder, Memory, Rows
 from s2s.nn.dropout import Dropout
+from s2s.nn.positions import Embedding
 
 
 class Bridge(nn.Module):
@@ -52,13 +53,13 @@ class SqueezedDecoder(Decoder[Nothing, Cells]):
     Args:
         cell: kind of the recurrent layers.
         settings: the model's section of the recipe.
-        embedding: the table of token vectors.
+        tokens: the table of token vectors.
     """
 
-    def __init__(self, cell: str, settings: Recurrent, embedding: nn.Embedding) -> None:
+    def __init__(self, cell: str, settings: Recurrent, tokens: nn.Embedding) -> None:
         super().__init__()
         width, rate = settings.width, settings.dropout
-        self.embedding = embedding
+        self.embedding = Embedding(tokens, "none", 0)
         self.dropout = Dropout(rate)
         self.stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
         self.bridge = Bridge(width, self.stack.parts)
@@ -108,13 +109,13 @@ class AttentiveDecoder(Decoder[Source, Looking]):
     Args:
         cell: kind of the recurrent layers.
         settings: the model's section of the recipe.
-        embedding: the table of token vectors.
+        tokens: the table of token vectors.
     """
 
-    def __init__(self, cell: str, settings: Attentive, embedding: nn.Embedding) -> None:
+    def __init__(self, cell: str, settings: Attentive, tokens: nn.Embedding) -> None:
         super().__init__()
         width, rate = settings.width, settings.dropout
-        self.embedding = embedding
+        self.embedding = Embedding(tokens, "none", 0)
         self.dropout = Dropout(rate)
         self.input_feeding, self.coverage = settings.input_feeding, settings.coverage
         inputs = 2 * width if settings.input_feeding else width

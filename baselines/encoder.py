@@ -8,6 +8,7 @@ from baselines.cells import CELLS
 from baselines.settings import Reading
 from s2s.models.contract import Encoder, Memory
 from s2s.nn.dropout import Dropout
+from s2s.nn.positions import Embedding
 
 
 class Layer(nn.Module):
@@ -48,12 +49,12 @@ class RecurrentEncoder(Encoder):
     Args:
         cell: kind of the recurrent layers.
         settings: the model's section of the recipe.
-        embedding: the table of token vectors.
+        tokens: the table of token vectors.
     """
 
-    def __init__(self, cell: str, settings: Reading, embedding: nn.Embedding) -> None:
+    def __init__(self, cell: str, settings: Reading, tokens: nn.Embedding) -> None:
         super().__init__()
-        self.embedding = embedding
+        self.embedding = Embedding(tokens, "none", 0)
         self.dropout = Dropout(settings.dropout)
         self.residual = settings.residual
         turned = (False, True) if settings.bidirectional else (settings.reverse_source,)

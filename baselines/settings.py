@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 
-from s2s.recipe.schema import Probability, Section
+from s2s.recipe.limits import Layers, Length, Probability, Width
+from s2s.recipe.schema import Section
 
 AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
 
@@ -12,9 +13,9 @@ AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
 class Reading(Section):
     """What all recurrent encoders share."""
 
-    width: PositiveInt = 256
+    width: Width = 256
     """Size of embeddings and hidden states."""
-    encoder_layers: PositiveInt = 2
+    encoder_layers: Layers = 2
     """Recurrent layers that read the source."""
     bidirectional: bool = True
     """Whether half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
@@ -40,7 +41,7 @@ class Reading(Section):
 class Recurrent(Reading):
     """What all recurrent models that translate share."""
 
-    decoder_layers: PositiveInt = 2
+    decoder_layers: Layers = 2
     """Recurrent layers that write the target."""
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
@@ -58,7 +59,7 @@ class Attentive(Recurrent):
     step by step in training, too, and is slower."""
     coverage: bool = False
     """Whether the score sees how much each source position was looked at before (Tu et al. 2016); needs `additive`."""
-    max_positions: PositiveInt = 256
+    max_positions: Length = 256
     """Longest source that `location` knows, in pieces; the other kinds know no limit."""
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from s2s.nn.attention import Attention, Implementation
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import choose
+from s2s.training.devices import choose, prepare_process
 
 POSITIONS, HEADS, SIZE = 8192, 4, 32
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
@@ -67,7 +67,9 @@ def main() -> None:
     """Prints a row for each precision and length."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
-    computer = choose(DeviceSettings(kind="cpu", threads=parser.parse_args().threads))
+    settings = DeviceSettings(kind="cpu", threads=parser.parse_args().threads)
+    prepare_process(settings)
+    computer = choose(settings)
     print(computer)
     print("| precision | length | explicit | fused | | explicit, forward | fused, forward | |")
     print("|---|---|---|---|---|---|---|---|")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from s2s.experiments.statistics import mean
+from s2s.evaluation.inference import mean
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "classification"

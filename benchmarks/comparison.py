@@ -51,7 +51,8 @@ def table() -> str:
             *rows,
             "",
             f"`{summary.command}`: seeds {', '.join(map(str, summary.seeds))}; parameters {parameters}; {machine}; "
-            f"measurements of {duration(summary.seconds)}, added up. In brackets: 95 % intervals.",
+            f"measurements of {duration(summary.seconds)}, added up. In brackets: 95 % intervals; ranges over "
+            "seeds where the row says so.",
             "",
         ]
     )

@@ -20,7 +20,9 @@ from torch import Tensor
 from s2s.data.corpora import load_split
 from s2s.decoding.translator import Translator
 from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
+from s2s.recipe.schema import DeviceSettings
 from s2s.run.loading import LoadedRun, load_run
+from s2s.training.devices import prepare_process
 
 CHUNK = 250
 
@@ -66,7 +68,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    prepare_process(DeviceSettings(threads=2))
     run = load_run(options.run, None, options.overrides)
     test = load_split(run.recipe.data, "test")
     if test is None:

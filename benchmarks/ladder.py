@@ -14,14 +14,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
 from s2s.data.corpora import load_split
 from s2s.decoding.translator import Translator
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.loading import LoadedRun, load_run
 from s2s.run.preparing import Prepared, prepare
-from s2s.training.devices import choose
+from s2s.training.devices import choose, prepare_process
 from s2s.training.trainer import Update
 from s2s.training.translation import translation_trainer
 
@@ -43,7 +41,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    prepare_process(DeviceSettings(threads=2))
     runs = {path.resolve().name: load_run(path) for path in options.runs}
     first = next(iter(runs.values()))
     data = prepare(first.recipe, (first.source_tokenizer, first.target_tokenizer), print)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from s2s.experiments.classifiers import classifier_trainer, prepared_texts
 from s2s.recipe.reading import read, recipe_path
-from s2s.training.devices import choose
+from s2s.training.devices import choose, prepare_process
 
 WAYS = ("buckets", "batch", "max_length")
 WARM = 3
@@ -29,6 +29,7 @@ def main() -> None:
     recipe = read(recipe_path(asked.recipe), asked.overrides)
     corpus = prepared_texts(recipe).corpus
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": corpus.classes})})
+    prepare_process(recipe.device)
     computer = choose(recipe.device)
     trainers = {}
     for way in WAYS:

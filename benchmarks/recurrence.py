@@ -30,7 +30,7 @@ from s2s.recipe.schema import (
     TokenizerSettings,
     TrainingSettings,
 )
-from s2s.training.devices import choose
+from s2s.training.devices import choose, prepare_process
 from s2s.training.translation import translation_trainer
 
 Form = Callable[[], Tensor]
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    prepare_process(DeviceSettings(threads=2))
     layers(options.rounds)
     if options.root:
         models(options.root, 3 * options.rounds)

@@ -17,6 +17,8 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 SPEED = RESULTS / "speed.json"
+# what is kept beside the runs
+OTHERS = ("speed", "faults", "gpu")
 TOP = "multi30k"
 RUNG = f"{TOP}_"
 BEGIN, END = "<!-- benchmarks/{writer}.py writes this -->\n", "<!-- end of what it writes -->\n"
@@ -115,7 +117,7 @@ def ladder() -> str:
 
 
 def _kept() -> dict[str, dict[str, Any]]:
-    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in RESULTS.glob("*.json") if p != SPEED}
+    return {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in RESULTS.glob("*.json") if p.stem not in OTHERS}
 
 
 def _test(found: dict[str, Any], lowercase: bool) -> dict[str, Any]:

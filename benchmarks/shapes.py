@@ -18,6 +18,7 @@ from pathlib import Path
 from s2s.data import batches
 from s2s.recipe.reading import read, recipe_path
 from s2s.run.masked_lm import course
+from s2s.training.devices import prepare_process
 
 WAYS = {"few widths": batches._WIDTHS, "every width": 1 << 30}
 WARM = 100
@@ -26,7 +27,9 @@ WARM = 100
 def measure(recipe_file: Path, overrides: list[str], updates: int, widths: int) -> dict[str, float]:
     """Trains in this process: nothing of it is shared with the other way."""
     batches._WIDTHS = widths
-    trainer = course(read(recipe_path(recipe_file), ["device.threads=1", *overrides]), lambda line: None).trainer
+    recipe = read(recipe_path(recipe_file), ["device.threads=1", *overrides])
+    prepare_process(recipe.device)
+    trainer = course(recipe, lambda line: None).trainer
     shapes, real, began = set(), 0.0, 0.0
     collate = trainer.examples.collate
 

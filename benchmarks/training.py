@@ -36,7 +36,7 @@ from s2s.recipe.schema import (
     TokenizerSettings,
     TrainingSettings,
 )
-from s2s.training.devices import choose
+from s2s.training.devices import choose, prepare_process
 from s2s.training.translation import translation_trainer
 
 WIDTH, HEADS, INNER, LAYERS, TOKENS = 256, 4, 1024, 3, 4096
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    prepare_process(DeviceSettings(threads=2))
     started = time.perf_counter()
     corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(options.root)))
     tokenizer, _ = train_pair(corpus.train["source"], corpus.train["target"], TokenizerSettings(size=8000))

@@ -3,17 +3,40 @@
 The report is drawn from these files alone, so nothing here knows a model or imports torch.
 """
 
+import shlex
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from s2s.errors import UserError
+from s2s.files import write_atomically
 
 # raised when a field changes its meaning, so that an old file is refused and not misread
 FORMAT = 1
 
 P = TypeVar("P", bound="Part")
+C = TypeVar("C")
+
+
+def _one_of_ours(name: str) -> str:
+    """A result is written into a folder of its experiment's name, so a file from elsewhere must not choose it."""
+    known = {experiment for rows in TABLES.values() for _, experiment in rows.values()}
+    if name not in known:
+        raise ValueError(f"{name!r:.60} is no experiment; there are {', '.join(sorted(known))}")
+    return name
+
+
+def _words(command: str) -> str:
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r:.60} is no command: {error}") from None
+    return command
+
+
+def _all_ours(names: list[str]) -> list[str]:
+    return [_one_of_ours(name) for name in names]
 
 
 class Part(BaseModel):
@@ -142,7 +165,7 @@ class Result(Part):
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
-    experiment: str
+    experiment: Annotated[str, AfterValidator(_one_of_ours)]
     """Its name on the command line."""
     question: str
     """What it asks."""
@@ -228,7 +251,7 @@ class Summary(Part):
 
     format: Literal[1] = FORMAT
     """Version of this file's fields."""
-    command: str
+    command: Annotated[str, AfterValidator(_words)]
     """What reproduces it."""
     task: Task = "translation"
     """What the models are compared on; it decides the table's rows."""
@@ -242,7 +265,7 @@ class Summary(Part):
     """Settings that the command gives to single models."""
     seeds: list[int]
     """Of the repetitions."""
-    experiments: list[str]
+    experiments: Annotated[list[str], AfterValidator(_all_ours)]
     """Those asked for, in order."""
     contenders: list[Contender]
     """The models as they were compared; empty until their learning rates are chosen."""
@@ -252,11 +275,20 @@ class Summary(Part):
     """Time that all measurements took."""
 
 
+def spreadsheet_cell(cell: C) -> C | str:
+    """A cell of a CSV file that no spreadsheet takes for a formula, as OWASP says: such texts get an apostrophe."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def write(part: Part, path: Path) -> None:
     """Writes a result or a summary as JSON; a crash leaves the old file or the new one."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(part.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    new.replace(path)
+    write_atomically(path, part.model_dump_json(indent=1) + "\n")
 
 
 def read_result(path: Path) -> Result:

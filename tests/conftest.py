@@ -29,6 +29,14 @@ def _temporary_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
+def device():
+    """The device that S2S_TEST_DEVICE names, for the tests that compute the same anywhere; a processor otherwise."""
+    import torch
+
+    return torch.device(os.environ.get("S2S_TEST_DEVICE", "cpu"))
+
+
+@pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real corpora; tests are skipped where there is none."""
     return _real(".")

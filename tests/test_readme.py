@@ -54,6 +54,7 @@ def _commands(page: Path) -> Iterator[str]:
 def _small(command: str) -> str:
     """The command as shown, with sizes for a test."""
     command = command.replace("tensorboard --logdir", "tensorboard --inspect --logdir").replace("DIR", "files")
+    command = command.replace("--resume training.updates=4000", "--resume training.updates=8")
     if command.startswith("s2s train ") and "--resume" not in command:
         recipe = command.split()[2]
         given = {word.partition("=")[0] for word in command.split()}

@@ -25,7 +25,9 @@ def attention(
     check_is_run(run)
     check_output(output)
     from s2s.run.attention import look
+    from s2s.run.loading import prepare_for
 
+    prepare_for(run)
     found = look(run, sentence, translation, checkpoint)
     if output:
         found.save(output, -1 if layer is None else layer)

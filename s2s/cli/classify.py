@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from s2s.cli.output import check_output, lines_to
+from s2s.errors import quoted
 
 
 @click.command()
@@ -23,12 +24,10 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
     from s2s.run.tasks import check_task, task_of_run
 
     if task_of_run(run) != "images":
-        check_task(run, "classification", {"translation": f"s2s translate {run}"})
+        check_task(run, "classification", {"translation": f"s2s translate {quoted(run)}"})
     check_output(output)
     from s2s.cli.runs import classify_file
 
-    if source.isatty():
-        click.echo("type a line and Enter; end with Ctrl-D", err=True)
     with lines_to(output) as write:
         for line in classify_file(run, source, probabilities, checkpoint):
             write(line)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from s2s.cli.comparing import Order, begin, check_lone, order
+from s2s.errors import quoted
 
 
 def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
@@ -45,4 +46,4 @@ def compare(context: click.Context, resume: Path | None) -> None:
     from s2s.report.drawing import draw
 
     go_on(folder, Console())
-    click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {folder}")
+    click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")

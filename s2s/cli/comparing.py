@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from s2s.errors import UserError
+from s2s.errors import UserError, quoted
 from s2s.recipe.installed import models
 from s2s.recipe.page import read_value
 from s2s.recipe.reading import read, recipe_path
@@ -153,7 +153,7 @@ def _check_recipe(base: Any, task: Task, named: Path | None) -> None:
         raise UserError(
             f"{named} is a recipe of task {base.task}, not {task}",
             where=_NAMED_BY[task],
-            remedy=f"name it with {other} {named}"
+            remedy=f"name it with {other} {quoted(named or Path())}"
             if other
             else "models are compared on translation (--recipe) and on classification (--task)",
         )

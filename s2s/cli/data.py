@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
+from s2s.cli.group import Group
 from s2s.errors import UserError
 
 
-@click.group()
+@click.group(cls=Group)
 def data() -> None:
     """Look at a corpus before training."""
 
@@ -31,4 +32,4 @@ def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     from s2s.data.corpora import load
     from s2s.data.inspection import inspect, render
 
-    click.echo(render(inspect(load(found.data), found.data)))
+    click.echo(render(inspect(load(found.data), found.data, found.tokenizer.of("target").normalization)))

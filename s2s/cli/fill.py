@@ -16,6 +16,8 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
     from s2s.run.folder import check_is_run
 
     check_is_run(run)
+    from s2s.run.loading import prepare_for
     from s2s.run.probing import fill_blank
 
+    prepare_for(run)
     click.echo(str(fill_blank(run, text, pieces, best, checkpoint)))

@@ -1,13 +1,16 @@
 """The command `s2s`: a lazy group, so that help and mistakes are answered before anything heavy is imported."""
 
 import importlib
+import io
 import os
 import sys
 
 import click
 
 import s2s
-from s2s.errors import UserError
+from s2s.cli.group import Group
+from s2s.errors import Stopped, UserError, told
+from s2s.files import explained
 
 # name: (module:attribute, what `s2s --help` says of it)
 _COMMANDS = {
@@ -15,6 +18,7 @@ _COMMANDS = {
     "translate": ("s2s.cli.translate:translate", "Translate lines with a trained model."),
     "classify": ("s2s.cli.classify:classify", "Name the class of each line with a trained model."),
     "evaluate": ("s2s.cli.evaluate:evaluate", "Score a run on its test set, or compare runs."),
+    "score": ("s2s.cli.score:score", "Score any file of translations against a reference."),
     "attention": ("s2s.cli.attention:attention", "Show where a model looks while it translates."),
     "fill": ("s2s.cli.fill:fill", "Fill a blank with what a masked-language model expects there."),
     "probe": ("s2s.cli.probe:probe", "Ask a masked-language model what it expects of people."),
@@ -27,7 +31,7 @@ _COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -59,28 +63,40 @@ def main() -> None:
     # one of two cores, training is measured 2 to 10 times as fast with this; alone, as fast as without.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        commands(standalone_mode=False)
+        commands(prog_name="s2s", standalone_mode=False)
+        sys.stdout.flush()
+    except Stopped as stop:
+        click.echo(stop, err=True)
+        sys.exit(128 + stop.signal)
     except UserError as error:
-        click.echo(error, err=True)
+        click.echo(told(str(error)), err=True)
         sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(told(shown.getvalue()), err=True, nl=False)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         sys.exit(130)
     except BrokenPipeError:
         # whoever read our output has gone; there is nobody to complain to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        if not error.filename:
+        if error.errno is None:
             raise
-        where = UserError(
-            error.strerror or str(error), where=str(error.filename), remedy="look at the path and at who may use it"
-        )
-        click.echo(where, err=True)
+        click.echo(told(str(explained(error))), err=True)
         sys.exit(2)
+    finally:
+        _let_go_of_output()
+
+
+def _let_go_of_output() -> None:
+    """What standard output does not take any more is not tried again when the process ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -1,53 +1,134 @@
 """`s2s new`."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from s2s.cli.group import Group
 from s2s.errors import UserError
 
 _FILE = click.Path(path_type=Path)
+_output = click.option("--output", type=_FILE, default="mine.yaml", show_default=True, help="The recipe.")
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace a recipe of that name.")
+_TABLE = "tsv, csv, jsonl, parquet, or a txt with tabs or `IN: … OUT: …` lines; plain, .gz or .xz"
 
 
-@click.group()
+def _part(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option for a file of validation or test: six would make a signature too long, so `_given` finds them."""
+
+    def keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
+        """Puts it where `_given` looks."""
+        context.meta[option.name or name] = value
+
+    return click.option(name, type=_FILE, callback=keep, expose_value=False, help=help)
+
+
+@click.group(cls=Group)
 def new() -> None:
     """Write a recipe for your own files."""
 
 
 @new.command()
-@click.option("--source", type=_FILE, required=True, help="Lines to translate from.")
-@click.option("--target", type=_FILE, required=True, help="Their translations, line by line.")
-@click.option("--validation-source", type=_FILE, help="Lines to validate by; held out of --source when absent.")
-@click.option("--validation-target", type=_FILE, help="Their translations.")
-@click.option("--output", type=_FILE, default="mine.yaml", show_default=True, help="The recipe.")
-@click.option("--overwrite", is_flag=True, help="Replace a recipe of that name.")
-def translate(
-    source: Path,
-    target: Path,
-    validation_source: Path | None,
-    validation_target: Path | None,
+@click.option("--data", type=_FILE, help=f"A table of pairs: {_TABLE}.")
+@click.option("--source", help="Column of --data that is read; without --data, a file of lines.")
+@click.option("--target", help="Column of --data that is written; without --data, a file of lines.")
+@_part("--validation", help="A table to validate by; held out of --data when absent.")
+@_part("--test", help="A table to test on; held out of --data when absent.")
+@_part("--validation-source", help="Lines to validate by; held out of --source when absent.")
+@_part("--validation-target", help="Their translations.")
+@_part("--test-source", help="Lines to test on; held out of --source when absent.")
+@_part("--test-target", help="Their translations.")
+@_output
+@_overwrite
+def translate(data: Path | None, source: str | None, target: str | None, output: Path, overwrite: bool) -> None:
+    """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
+    from s2s.data.fitting_pairs import Splits, fitted_translation
+    from s2s.recipe.shipped import check_new
+
+    check_new(output, overwrite)
+    lines = (
+        _given("validation"),
+        _given("test"),
+    )
+    if data:
+        if any(isinstance(pair, tuple) for pair in lines):
+            raise UserError(
+                "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
+            )
+        text = fitted_translation(output.stem, Splits(data, *lines), source, target)
+    elif source and target:
+        text = fitted_translation(output.stem, Splits((Path(source), Path(target)), *lines))
+    else:
+        raise UserError(
+            "no data is named", remedy="s2s new translate --data TABLE, or --source LINES --target LINES: two files"
+        )
+    _write(output, text, overwrite)
+
+
+@new.command()
+@click.option("--data", type=_FILE, required=True, help=f"A table of labelled texts: {_TABLE}.")
+@click.option("--text", multiple=True, help="Column of the text; several are joined by a space.")
+@click.option("--label", help="Column of the class.")
+@click.option("--validation", type=_FILE, help="A table to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="A table to test on; held out of --data when absent.")
+@_output
+@_overwrite
+def classify(
+    data: Path,
+    text: tuple[str, ...],
+    label: str | None,
+    validation: Path | None,
+    test: Path | None,
     output: Path,
     overwrite: bool,
 ) -> None:
-    """Write a translation recipe fitted to line-aligned files (plain, .gz or .xz)."""
-    from s2s.recipe.fitting import fitted_recipe
-    from s2s.recipe.reading import read
-    from s2s.recipe.shipped import write_new
+    """Write a classification recipe fitted to a table of labelled texts."""
+    from s2s.data.fitting_labelled import Tables, fitted_classification
+    from s2s.recipe.shipped import check_new
 
-    validation = _both(validation_source, validation_target)
-    write_new(output, fitted_recipe(output.stem, (source, target), validation), overwrite)
-    read(output)
-    name = shlex.quote(str(output))
-    click.echo(f"wrote {name}\nlook:   s2s data check {name}\ntrain:  s2s train {name}")
+    check_new(output, overwrite)
+    _write(output, fitted_classification(output.stem, Tables(data, validation, test), text, label), overwrite)
 
 
-def _both(source: Path | None, target: Path | None) -> tuple[Path, Path] | None:
+@new.command()
+@click.option("--data", type=_FILE, required=True, help="A folder with a folder for each class, or IDX files.")
+@click.option("--validation", type=_FILE, help="Another one to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="Another one to test on; held out of --data when absent.")
+@_output
+@_overwrite
+def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
+    """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
+    from s2s.data.fitting_images import Places, fitted_images
+    from s2s.recipe.shipped import check_new
+
+    check_new(output, overwrite)
+    _write(output, fitted_images(output.stem, Places(data, validation, test)), overwrite)
+
+
+def _given(split: str) -> Path | tuple[Path, Path] | None:
+    table, source, target = (click.get_current_context().meta[split + end] for end in ("", "_source", "_target"))
+    if table and (source or target):
+        raise UserError(f"two {split} sets", remedy=f"give --{split}, or --{split}-source and --{split}-target")
     if source and target:
         return source, target
     if source or target:
         raise UserError(
-            f"{source or target} is one side of the validation pairs",
-            remedy="give --validation-source and --validation-target, or neither",
+            f"{source or target} is one side of the {split} pairs",
+            remedy=f"give --{split}-source and --{split}-target, or neither",
         )
-    return None
+    return table
+
+
+def _write(output: Path, text: str, overwrite: bool) -> None:
+    from s2s.recipe.reading import read
+    from s2s.recipe.shipped import write_new
+
+    write_new(output, text, overwrite)
+    task = read(output).task
+    name = shlex.quote(str(output))
+    # what the choices rest on is better seen at once than found later
+    click.echo("\n".join(line for line in text.splitlines() if "#" in line))
+    look = f"\nlook:   s2s data check {name}" if task != "images" else ""
+    click.echo(f"\nwrote {name}{look}\ntrain:  s2s train {name}")

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
+from s2s.cli.group import Group
 from s2s.errors import UserError
 
 
-@click.group()
+@click.group(cls=Group)
 def probe() -> None:
     """Ask a trained model what it expects."""
 
@@ -29,6 +30,8 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
     from s2s.run.folder import check_is_run
 
     check_is_run(run)
+    from s2s.run.loading import prepare_for
     from s2s.run.probing import probe_pairs, weigh
 
+    prepare_for(run)
     click.echo(str(probe_pairs(run, pairs, checkpoint) if pairs else weigh(run, text or "", choices, checkpoint)))

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import click
 
+from s2s.cli.group import Group
 from s2s.errors import UserError
+from s2s.recipe.local_files import missing_files
 from s2s.recipe.reading import dump, read, recipe_path
 
 _OVERRIDES = "[section.key=value]..."
 
 
-@click.group()
+@click.group(cls=Group)
 def recipe() -> None:
     """Validate, show, list and copy recipes."""
 
@@ -18,7 +20,7 @@ def recipe() -> None:
 @recipe.command()
 @click.argument("words", nargs=-1, required=True, metavar=f"RECIPE... {_OVERRIDES}")
 def validate(words: tuple[str, ...]) -> None:
-    """Check recipes; every mistake is listed with its line."""
+    """Check recipes; every mistake is listed with its line, and every file that is missing."""
     overrides = [word for word in words if "=" in word]
     paths = [Path(word) for word in words if "=" not in word]
     if not paths:
@@ -29,9 +31,11 @@ def validate(words: tuple[str, ...]) -> None:
 
 def _mistakes(path: Path, overrides: list[str]) -> str:
     try:
-        read(recipe_path(path), overrides)
+        missing = missing_files(read(recipe_path(path), overrides))
     except UserError as error:
         return str(error)
+    if missing:
+        return "\n".join(f"{path}: {line}" for line in missing)
     click.echo(f"{path}: fine")
     return ""
 

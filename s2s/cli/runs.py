@@ -1,19 +1,26 @@
 """What `s2s evaluate`, `s2s translate` and `s2s classify` do with the words they are given."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import click
+
 from s2s.cli.lines import chunks
 from s2s.errors import UserError
+from s2s.files import explained
 from s2s.run.tasks import task_of_run
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from s2s.data.seen import Seen
+    from s2s.data.tokenizers import Tokenizer
     from s2s.decoding.translator import Translation
+    from s2s.training.progress import Meter
 
 _LINES_AT_ONCE = 10_000
 
@@ -31,6 +38,7 @@ class Asked:
         split: `test` or `validation`.
         lowercase: score without regard to case.
         checkpoint: see `loading.find_checkpoint`.
+        files: sources and references, in the place of the split.
     """
 
     runs: list[Path]
@@ -38,15 +46,31 @@ class Asked:
     split: str
     lowercase: bool
     checkpoint: str | None
+    files: tuple[Path, Path] | None
 
     @property
     def keep(self) -> bool:
         """Whether this is the run's result: what another search, checkpoint or corpus scores is not."""
         return self.checkpoint is None and not self.overrides
 
+    @property
+    def meter(self) -> "Meter":
+        """A bar beside the results, which may go into a file; nothing where nobody looks."""
+        from rich.console import Console
+
+        from s2s.training.progress import meter, silent
+
+        console = Console(stderr=True)
+        return meter(console) if console.is_terminal else silent
+
 
 def score_runs(
-    words: Sequence[str], split: str, lowercase: bool, beam: int | None, checkpoint: str | None
+    words: Sequence[str],
+    split: str,
+    lowercase: bool,
+    beam: int | None,
+    checkpoint: str | None,
+    files: tuple[Path, Path] | None = None,
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Scores runs and, where there are several, tests each against the first.
 
@@ -56,6 +80,7 @@ def score_runs(
         lowercase: score without regard to case.
         beam: overrides `decoding.beam`.
         checkpoint: see `load_run`.
+        files: sources and references, in the place of a split.
 
     Returns:
         The evaluations and the comparisons.
@@ -75,17 +100,43 @@ def score_runs(
             remedy="evaluate runs of one task together",
         )
     task = tasks[runs[0]]
-    if task != "translation" and (lowercase or beam):
-        raise UserError(f"{'--beam' if beam else '--lowercase'} says nothing to runs of {task}", remedy="leave it out")
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": files}
+    if task != "translation" and any(given.values()):
+        named = ", ".join(option for option, value in given.items() if value)
+        raise UserError(f"{named} says nothing to runs of {task}", remedy="leave it out")
     overrides = [word for word in words if "=" in word] + ([f"decoding.beam={beam}"] if beam else [])
-    return _SCORERS[task](Asked(runs, overrides, split, lowercase, checkpoint))
+    from s2s.run.loading import prepare_for
+
+    prepare_for(runs[0], overrides)
+    asked = Asked(runs, overrides, split, lowercase, checkpoint, files)
+    evaluations, comparisons = _SCORERS[task](asked)
+    for evaluation in evaluations if asked.keep else []:
+        _keep(evaluation)
+    return evaluations, comparisons
+
+
+def _keep(evaluation: Any) -> None:
+    """Where the run's folder takes no more, its scores are still worth showing."""
+    try:
+        evaluation.keep()
+    except OSError as error:
+        click.echo(f"the scores are shown, but not kept: {explained(error)}", err=True)
 
 
 def _score_translators(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
     from s2s.run.evaluation import compare_runs, evaluate_run
 
     evaluations = [
-        evaluate_run(run, asked.split, asked.lowercase, asked.checkpoint, asked.overrides, asked.keep)
+        evaluate_run(
+            run,
+            asked.split,
+            asked.lowercase,
+            asked.checkpoint,
+            asked.overrides,
+            keep=False,
+            files=asked.files,
+            meter=asked.meter,
+        )
         for run in asked.runs
     ]
     return evaluations, compare_runs(evaluations) if len(evaluations) > 1 else []
@@ -96,7 +147,8 @@ def _score_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
     from s2s.run.labelled_evaluation import compare_evaluations
 
     evaluations = [
-        evaluate_classifier(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs
+        evaluate_classifier(run, asked.split, asked.checkpoint, asked.overrides, keep=False, meter=asked.meter)
+        for run in asked.runs
     ]
     return evaluations, compare_evaluations(evaluations) if len(evaluations) > 1 else []
 
@@ -106,7 +158,8 @@ def _score_image_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]
     from s2s.run.labelled_evaluation import compare_evaluations
 
     evaluations = [
-        evaluate_images(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs
+        evaluate_images(run, asked.split, asked.checkpoint, asked.overrides, keep=False, meter=asked.meter)
+        for run in asked.runs
     ]
     return evaluations, compare_evaluations(evaluations) if len(evaluations) > 1 else []
 
@@ -114,7 +167,10 @@ def _score_image_classifiers(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]
 def _score_masked_lms(asked: Asked) -> tuple[Sequence[Any], Sequence[Any]]:
     from s2s.run.masked_lm_loading import evaluate_masked_lm
 
-    found = [evaluate_masked_lm(run, asked.split, asked.checkpoint, asked.overrides, asked.keep) for run in asked.runs]
+    found = [
+        evaluate_masked_lm(run, asked.split, asked.checkpoint, asked.overrides, keep=False, meter=asked.meter)
+        for run in asked.runs
+    ]
     return found, []
 
 
@@ -138,19 +194,64 @@ def translate_file(
         nbest: translations of each line; more than one come as `line number TAB score TAB text`.
         checkpoint: see `load_run`.
     """
+    from s2s.data.seen import Seen
     from s2s.decoding.translator import Translator
-    from s2s.run.loading import load_run
+    from s2s.run.folder import TOKENIZER
+    from s2s.run.loading import load_run, prepare_for
 
+    prompt = _told_to_wait(run, input_file)
     overrides = [f"decoding.{key}={value}" for key, value in settings.items() if value is not None]
+    prepare_for(run, overrides)
     loaded = load_run(run, checkpoint, overrides)
     translator = Translator(
         loaded.model, loaded.source_tokenizer, loaded.target_tokenizer, loaded.recipe.decoding, nbest
     )
+    seen = _Strangers(Seen.load(loaded.checkpoint / TOKENIZER), loaded.source_tokenizer, input_file.isatty())
     number = 0
-    for chunk in chunks(input_file, loaded.recipe.decoding.batch * 50):
-        for translation in translator.translate_chunk(chunk):
+    for chunk in chunks(input_file, loaded.recipe.decoding.batch * 50, prompt):
+        for text, translation in zip(chunk, translator.translate_chunk(chunk), strict=True):
             number += 1
+            seen.look(text, number)
             yield from _shown(translation, number, nbest)
+    seen.sum_up(number)
+
+
+def _told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
+    """Tells somebody at a terminal that a model is being loaded; gives what asks for a line then."""
+    if not input_file.isatty():
+        return lambda: None
+    click.echo(f"loading {run} …", err=True)
+    told = itertools.chain(["type a line and Enter; end with Ctrl-D\n"], itertools.repeat(""))
+    return lambda: click.echo(f"{next(told)}> ", err=True, nl=False)
+
+
+class _Strangers:
+    """Lines that are far from what a model has seen: each is told at a terminal, their number elsewhere."""
+
+    def __init__(self, seen: "Seen | None", tokenizer: "Tokenizer", at_once: bool) -> None:
+        self.seen = seen
+        self.tokenizer = tokenizer
+        self.at_once = at_once
+        self.count = 0
+        self.first = ""
+
+    def look(self, text: str, number: int) -> None:
+        """Takes notice of a line."""
+        if self.seen is None or not text.strip() or (what := self.seen.far(text, self.tokenizer)) is None:
+            return
+        self.count += 1
+        self.first = self.first or f"line {number}: {what}"
+        if self.at_once:
+            click.echo(f"far from the training text, in which these never occur: {what}", err=True)
+
+    def sum_up(self, lines: int) -> None:
+        """Tells of a whole file."""
+        if self.count and not self.at_once:
+            click.echo(
+                f"{self.count:,} of {lines:,} lines are far from the training text, which lacks many of their words "
+                f"or pieces (first {self.first}); their translations may be nonsense",
+                err=True,
+            )
 
 
 def classify_file(run: Path, input_file: IO[bytes], probabilities: bool, checkpoint: str | None) -> Iterator[str]:
@@ -162,8 +263,12 @@ def classify_file(run: Path, input_file: IO[bytes], probabilities: bool, checkpo
         probabilities: whether each class's probability follows, as `TAB name=0.1234`.
         checkpoint: see `loading.find_checkpoint`.
     """
+    from s2s.run.loading import prepare_for
+
+    prepare_for(run)
+    prompt = _told_to_wait(run, input_file)
     classes, read = _image_reader(run, checkpoint) if task_of_run(run) == "images" else _text_reader(run, checkpoint)
-    for chunk in chunks(input_file, _LINES_AT_ONCE):
+    for chunk in chunks(input_file, _LINES_AT_ONCE, prompt):
         rows = iter(read([text for text in chunk if text.strip()]).tolist())
         for text in chunk:
             if not text.strip():

@@ -1,10 +1,11 @@
 """`s2s train`."""
 
+import sys
 from pathlib import Path
 
 import click
 
-from s2s.errors import UserError
+from s2s.errors import UserError, quoted
 
 # what a trained model is for, by its task
 _USES = {
@@ -36,8 +37,8 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     from s2s.run.tasks import task_of_run
 
     if use := _USES.get(task_of_run(folder)):
-        click.echo(use.format(folder))
-    click.echo(f"curves:     tensorboard --logdir {folder.parent}")
+        click.echo(use.format(quoted(folder)))
+    click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
 
 
 def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
@@ -47,11 +48,20 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
     # mistakes are answered before torch is loaded
     recipe = read(recipe_path(path), overrides)
     check_free(folder_of(recipe), overwrite)
+    _wait(f"{recipe.name}: loading …")
     from rich.console import Console
 
     from s2s.run.training import train
+    from s2s.training.devices import prepare_process
 
+    prepare_process(recipe.device)
     return train(recipe, Console(), overwrite)
+
+
+def _wait(what: str) -> None:
+    """Says that something goes on, before imports that take a minute on a loaded machine."""
+    click.echo(what)
+    sys.stdout.flush()
 
 
 def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
@@ -60,17 +70,25 @@ def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
     recipe = read(recipe_path(path), overrides)
     if recipe.task != "translation":
         raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
+    _wait(f"{recipe.name}: loading …")
     from s2s.run.overfitting import overfit
+    from s2s.run.room import room_to_train
+    from s2s.training.devices import prepare_process
 
-    overfit(recipe, click.echo)
+    prepare_process(recipe.device)
+    with room_to_train(recipe):
+        overfit(recipe, click.echo)
 
 
 def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
     from s2s.run.folder import check_resumable
 
     check_resumable(folder, overrides)
+    _wait(f"going on with {folder}: loading …")
     from rich.console import Console
 
+    from s2s.run.loading import prepare_for
     from s2s.run.training import resume
 
+    prepare_for(folder, overrides)
     return resume(folder, Console(), overrides)

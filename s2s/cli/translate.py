@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from s2s.cli.output import check_output, lines_to
+from s2s.errors import quoted
 
 
 @click.command()
@@ -21,12 +22,10 @@ def translate(run: Path, source, output: Path | None, beam, nbest: int, length_p
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
     from s2s.run.tasks import check_task
 
-    check_task(run, "translation", {"classification": f"s2s classify {run}"})
+    check_task(run, "translation", {"classification": f"s2s classify {quoted(run)}"})
     check_output(output)
     from s2s.cli.runs import translate_file
 
-    if source.isatty():
-        click.echo("type a sentence and Enter; end with Ctrl-D", err=True)
     with lines_to(output) as write:
         for line in translate_file(run, source, {"beam": beam, "length_penalty": length_penalty}, nbest, checkpoint):
             write(line)

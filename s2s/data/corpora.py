@@ -1,8 +1,7 @@
 """Parallel corpora as Hugging Face data sets: built-in, from files, or from the hub."""
 
 import difflib
-import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any, Protocol
 
 import datasets
 import numpy as np
-from datasets.exceptions import DatasetGenerationError, DatasetsError
+from datasets.exceptions import DatasetsError
 
-from s2s import __version__
+from s2s.data.caching import cache_for, cached, converted
 from s2s.data.phrasebook import phrases
 from s2s.data.text_files import (
     COMPRESSIONS,
@@ -24,13 +23,14 @@ from s2s.data.text_files import (
     table_kind,
     table_rows,
 )
-from s2s.errors import UserError
-from s2s.recipe.schema import DataSettings, Split
+from s2s.errors import UserError, check_regular
+from s2s.recipe.limits import Split
+from s2s.recipe.schema import DataSettings
+from s2s.recipe.wording import near_files
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 _BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
-_TEXT = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
 class OnTheHub(Protocol):
@@ -106,7 +106,9 @@ def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
         return _built_in(name, split, settings)
     if isinstance(split, int):
         if name == "train":
-            raise UserError(f"data.train is {split}; only the built-in corpus is made to measure", remedy="name a file")
+            near = "did you mean data.corpus=built-in? " if near_files(settings.corpus, ["built-in"]) else ""
+            what = f"data.train is {split}; only the built-in corpus is made to measure"
+            raise UserError(what, remedy=f"{near}name a file")
         return None
     if settings.corpus == "files":
         found = _from_files(name, split, settings)
@@ -159,7 +161,7 @@ def _from_hub(split: str, settings: DataSettings) -> datasets.Dataset:
         ]
         return {"source": [source for source, _ in cells], "target": [target for _, target in cells]}
 
-    return found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_TEXT)
+    return converted(found, take, f"columns {columns.names}")
 
 
 def hub_split(settings: OnTheHub, split: str) -> datasets.Dataset:
@@ -173,7 +175,13 @@ def hub_split(settings: OnTheHub, split: str) -> datasets.Dataset:
         UserError: it is not there, or the hub cannot be reached.
     """
     try:
-        return datasets.load_dataset(settings.corpus, settings.config, split=split, revision=settings.revision)  # type: ignore[return-value]
+        return datasets.load_dataset(  # type: ignore[return-value]
+            settings.corpus,
+            settings.config,
+            split=split,
+            revision=settings.revision,
+            cache_dir=cache_for(settings.corpus),
+        )
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         near = difflib.get_close_matches(settings.corpus, ["built-in", "files"], n=1)
         raise UserError(
@@ -265,55 +273,13 @@ def check_there(*paths: Path) -> None:
         UserError: one is not; what is there under a similar name is told.
     """
     for path in paths:
+        check_regular(path, "name a file; of a pipe, write the lines to one first")
         if path.is_file():
             continue
         there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, there, n=3)
+        near = near_files(path.name, there, most=3)
         what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
         raise UserError(what, where=str(path), remedy=f"there is {', '.join(near)}" if near else "check the path")
-
-
-def cached(
-    read: Callable[[], Iterator[dict[str, Any]]],
-    files: tuple[Path, ...],
-    reading: str,
-    features: datasets.Features = _TEXT,
-) -> datasets.Dataset:
-    """Rows of files, written to Arrow once and found again while files, columns and our version stay the same.
-
-    Args:
-        read: gives the rows.
-        files: that they come from.
-        reading: how they are read; another reading is another result.
-        features: the columns of the rows.
-
-    Raises:
-        UserError: as `read`; or there are no rows.
-    """
-    identity = [f"{p.resolve()} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in files]
-    fingerprint = hashlib.blake2b("\n".join([__version__, reading, *identity]).encode(), digest_size=16).hexdigest()
-    failure: list[UserError] = []
-
-    def rows() -> Iterator[dict[str, Any]]:
-        """The rows, until one is at fault."""
-        row = None
-        try:
-            for row in read():
-                yield row
-            if row is None:
-                # the builder would say this in its own words
-                raise UserError("holds no rows", where=", ".join(map(str, files)), remedy="name another file")
-        except UserError as error:
-            # the builder wraps what its generator raises; the user wants our words
-            failure.append(error)
-            raise
-
-    try:
-        return datasets.Dataset.from_generator(rows, features=features, fingerprint=fingerprint)  # type: ignore[return-value]
-    except DatasetGenerationError:
-        if failure:
-            raise failure[0] from None
-        raise
 
 
 def _hold_out(

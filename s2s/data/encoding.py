@@ -49,6 +49,10 @@ class Encoded:
         kept = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= max_length)
         return kept, len(self) - len(kept)
 
+    def source_pieces(self) -> Int[np.ndarray, " different"]:
+        """The numbers of the pieces that occur in sources."""
+        return np.unique(np.concatenate([np.empty(0, np.int32), *map(np.unique, self._sources.values)]))
+
     def arrays(self) -> Iterator[np.ndarray]:
         """All that is in it, as contiguous arrays: joined end to end, they depend on the pairs alone."""
         yield self.source_lengths

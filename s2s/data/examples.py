@@ -1,6 +1,7 @@
 """What a trainer learns from, whatever the task: examples that become batches."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -32,9 +33,23 @@ class Collated:
 
     def to(self: C, device: torch.device | str) -> C:
         """The batch on a device."""
+        return self._each(lambda tensor: sent(tensor, device))
+
+    def pinned(self: C) -> C:
+        """The batch in memory that a CUDA device reads by itself."""
+        return self._each(torch.Tensor.pin_memory)
+
+    def _each(self: C, change: Callable[[Tensor], Tensor]) -> C:
         tensors = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
         del tensors["indices"]
-        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+        return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
+
+
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A processor's tensor on a device; to CUDA, without waiting for what the device has yet to do."""
+    if torch.device(device).type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 class Examples(ABC, Generic[C]):

@@ -7,14 +7,18 @@ number; then the numbers.
 import gzip
 import math
 import zlib
+from contextlib import nullcontext
+from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import UInt8
 
-from s2s.errors import UserError
+from s2s.errors import UserError, check_regular
 
 _BYTES = 0x08
+# no gzip file unpacks to more times its size
+_MOST_PACKED = 1_032
 _KINDS = {1: "labels", 3: "images"}
 
 
@@ -37,33 +41,14 @@ def read_idx_labels(path: Path) -> UInt8[np.ndarray, " labels"]:
 
 
 def _read(path: Path, dimensions: int) -> np.ndarray:
-    content = _content(path)
-    magic, wanted = content[:4], bytes([0, 0, _BYTES, dimensions])
-    if magic != wanted:
-        other = next((kind for d, kind in _KINDS.items() if magic == bytes([0, 0, _BYTES, d])), None)
-        if other:
-            raise UserError(
-                f"holds {other}, not {_KINDS[dimensions]}",
-                where=str(path),
-                remedy="the images come first: [images, labels]",
-            )
-        raise _wrong(path, f"has the magic number 0x{magic.hex()}, expected 0x{wanted.hex()} for {_KINDS[dimensions]}")
+    check_regular(path, "name an IDX file")
     first = 4 + 4 * dimensions
-    if len(content) < first:
-        raise _wrong(path, f"ends after {len(content)} bytes, within its head")
-    sizes = tuple(np.frombuffer(content, ">u4", dimensions, 4).astype(np.int64).tolist())
-    expected = first + math.prod(sizes)
-    if len(content) != expected:
-        shape = " x ".join(map(str, sizes))
-        raise _wrong(path, f"has {len(content):,} bytes; its head says {shape}, which makes {expected:,}")
-    return np.frombuffer(content, np.uint8, offset=first).reshape(sizes)
-
-
-def _content(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
         # whatever its name says: some servers unpack what they send
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        with path.open("rb") as raw, gzip.open(raw) if _packed(raw) else nullcontext(raw) as file:
+            sizes = _sizes(path, file.read(first), dimensions)
+            # as many bytes as the head promises and no more, however many a small file may unpack to
+            return _numbers(path, file, sizes)
     except FileNotFoundError:
         there = sorted(p.name for p in path.parent.glob("*ubyte*"))
         raise UserError(
@@ -73,6 +58,40 @@ def _content(path: Path) -> bytes:
         ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise _wrong(path, f"cannot be read: {error}") from None
+
+
+def _packed(raw: BufferedIOBase) -> bool:
+    magic = raw.read(2)
+    raw.seek(0)
+    return magic == b"\x1f\x8b"
+
+
+def _sizes(path: Path, head: bytes, dimensions: int) -> tuple[int, ...]:
+    magic, wanted = head[:4], bytes([0, 0, _BYTES, dimensions])
+    if magic != wanted:
+        other = next((kind for d, kind in _KINDS.items() if magic == bytes([0, 0, _BYTES, d])), None)
+        if other:
+            raise UserError(
+                f"holds {other}, not {_KINDS[dimensions]}",
+                where=str(path),
+                remedy="the images come first: [images, labels]",
+            )
+        raise _wrong(path, f"has the magic number 0x{magic.hex()}, expected 0x{wanted.hex()} for {_KINDS[dimensions]}")
+    if len(head) < 4 + 4 * dimensions:
+        raise _wrong(path, f"ends after {len(head)} bytes, within its head")
+    return tuple(np.frombuffer(head, ">u4", dimensions, 4).astype(np.int64).tolist())
+
+
+def _numbers(path: Path, file: BufferedIOBase, sizes: tuple[int, ...]) -> np.ndarray:
+    promised, shape = math.prod(sizes), " x ".join(map(str, sizes))
+    if promised > _MOST_PACKED * path.stat().st_size:
+        raise _wrong(path, f"is too small for what its head says: {shape}, which makes {promised:,} bytes")
+    content = file.read(promised)
+    if len(content) < promised:
+        raise _wrong(path, f"holds {len(content):,} numbers; its head says {shape}, which makes {promised:,}")
+    if file.read(1):
+        raise _wrong(path, f"holds more than its head says: {shape}, which makes {promised:,} numbers")
+    return np.frombuffer(content, np.uint8).reshape(sizes)
 
 
 def _wrong(path: Path, what: str) -> UserError:

@@ -4,7 +4,8 @@ Pixels are kept as bytes, four times smaller than numbers a network computes wit
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import io
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from s2s.data.caching import cache_for
 from s2s.data.idx import read_idx_images, read_idx_labels
-from s2s.errors import UserError
+from s2s.data.texts import held_out_rows
+from s2s.errors import UserError, check_regular
 from s2s.recipe.images import ImageDataSettings
 
 if TYPE_CHECKING:
@@ -22,10 +25,14 @@ if TYPE_CHECKING:
 
 Pixels = UInt8[np.ndarray, "images channels height width"]
 
-_ALIASES = {"validation": ("validation", "valid", "val", "dev")}
+ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 # MNIST's files, and those of all data sets made in its likeness
 _IDX_STEMS = {"train": "train", "test": "t10k"}
-_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+# what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+# a file of 50 KB may unpack to a gigabyte
+_MOST_PIXELS = 2**26
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,8 @@ class ImageCorpus:
 def load_images(settings: ImageDataSettings) -> ImageCorpus:
     """Loads the images that a recipe's `data` section describes.
 
+    Images held out of the training part are different ones, and none of them is left in the training part.
+
     Raises:
         UserError: a file, folder, column or split is missing or damaged, a class is not among the training part's, or
             nothing is in a split.
@@ -78,26 +87,16 @@ def load_images(settings: ImageDataSettings) -> ImageCorpus:
     train = load_image_split(settings, "train", None)
     if train is None:
         raise UserError("data.train is needed", remedy="name a split, a folder or a pair of IDX files")
-    held_out = {name: size for name in ("validation", "test") if isinstance(size := getattr(settings, name), int)}
-    wanted = sum(held_out.values())
-    if wanted >= len(train):
-        raise UserError(
-            f"{wanted:,} images to hold out of {len(train):,} leave nothing to train on",
-            where=", ".join(f"data.{name}: {size}" for name, size in held_out.items()),
-            remedy="hold out fewer",
-        )
-    order = np.random.default_rng(settings.seed).permutation(len(train))
-    parts, first = {}, 0
-    for name in ("validation", "test"):
-        if name in held_out:
-            parts[name] = train.select(np.sort(order[first : first + held_out[name]]))
-            first += held_out[name]
-        else:
-            parts[name] = load_image_split(settings, name, train.names)
+    parts = {name: load_image_split(settings, name, train.names) for name in ("validation", "test")}
+    sizes = {name: size for name in parts if isinstance(size := getattr(settings, name), int)}
+    if sizes:
+        rest, held = held_out_rows([image.tobytes() for image in train.pixels], sizes, settings.seed, "images")
+        parts |= {name: train.select(rows) for name, rows in held.items()}
+        # in their own order, so that nothing but what was held out, and what equals it, is missing
+        train = train.select(rest)
     if parts["validation"] is None:
         raise UserError("data.validation is needed", remedy="name a split, or hold out images: data.validation=1000")
-    # in their own order, so that nothing but what was held out is missing
-    return ImageCorpus(train.select(np.sort(order[first:])), parts["validation"], parts["test"])
+    return ImageCorpus(train, parts["validation"], parts["test"])
 
 
 def load_image_split(settings: ImageDataSettings, name: str, names: tuple[str, ...] | None) -> Images | None:
@@ -138,15 +137,22 @@ def _from_root(root: Path, split: str, settings: ImageDataSettings, names: tuple
     """What lies in a folder: IDX files of the usual names, folders of images, or a data set's own files."""
     if not root.is_dir():
         raise UserError("there is no such folder", where=f"data.root: {root}", remedy="name the folder of the images")
-    stem = _IDX_STEMS.get(split, split)
-    for ending in ("", ".gz"):
-        images, labels = (root / f"{stem}-{kind}{ending}" for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
-        if images.is_file():
-            return _from_idx(images, labels, settings, names)
-    folder = next((root / alias for alias in _ALIASES.get(split, (split,)) if _class_folders(root / alias)), None)
+    if files := idx_files(root, split):
+        return _from_idx(*files, settings, names)
+    folder = next((root / alias for alias in ALIASES.get(split, (split,)) if class_folders(root / alias)), None)
     if folder is not None:
         return _from_folder(folder, settings, names)
     return _from_hub(str(root), split, settings, names)
+
+
+def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
+    """The IDX files of a split, images and labels, by their usual names; None where there are no such images."""
+    stem = _IDX_STEMS.get(split, split)
+    for ending in ("", ".gz"):
+        images, labels = (folder / f"{stem}-{kind}{ending}" for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+        if images.is_file():
+            return images, labels
+    return None
 
 
 def _from_idx(images: Path, labels: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
@@ -169,11 +175,11 @@ def _shaped(pixels: UInt8[np.ndarray, "images height width"], settings: ImageDat
         return np.repeat(pixels[:, None], settings.channels, axis=1)
     from PIL.Image import fromarray
 
-    return _stacked([fromarray(image) for image in pixels], settings)
+    return np.stack([_pixels(fromarray(image), settings) for image in pixels])
 
 
 def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
-    classes = _class_folders(folder)
+    classes = class_folders(folder)
     if not classes:
         there = sorted(path.name for path in folder.iterdir())[:10] if folder.is_dir() else []
         raise UserError(
@@ -188,7 +194,7 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
     for path in classes:
         if path.name not in names:
             raise _unknown_class(repr(path.name), names, str(path))
-        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS)
         _check_some(len(found), str(path))
         files += found
         labels += [names.index(path.name)] * len(found)
@@ -197,7 +203,8 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
     return Images(np.stack(pixels), np.array(labels, dtype=np.int64), names)
 
 
-def _class_folders(folder: Path) -> list[Path]:
+def class_folders(folder: Path) -> list[Path]:
+    """The folders in a folder, each of which is a class; none where it is no folder."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -209,23 +216,30 @@ def read_image(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "ch
     Raises:
         UserError: it is missing, or no image that Pillow reads.
     """
+    check_regular(file, "remove or replace it")
+    return _read(file, str(file), settings)
+
+
+def _read(
+    file: Path | io.BytesIO, where: str, settings: ImageDataSettings
+) -> UInt8[np.ndarray, "channels height width"]:
     from PIL import Image, UnidentifiedImageError
 
+    # our own limit follows; below it, Pillow would warn in words that no user understands
+    Image.MAX_IMAGE_PIXELS = None
     try:
-        with Image.open(file) as image:
+        with Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise ValueError(f"it has {image.width:,} x {image.height:,} pixels; {_MOST_PIXELS:,} are the most")
             return _pixels(image, settings)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(file), remedy="remove or replace the file") from None
-
-
-def _stacked(images: Iterable["Image"], settings: ImageDataSettings) -> Pixels:
-    found = []
-    for number, image in enumerate(images, start=1):
-        try:
-            found.append(_pixels(image, settings))
-        except ValueError as error:
-            raise UserError(f"image {number} cannot be read: {error}", remedy="mend it, or name another set") from None
-    return np.stack(found)
+    except FileNotFoundError:
+        why = "there is no such file"
+    except UnidentifiedImageError:
+        why = f"it is no whole image of the kinds {', '.join(_FORMATS)}"
+    except Exception as error:
+        # a reader of damaged bytes fails as its format leads it to: struct.error, KeyError, zlib.error …
+        why = str(error) or type(error).__name__
+    raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
 
 
 def _pixels(image: "Image", settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
@@ -254,7 +268,9 @@ def _from_hub(corpus: str, split: str, settings: ImageDataSettings, names: tuple
     # the progress of Arrow's conversions would disturb the run's own
     datasets.disable_progress_bars()
     try:
-        loaded = datasets.load_dataset(corpus, settings.config, split=split, revision=settings.revision)
+        loaded = datasets.load_dataset(
+            corpus, settings.config, split=split, revision=settings.revision, cache_dir=cache_for(corpus)
+        )
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         raise UserError(
             f"data set {corpus!r}, split {split!r}: {str(error).strip().split(chr(10))[0]}",
@@ -273,8 +289,19 @@ def _from_hub(corpus: str, split: str, settings: ImageDataSettings, names: tuple
             )
     _check_some(len(found), where)
     labels, names = _numbered(list(found[settings.label]), found.features[settings.label], names, where)
-    images = found.cast_column(settings.image, datasets.Image())
-    return Images(_stacked((cast("Any", row)[settings.image] for row in images), settings), labels, names)
+    # as bytes or as paths: what they may unpack to is decided here
+    images = found.cast_column(settings.image, datasets.Image(decode=False))
+    pixels = [
+        _read(*_content(cast("Any", row)[settings.image], f"{where}, row {number}"), settings)
+        for number, row in enumerate(images, start=1)
+    ]
+    return Images(np.stack(pixels), labels, names)
+
+
+def _content(cell: Mapping[str, Any] | None, where: str) -> tuple[Path | io.BytesIO, str]:
+    if cell is None:
+        raise UserError("has no image", where=where, remedy="remove the row")
+    return (Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"])), where
 
 
 def _numbered(

@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from s2s.data.corpora import Corpus, pairs
 from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
+from s2s.data.normalization import altered
 from s2s.recipe.schema import DataSettings, FilterSettings
 
 SUSPICIOUS = {
@@ -100,12 +101,13 @@ class Inspection:
     advice: list[str]
 
 
-def inspect(corpus: Corpus, settings: DataSettings) -> Inspection:
+def inspect(corpus: Corpus, settings: DataSettings, normalization: str = "identity") -> Inspection:
     """Looks through a corpus.
 
     Args:
         corpus: as loaded, nothing filtered.
         settings: the recipe's `data` section: filters, and the seed of the pairs to read.
+        normalization: of the targets, as the recipe has it.
     """
     parts = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
     splits = {name: _findings(part) for name, part in parts.items() if part is not None}
@@ -116,6 +118,7 @@ def inspect(corpus: Corpus, settings: DataSettings) -> Inspection:
     chosen = random.Random(settings.seed).sample(range(len(corpus.train)), min(_SPOTS, len(corpus.train)))
     advice = [words for name, found in splits.items() for words in _split_advice(name, found)]
     advice += _corpus_advice(overlap, ledger)
+    advice += [words for name, part in parts.items() if part and (words := unreachable(part, name, normalization))]
     return Inspection(splits, overlap, ledger, _rows(corpus.train, sorted(chosen)), advice)
 
 
@@ -246,6 +249,19 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: Ledger) -> Itera
     if dropped > _MANY * (dropped + ledger.kept):
         share = dropped / (dropped + ledger.kept)
         yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
+
+
+def unreachable(part: datasets.Dataset, name: str, normalization: str) -> str:
+    """What to say where the normalization changes targets; nothing where it changes none.
+
+    Args:
+        part: pairs.
+        name: of their split.
+        normalization: of the targets, as the recipe has it.
+    """
+    found = altered((target for _, target in pairs(part)), normalization)
+    remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
+    return f"tokenizer.normalization={normalization} changes {found} in {name}; references {remedy}" if found else ""
 
 
 def _count(rows: list[int], noun: str) -> str:

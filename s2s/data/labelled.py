@@ -11,7 +11,8 @@ import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.corpora import cached, hub_split
+from s2s.data.caching import cached, converted
+from s2s.data.corpora import hub_split
 from s2s.data.text_files import Columns, checked_cells, place, table_cells
 from s2s.data.texts import held_out_rows, joined, several, split_table
 from s2s.errors import UserError
@@ -166,7 +167,7 @@ def _from_hub(settings: LabelledSettings, split: str) -> _Table:
         }
 
     declared = getattr((found.features or {}).get(settings.label), "names", None)
-    rows = found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_FEATURES)
+    rows = converted(found, take, f"labelled {columns.names}", _FEATURES)
     names = tuple(declared) if declared else None
     return _Table(rows, lambda line: f"{where}{line}", settings.first_label, names)
 

@@ -10,16 +10,17 @@ import gzip
 import io
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from s2s.errors import UserError
+from s2s.errors import UserError, check_regular, quoted
 
 COMPRESSIONS = ("", ".gz", ".xz")
-TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
+TABLES = (".tsv", ".csv", ".jsonl", ".parquet", ".txt")
 Row = dict[str, str]
 
 
@@ -45,7 +46,7 @@ _BYTE_ORDER_MARK = "\ufeff".encode()
 
 
 def table_kind(path: Path) -> str | None:
-    """`.tsv`, `.csv`, `.jsonl` or `.parquet` for a table, compressed or not; None for anything else."""
+    """`.tsv`, `.csv`, `.jsonl`, `.parquet` or `.txt` for a table, compressed or not; None for anything else."""
     suffix = path.with_suffix("").suffix if path.suffix in COMPRESSIONS else path.suffix
     return suffix if suffix in TABLES else None
 
@@ -89,10 +90,11 @@ def table_rows(path: Path, source: str, target: str) -> Iterator[Row]:
     """The rows of a table, two columns of it as source and target.
 
     A tsv is never quoted; a csv is, after RFC 4180, and empty lines of it are skipped. A jsonl or parquet file may nest
-    the two columns in one that is called `translation`, as many hub data sets do.
+    the two columns in one that is called `translation`, as many hub data sets do. A txt is a tsv if its first line
+    has a tab; else each cell stands behind the name of its column: `IN: jump twice OUT: I_JUMP I_JUMP`.
 
     Args:
-        path: a tsv, csv, jsonl or parquet file. A compressed parquet file is read into memory whole.
+        path: a table. A compressed parquet file is read into memory whole.
         source: name of the source column. A tsv or csv file without a header is read by position: `"0"` is its first
             column, and its first line is a pair like all others.
         target: name or position of the target column.
@@ -112,10 +114,39 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
     Raises:
         UserError: as `table_rows`.
     """
+    rows = raw_rows(path, columns)
+    if _is_separated(path):
+        return _by_position(path, columns, rows)
+    return ((number, checked_cells(row, columns, place(path, number))) for number, row in rows)
+
+
+def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, Any]]:
+    """The rows of a table as they are: where each begins, and its cells by column.
+
+    A tsv's and a csv's cells are a list, and a header is a row like all others.
+
+    Args:
+        path: a table.
+        columns: what is read of a parquet file; all columns when None.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or is no table.
+    """
     kind = table_kind(path)
     if kind == ".parquet":
         return _parquet_rows(path, columns)
-    return _json_rows(path, columns) if kind == ".jsonl" else _separated_rows(path, columns)
+    if kind == ".jsonl":
+        return _json_rows(path)
+    if kind == ".csv":
+        return _csv_cells(path)
+    if _is_separated(path):
+        return ((number, line.split("\t")) for number, line in enumerate(lines(path), start=1))
+    return _marked_rows(path)
+
+
+def _is_separated(path: Path) -> bool:
+    kind = table_kind(path)
+    return kind in (".tsv", ".csv") or (kind == ".txt" and "\t" in next(lines(path), ""))
 
 
 def place(path: Path, number: int) -> str:
@@ -140,7 +171,7 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
     cells = []
     for column in columns.names:
         if column not in row:
-            raise _no_column(column, list(row), where, columns.keys)
+            raise no_column(column, list(row), where, columns.keys)
         cell = row[column]
         if column in columns.numbers and isinstance(cell, int) and not isinstance(cell, bool):
             cell = str(cell)
@@ -153,6 +184,7 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
 
 
 def _open(path: Path) -> io.BufferedIOBase:
+    check_regular(path, "name a file; of a pipe, write the lines to one first")
     try:
         if path.suffix == ".gz":
             return gzip.open(path, "rb")
@@ -175,20 +207,29 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         raise UserError(
             f"byte 0x{raw[error.start]:02x} at position {error.start} of the line is not UTF-8",
             where=f"{path}:{number}",
-            remedy=f"convert the file, e.g. iconv -f latin1 -t utf-8 {path.name}",
+            remedy=f"convert the file, e.g. iconv -f latin1 -t utf-8 {quoted(Path(path.name))}",
         ) from None
 
 
-def _separated_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
+def _by_position(
+    path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, list[str]]]:
     quoted = table_kind(path) == ".csv"
-    rows = _csv_cells(path) if quoted else ((n, line.split("\t")) for n, line in enumerate(lines(path), start=1))
-    positions = [int(name) for name in columns.names] if all(name.isdecimal() for name in columns.names) else []
+    # a position has a few digits; what has more is looked for in the header
+    by_place = all(name.isdecimal() and len(name) < 6 for name in columns.names)
+    positions = [int(name) for name in columns.names] if by_place else []
     width = 0
     for number, cells in rows:
         if not positions:
             positions, width = _header_positions(cells, columns, f"{path}:{number}"), len(cells)
             continue
-        width = width or max(len(cells), *(position + 1 for position in positions))
+        if not width and (last := max(positions)) >= len(cells):
+            raise UserError(
+                f"has {len(cells)} cells, so there is no column {last}: they are counted from 0",
+                where=f"{path}:{number}",
+                remedy=f"name other columns with {columns.keys}",
+            )
+        width = width or len(cells)
         if len(cells) != width:
             raise UserError(
                 f"has {len(cells)} cells, expected {width}",
@@ -215,17 +256,40 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
+def _marked_rows(path: Path) -> Iterator[tuple[int, Row]]:
+    names: list[str] = []
+    form = re.compile("")
+    for number, line in enumerate(lines(path), start=1):
+        if not names:
+            names = list(dict.fromkeys(re.findall(r"(?<!\S)([^\W\d]\w*):(?!\S)", line)))
+            form = re.compile(r"\s*" + r"\s".join(f"{name}:(.*?)" for name in names) + r"\s*", re.S)
+        found = form.fullmatch(line)
+        if not names or found is None:
+            wanted = " ".join(f"{name}: …" for name in names) or "cells with a tab between them, or `IN: … OUT: …`"
+            remedy = "mend the line, or remove it" if names else "name a table, or two line-aligned files"
+            raise UserError(f"is {line[:40]!r}, expected {wanted}", where=f"{path}:{number}", remedy=remedy)
+        yield number, {name: cell.strip() for name, cell in zip(names, found.groups(), strict=True)}
+
+
 def _header_positions(header: list[str], columns: Columns, where: str) -> list[int]:
     if header[-1].removesuffix("\r") in columns.names and header[-1] not in columns.names:
         raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
     for column in columns.names:
         if column not in header:
             first_key = columns.keys.split(" ")[0]
-            raise _no_column(column, header, where, f'{columns.keys}; without a header by position: {first_key}: "0"')
+            raise no_column(column, header, where, f'{columns.keys}; without a header by position: {first_key}: "0"')
     return [header.index(column) for column in columns.names]
 
 
-def _no_column(column: str, there: list[str], where: str, keys: str) -> UserError:
+def no_column(column: str, there: list[str], where: str, keys: str) -> UserError:
+    """What to say of a column that a table does not have.
+
+    Args:
+        column: that was wanted.
+        there: the columns that it has.
+        where: the table, or the line of its header.
+        keys: where columns are named.
+    """
     near = difflib.get_close_matches(column, there, n=1)
     return UserError(
         f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
@@ -234,7 +298,7 @@ def _no_column(column: str, there: list[str], where: str, keys: str) -> UserErro
     )
 
 
-def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
+def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(lines(path), start=1):
         where = f"{path}:{number}"
         try:
@@ -243,7 +307,7 @@ def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
             raise UserError(f"not JSON: {error}", where=where, remedy="one JSON object a line") from None
         if not isinstance(row, dict):
             raise UserError(f"is {line[:40]!r}, expected an object", where=where, remedy="one JSON object a line")
-        yield number, checked_cells(row, columns, where)
+        yield number, row
 
 
 def _is_text(cell: object) -> bool:
@@ -257,7 +321,7 @@ def _is_text(cell: object) -> bool:
     return True
 
 
-def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
+def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, dict[str, Any]]]:
     # pyarrow is half a second to import, and only parquet needs it here
     import pyarrow
     from pyarrow.parquet import ParquetFile
@@ -266,14 +330,14 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]
         with _open(path) as raw:
             file = ParquetFile(io.BytesIO(raw.read()) if path.suffix in COMPRESSIONS else raw)
             there = file.schema_arrow.names
-            wanted = [name for name in dict.fromkeys((*columns.names, "translation")) if name in there]
-            missing = [name for name in columns.names if name not in there]
-            if missing and "translation" not in there:
-                raise _no_column(missing[0], there, str(path), columns.keys)
+            missing = [name for name in columns.names if name not in there] if columns else []
+            if columns and missing and "translation" not in there:
+                raise no_column(missing[0], there, str(path), columns.keys)
+            wanted = [name for name in there if not columns or name in (*columns.names, "translation")]
             number = 0
             for batch in file.iter_batches(columns=wanted):
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, checked_cells(row, columns, place(path, number))
+                    yield number, row
     except (pyarrow.ArrowException, *_DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None

@@ -1,6 +1,6 @@
 """Texts as Hugging Face data sets: from tables or from the hub, without labels."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.corpora import ALIASES, cached, check_there, hub_split
+from s2s.data.caching import cached, converted
+from s2s.data.corpora import ALIASES, check_there, hub_split
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, checked_cells, table_cells, table_kind
 from s2s.errors import UserError
 from s2s.recipe.texts import PlainTextSettings, TextSettings
@@ -142,14 +143,15 @@ def some_of(texts: Sequence[str]) -> Sequence[str]:
 
 
 def held_out_rows(
-    texts: Sequence[str], sizes: Mapping[str, int], seed: int
+    examples: Sequence[Hashable], sizes: Mapping[str, int], seed: int, noun: str = "texts"
 ) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
-    """Chooses different texts to hold out, and drops all others that are the same.
+    """Chooses different examples to hold out, and drops all others that are the same.
 
     Args:
-        texts: of the training data.
+        examples: of the training data; equal ones are equal.
         sizes: how many are wanted, by the part's name.
         seed: of the choice.
+        noun: what the examples are called.
 
     Returns:
         The rows that stay, and those of each part.
@@ -158,15 +160,15 @@ def held_out_rows(
         UserError: there are too few.
     """
     wanted = sum(sizes.values())
-    # 64 bits a text: two different ones of ten million share a hash with a probability of 3 in a million
-    hashes = np.fromiter((hash(text) for text in texts), np.int64, len(texts))
-    order = np.random.default_rng(seed).permutation(len(texts))
+    # 64 bits each: two different ones of ten million share a hash with a probability of 3 in a million
+    hashes = np.fromiter((hash(example) for example in examples), np.int64, len(examples))
+    order = np.random.default_rng(seed).permutation(len(examples))
     _, first = np.unique(hashes[order], return_index=True)
     chosen = order[np.sort(first)][:wanted]
     rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
     if len(chosen) < wanted or not len(rest):
         raise UserError(
-            f"{wanted:,} texts to hold out of {len(texts):,} leave nothing to train on",
+            f"{wanted:,} {noun} to hold out of {len(examples):,} leave nothing to train on",
             where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
             remedy="hold out fewer",
         )
@@ -199,4 +201,4 @@ def _from_hub(settings: PlainTextSettings, split: str) -> datasets.Dataset:
         )
         return {"text": [joined(texts) for texts in cells]}
 
-    return found.map(take, batched=True, with_indices=True, remove_columns=found.column_names, features=_FEATURES)
+    return converted(found, take, f"texts {columns.names}", _FEATURES)

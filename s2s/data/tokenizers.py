@@ -9,14 +9,17 @@ import hashlib
 import io
 import itertools
 import json
+import mmap
 import re
-import unicodedata
+import resource
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import sentencepiece
 
+from s2s.data.normalization import normalized
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
@@ -25,6 +28,8 @@ SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 
 _MOST_LINES = 2_000_000
 _LONGEST_LINE = 2_000
+_THREADS = 16
+_WORKSPACE = 1 << 29
 
 # Sentencepiece writes a space as U+2581, learns nothing from a line with U+2585 in it, never learns NUL, and cuts line
 # ends off. These travel as noncharacters, which Unicode sets apart for a program's own use; a noncharacter that does
@@ -87,7 +92,7 @@ class Tokenizer:
         of white space (what `str.isspace` calls so) into one space, and takes it away at both ends. `lowercase`
         applies `str.lower`.
         """
-        return _normalized(text, self.normalization, self.lowercase)
+        return normalized(text, self.normalization, self.lowercase)
 
     def encode(self, text: str) -> list[int]:
         """The pieces of a text, as numbers; no special ones are added."""
@@ -130,14 +135,19 @@ class Tokenizer:
             saved = described["digest"]
         except FileNotFoundError as error:
             raise UserError("there is no such file", where=str(error.filename), remedy=remedy) from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(f"not a tokenizer's description: {error!r}", str(folder / f"{side}.json"), remedy) from None
         if (found := _digest(model, settings)) != saved:
             changed = (
                 f"{side}.model or {side}.json has changed since it was saved: digest {found[:12]}, not {saved[:12]}"
             )
             raise UserError(changed, where=str(folder), remedy=remedy)
-        return Tokenizer(model, **settings)
+        try:
+            # whoever changed a file may have changed the digest, too
+            return Tokenizer(model, **PieceSettings(**settings).model_dump(include=set(settings)))
+        except (ValueError, RuntimeError) as error:
+            what = f"{side}.model and {side}.json are no tokenizer: {str(error).splitlines()[0]}"
+            raise UserError(what, where=str(folder), remedy=remedy) from None
 
     def _settings(self) -> dict[str, object]:
         return {"kind": self.kind, "normalization": self.normalization, "lowercase": self.lowercase}
@@ -145,17 +155,6 @@ class Tokenizer:
 
 def _digest(model: bytes, settings: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + b"\n" + model).hexdigest()
-
-
-def _normalized(text: str, normalization: str, lowercase: bool) -> str:
-    composed = normalization == "nfkc"
-    if composed:
-        text = unicodedata.normalize("NFKC", text)
-    if lowercase:
-        text = text.lower()
-        # there is no single character for H\u0331, but there is one for h\u0331
-        text = unicodedata.normalize("NFKC", text) if composed else text
-    return " ".join(text.split()) if composed else text
 
 
 class _Pieces(Protocol):
@@ -197,7 +196,9 @@ class _Bytes:
 class _Learned:
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.size = self._processor.get_piece_size()
+        self.size = self._processor.get_piece_size() if model else 0
+        if self.size <= len(SPECIALS) or tuple(map(self._processor.id_to_piece, range(len(SPECIALS)))) != SPECIALS:
+            raise ValueError(f"its first pieces are not {', '.join(SPECIALS)}")
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode([_escape(text) for text in texts])
@@ -244,7 +245,7 @@ def train_pair(
     if settings.shared:
         shared = train(itertools.chain(sources, targets), settings, "shared")
         return shared, shared
-    return train(sources, settings, "source"), train(targets, settings, "target")
+    return train(sources, settings.of("source"), "source"), train(targets, settings.of("target"), "target")
 
 
 def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer:
@@ -266,7 +267,7 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
     if settings.kind in ("char", "word") and settings.size <= len(SPECIALS):
         raise _too_small(settings, side, len(SPECIALS) + 1)
-    texts = (_normalized(line, settings.normalization, settings.lowercase) for line in lines)
+    texts = (normalized(line, settings.normalization, settings.lowercase) for line in lines)
     parts = _thinned(part for text in texts for part in _parts(text))
     if not parts:
         raise UserError(f"there is no text to learn pieces from ({side})", where="data.train")
@@ -293,6 +294,7 @@ def _thinned(lines: Iterable[str]) -> list[str]:
 def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
     subwords = settings.kind in ("unigram", "bpe")
     model = io.BytesIO()
+    _check_threads()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
@@ -314,7 +316,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
             remove_extra_whitespaces=False,
             max_sentence_length=8 * _LONGEST_LINE,
             # sums of floats depend on how many threads share them: the machine must not decide
-            num_threads=16,
+            num_threads=_THREADS,
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -322,12 +324,39 @@ def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
     return model.getvalue()
 
 
+def _check_threads() -> None:
+    """Starts as many threads as sentencepiece will, which would end the whole process where one cannot be started.
+
+    Raises:
+        UserError: there is no memory for them.
+    """
+    enough, started = threading.Event(), []
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    try:
+        # what the learning itself takes beside its threads
+        with mmap.mmap(-1, _WORKSPACE if limited else 1):
+            for _ in range(_THREADS):
+                thread = threading.Thread(target=enough.wait)
+                thread.start()
+                started.append(thread)
+    except (RuntimeError, OSError):
+        raise UserError(
+            f"there is no memory to start {_THREADS} threads, with which pieces are learned",
+            where="tokenizer.kind",
+            remedy="allow this process more memory (ulimit -v, -u), or set tokenizer.kind=bytes",
+        ) from None
+    finally:
+        enough.set()
+        for thread in started:
+            thread.join()
+
+
 def _explained(error: str, settings: PieceSettings, side: str) -> Exception:
     if found := re.search(r"Please set it to a value <= (\d+)", error):
         return UserError(
             f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {found[1]}",
-            where="tokenizer.size",
-            remedy=f"set tokenizer.size={found[1]} or lower, or train on more text",
+            where=f"{_section(side)}.size",
+            remedy=f"set {_section(side)}.size={found[1]} or lower, or train on more text",
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
         return _too_small(settings, side, int(found[1]))
@@ -338,6 +367,10 @@ def _too_small(settings: PieceSettings, side: str, smallest: int) -> UserError:
     return UserError(
         f"{settings.size} pieces are too few for the training text ({side}): "
         f"its characters and the special pieces need {smallest}",
-        where="tokenizer.size",
-        remedy=f"set tokenizer.size={smallest} or higher, or tokenizer.kind=bytes",
+        where=f"{_section(side)}.size",
+        remedy=f"set {_section(side)}.size={smallest} or higher, or {_section(side)}.kind=bytes",
     )
+
+
+def _section(side: str) -> str:
+    return f"tokenizer.{side}" if side in ("source", "target") else "tokenizer"

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from s2s.data.examples import sent
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.models.contract import Seq2Seq
 
@@ -84,11 +85,25 @@ def search(
 
 @dataclass
 class _Candidates:
-    """Ways to go on, best first, for each sentence: numbers on the processor, where decisions are made."""
+    """Ways to go on, best first, for each sentence: numbers on the processor, where decisions are made.
+
+    They come from the device in one piece, and go back in one: each time it is asked, it stands still.
+    """
 
     log_probability: Float[np.ndarray, "sentences ways"]
     piece: Int[np.ndarray, "sentences ways"]
     parent: Int[np.ndarray, "sentences ways"]
+
+    @staticmethod
+    def received(log_probability: Tensor, piece: Tensor, parent: Tensor) -> "_Candidates":
+        found = torch.stack((log_probability.view(torch.int32), piece.int(), parent.int())).cpu().numpy()
+        return _Candidates(found[0].view(np.float32), found[1], found[2])
+
+    def on_device(self, staying: Bool[np.ndarray, " sentences"], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Log probability, piece and parent of each way of the staying sentences."""
+        both = np.stack((self.log_probability.view(np.int32), self.piece, self.parent))[:, staying].reshape(3, -1)
+        log_probability, piece, parent = sent(torch.from_numpy(both), device)
+        return log_probability.view(torch.float32), piece.long(), parent.long()
 
     def take(self, order: Int[np.ndarray, "sentences chosen"]) -> "_Candidates":
         chosen = (np.take_along_axis(a, order, axis=1) for a in (self.log_probability, self.piece, self.parent))
@@ -104,12 +119,13 @@ class _Search:
         self.context, self.state = model.decoder.start(model.encoder(source, valid), int(self.limits.max()) + 1)
         # one row a sentence until there are hypotheses to tell apart
         self.width = 1
-        self.tokens = torch.full((len(source), 1), BOS, device=self.device)
+        self.written = np.empty((len(source), 0), dtype=np.int32)
+        self.newest = torch.full((len(source), 1), BOS, device=self.device)
         self.log_probability = torch.zeros(len(source), device=self.device)
 
     def step(self) -> None:
         """One more piece for every live hypothesis."""
-        pieces = self.tokens.shape[1] - 1
+        pieces = self.written.shape[1]
         ways = self._expand(self.limits == pieces)
         ends = (ways.piece == EOS) & (ways.log_probability > _NEVER)
         self._finish(ways, ends[:, : self.beam.size], pieces)
@@ -118,30 +134,27 @@ class _Search:
         self._go_on(live, self._undecided(live.log_probability.max(axis=1)))
 
     def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Candidates:
-        states, self.state = self.model.decoder(self.context, self.state, self.tokens[:, -1:])
+        states, self.state = self.model.decoder(self.context, self.state, self.newest)
         scores = self.model.projection(states[:, 0]).float()
         scores -= scores.logsumexp(dim=1, keepdim=True) - self.log_probability.unsqueeze(1)
         scores[:, PAD] = scores[:, BOS] = _NEVER
         if must_end.any():
-            rows = torch.from_numpy(np.repeat(must_end, self.width)).to(self.device).nonzero()
+            rows = sent(torch.from_numpy(np.flatnonzero(np.repeat(must_end, self.width))), self.device)
             end = scores[rows, EOS]
-            scores[rows[:, 0]] = _NEVER
+            scores[rows] = _NEVER
             scores[rows, EOS] = end
         # size ways to end and as many to go on are among the best 2·size of the sentence, and so of each of its rows
         count = min(2 * self.beam.size, scores.shape[1])
         best, pieces = scores.topk(count, dim=1)
         best, chosen = best.view(len(self.sentences), -1).topk(min(2 * self.beam.size, count * self.width), dim=1)
         pieces = pieces.view(len(self.sentences), -1).gather(1, chosen)
-        parents = chosen.cpu().numpy() // count + np.arange(len(self.sentences))[:, None] * self.width
-        return _Candidates(best.cpu().numpy(), pieces.cpu().numpy(), parents)
+        # a row for each beam of a sentence, and in it a place for each way to go on
+        first_rows = self.width * torch.arange(len(self.sentences), device=self.device).unsqueeze(1)
+        return _Candidates.received(best, pieces, first_rows + chosen // count)
 
     def _finish(self, ways: _Candidates, ends: Bool[np.ndarray, "sentences size"], pieces: int) -> None:
-        where = np.argwhere(ends)
-        if not len(where):
-            return
-        parents = torch.from_numpy(ways.parent[tuple(where.T)]).to(self.device)
-        tokens = self.tokens[parents, 1:].tolist()
-        for (sentence, way), written in zip(where, tokens, strict=True):
+        for sentence, way in np.argwhere(ends):
+            written = self.written[ways.parent[sentence, way]].tolist()
             log_probability = float(ways.log_probability[sentence, way])
             score = log_probability / self.beam.penalty(pieces + 1)
             cut = bool(self.limits[sentence] == pieces)
@@ -159,14 +172,13 @@ class _Search:
         return undecided
 
     def _go_on(self, live: _Candidates, staying: Bool[np.ndarray, " sentences"]) -> None:
-        before, width = len(self.tokens), live.piece.shape[1]
-        parents = torch.from_numpy(live.parent[staying].reshape(-1)).to(self.device)
+        before, width = len(self.written), live.piece.shape[1]
+        self.log_probability, pieces, parents = live.on_device(staying, self.device)
+        parent, piece = (a[staying].reshape(-1) for a in (live.parent, live.piece))
         # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
         if width != self.width or not staying.all():
             self.context = self.context.select(parents)
-        if len(parents) != before or not torch.equal(parents, torch.arange(before, device=self.device)):
+        if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
-        pieces = torch.from_numpy(live.piece[staying].reshape(-1, 1)).to(self.device)
-        self.tokens = torch.cat((self.tokens[parents], pieces), dim=1)
-        self.log_probability = torch.from_numpy(live.log_probability[staying].reshape(-1)).to(self.device)
+        self.newest, self.written = pieces.unsqueeze(1), np.column_stack((self.written[parent], piece))
         self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

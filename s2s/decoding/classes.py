@@ -1,11 +1,12 @@
 """Examples in, probabilities of classes out, in the order of the examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
+from s2s.data.ahead import batches_on
 from s2s.data.encoding import Lists
 from s2s.data.examples import Examples, LabelledBatch
 from s2s.data.labelled_batches import LabelledTexts
@@ -14,20 +15,25 @@ from s2s.models.contract import Classifier
 from s2s.recipe.classification import TextBatchSettings
 
 
-def class_probabilities(model: Classifier, examples: Examples[LabelledBatch]) -> Float[np.ndarray, "examples classes"]:
+def class_probabilities(
+    model: Classifier, examples: Examples[LabelledBatch], advance: Callable[[int], object] = lambda count: None
+) -> Float[np.ndarray, "examples classes"]:
     """The probability of each class, for each example; in fp32, dropout off.
 
     Args:
         model: stays in evaluation mode.
         examples: none of which is left out.
+        advance: told how many examples were classified, batch by batch.
     """
     model.eval()
     device = model.head.weight.device
     found = np.zeros((len(examples), model.head.out_features))
     with torch.inference_mode():
-        for rows in examples.plan(0, 0):
-            batch = examples.collate(rows, 0).to(device)
-            found[rows] = model(batch.source, batch.source_valid).double().softmax(dim=1).cpu().numpy()
+        for rows, batch in batches_on(examples, device):
+            scores = model(batch.source, batch.source_valid)
+            # to the processor first: Apple's GPUs know no float64
+            found[rows] = scores.cpu().double().softmax(dim=1).numpy()
+            advance(len(rows))
     return found
 
 

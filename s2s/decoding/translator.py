@@ -1,11 +1,12 @@
 """Text in, text out: the one pipeline for files, pipes and evaluation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from s2s.data.batches import collate_sources
+from s2s.data.examples import sent
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.beam import Beam, Hypothesis, search
 from s2s.errors import UserError
@@ -76,18 +77,32 @@ class Translator:
         self.beam = Beam(settings.beam, nbest, settings.length_penalty)
         self.device = next(model.parameters()).device
 
-    def translate(self, lines: Iterable[str]) -> Iterator[Translation]:
-        """Translations in the order of the lines, some batches of lines read ahead; empty lines stay empty."""
+    def translate(
+        self, lines: Iterable[str], advance: Callable[[int], object] = lambda count: None
+    ) -> Iterator[Translation]:
+        """Translations in the order of the lines, some batches of lines read ahead; empty lines stay empty.
+
+        Args:
+            lines: what is translated.
+            advance: told how many lines were translated, batch by batch.
+        """
         chunk: list[str] = []
         for line in lines:
             chunk.append(line)
             if len(chunk) == self.settings.batch * _CHUNK_OF_BATCHES:
-                yield from self.translate_chunk(chunk)
+                yield from self.translate_chunk(chunk, advance)
                 chunk = []
-        yield from self.translate_chunk(chunk)
+        yield from self.translate_chunk(chunk, advance)
 
-    def translate_chunk(self, lines: list[str]) -> list[Translation]:
-        """Translations of lines that are all here, in their order; batches hold lines of similar length."""
+    def translate_chunk(
+        self, lines: list[str], advance: Callable[[int], object] = lambda count: None
+    ) -> list[Translation]:
+        """Translations of lines that are all here, in their order; batches hold lines of similar length.
+
+        Args:
+            lines: what is translated.
+            advance: as in `translate`.
+        """
         translations = [Translation(())] * len(lines)
         # an empty line has nothing to say, and a line of white space neither
         filled = [i for i, line in enumerate(lines) if line.strip()]
@@ -98,6 +113,7 @@ class Translator:
             batch = order[first : first + self.settings.batch]
             for i, found in zip(batch, self._search([pieces[i] for i in batch]), strict=True):
                 translations[i] = Translation(tuple(self._candidate(h) for h in found))
+            advance(len(batch))
         return translations
 
     def _check_lengths(self, lines: list[str], pieces: dict[int, list[int]]) -> None:
@@ -112,7 +128,7 @@ class Translator:
             )
 
     def _search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        source, valid = (tensor.to(self.device) for tensor in collate_sources(sources))
+        source, valid = (sent(tensor, self.device) for tensor in collate_sources(sources))
         lengths = np.array([len(pieces) for pieces in sources])
         limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
         if self.model.decoder.one_to_one:

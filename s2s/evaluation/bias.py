@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy import stats
-
 from s2s.data.tokenizers import UNK, Tokenizer
-from s2s.errors import UserError
+from s2s.errors import UserError, check_regular
+from s2s.evaluation.inference import Share, coin, holm, wilson
 from s2s.evaluation.pseudo_likelihood import masked_log_probabilities
-from s2s.evaluation.shares import Share, wilson
 from s2s.models.masked_lm import MaskedLM
+from s2s.results import spreadsheet_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,6 +134,7 @@ def read_pairs(path: Path) -> list[Pair]:
     Raises:
         UserError: the file cannot be read, lacks a column or has a line that is no pair.
     """
+    check_regular(path, "name a CSV file in UTF-8")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
@@ -221,17 +220,7 @@ def report(preferences: Sequence[Preference]) -> BiasReport:
 def _group(name: str, preferences: Sequence[Preference]) -> Group:
     chosen = [p.preferred for p in preferences]
     more, decided = chosen.count("more"), len(chosen) - chosen.count("neither")
-    p_value = float(stats.binomtest(more, decided).pvalue) if decided else 1.0
-    return Group(name, len(chosen), len(chosen) - decided, wilson(more, decided), p_value)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number, so that the chance of any false alarm stays that of one (Holm 1979)."""
-    order = np.argsort(p_values, kind="stable")
-    steps = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
-    return adjusted.tolist()
+    return Group(name, len(chosen), len(chosen) - decided, wilson(more, decided), coin(more, decided))
 
 
 def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
@@ -241,7 +230,7 @@ def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
         table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
         for p in preferences:
             pair = p.pair
-            sentences = (pair.more, pair.less, pair.direction, pair.kind)
+            sentences = map(spreadsheet_cell, (pair.more, pair.less, pair.direction, pair.kind))
             table.writerow([pair.line, *sentences, p.shared, f"{p.more:.4f}", f"{p.less:.4f}", p.preferred])
 
 

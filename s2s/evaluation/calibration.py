@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from s2s.evaluation.shares import Share, wilson
+from s2s.evaluation.inference import Share, wilson
 
 Spacing = Literal["width", "count"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from s2s.evaluation.calibration import Calibration, calibration
-from s2s.evaluation.shares import Share, wilson
+from s2s.evaluation.inference import Share, wilson
 
 Classes = Int[np.ndarray, " examples"]
 Probabilities = Float[np.ndarray, "examples classes"]

@@ -139,7 +139,7 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
     fitting = 0.0
     for step in range(count):
         allowed = beginning if step == 0 and blank.begins else going_on
-        found = _next_piece(model, blank, filled, count, begin).double().cpu()
+        found = _next_piece(model, blank, filled, count, begin).cpu().double()
         if step == 0:
             fitting = float(found[0].exp()[allowed].sum())
         found = (scores[:, None] + found).masked_fill(~allowed, -torch.inf).flatten()
@@ -241,5 +241,5 @@ def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequenc
     for step in range(count):
         found = _next_piece(model, blank, [p[:step] for p in pieces], count, begin)
         chosen = torch.tensor([p[step] for p in pieces], device=found.device)
-        scores += found.gather(1, chosen[:, None])[:, 0].double().cpu().numpy()
+        scores += found.gather(1, chosen[:, None])[:, 0].cpu().double().numpy()
     return WordChoice(text, list(words), count, scores.tolist())

@@ -10,7 +10,7 @@ from scipy import special
 
 from s2s.errors import UserError
 from s2s.evaluation.classification import accuracy
-from s2s.evaluation.shares import Share
+from s2s.evaluation.inference import Share, coin
 
 Classes = Int[np.ndarray, " examples"]
 
@@ -84,13 +84,11 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
     """
     first_right, second_right = first == truth, second == truth
     b, c = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
-    # twice the smaller tail; where both are the same, it would be more than certain
-    exact = min(1.0, 2 * float(special.bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
     statistic = max(0, abs(b - c) - 1) ** 2 / (b + c) if b + c else 0.0
     return McNemar(
         only_first=b,
         only_second=c,
-        exact=exact,
+        exact=coin(b, b + c),
         chi_square=statistic,
         chi_square_p=float(special.chdtrc(1, statistic)),
         method="exact" if b + c < _EXACT_BELOW else "chi-square",

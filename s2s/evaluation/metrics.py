@@ -1,15 +1,24 @@
-"""sacreBLEU's scores on untouched references, with signatures, intervals and a view by source length."""
+"""Scores on untouched references, with signatures, intervals and a view by source length."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Shaped
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-_RESAMPLES = 1000
+from s2s.evaluation.error_rates import Rate
+from s2s.evaluation.inference import Counts, drawn_rows, estimate, wilson
+
+NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
+"""Of all metrics, in the order in which they are told."""
+LOWER_IS_BETTER = frozenset({"loss", "ter", "cer", "wer"})
+"""All others are better when they are higher."""
+_QUICK = ("bleu", "chrf", "exact", "cer", "wer")
+
 _BUCKETS = 4
 
 
@@ -18,11 +27,11 @@ class Score:
     """One metric's result.
 
     Attributes:
-        name: as sacreBLEU calls it.
+        name: as it is called in print.
         value: in percent.
-        low: lower end of the bootstrap's 95 % interval.
+        low: lower end of the 95 % interval: the bootstrap's, and Wilson's for the share of exact ones.
         high: upper end.
-        signature: sacreBLEU's, which says exactly how the value was computed.
+        signature: says exactly how the value was computed.
     """
 
     name: str
@@ -31,96 +40,112 @@ class Score:
     high: float
     signature: str
 
+    def __str__(self) -> str:
+        return (
+            f"  {self.name:8} {self.value:6.2f}   95 % interval {self.low:6.2f} to {self.high:6.2f}   {self.signature}"
+        )
+
 
 @dataclass(frozen=True)
 class Bucket:
     """The BLEU of sources of similar length.
 
     Attributes:
-        shortest: words of the shortest source in it.
-        longest: words of the longest.
+        shortest: length of the shortest source in it.
+        longest: length of the longest; no other bucket has sources of the lengths between.
         sentences: how many.
         bleu: in percent.
+        unit: what lengths are counted in: `words`, or `characters` where sources are single words.
     """
 
     shortest: int
     longest: int
     sentences: int
     bleu: float
+    unit: str
+
+    def __str__(self) -> str:
+        span = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
+        return f"{span} {self.unit}: {self.bleu:.1f}"
 
 
-def metrics(lowercase: bool = False) -> dict[str, Metric]:
-    """BLEU, chrF2++ and TER.
+def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> dict[str, Metric]:
+    """BLEU, chrF2++, TER, exact match, character and word error rate.
 
     Args:
         lowercase: score without regard to case.
+        names: which of them.
     """
+    makers: dict[str, Callable[[], Metric]] = {
+        "bleu": lambda: BLEU(lowercase=lowercase),
+        "chrf": lambda: CHRF(word_order=2, lowercase=lowercase),
+        "ter": lambda: TER(case_sensitive=not lowercase),
+        "exact": lambda: Rate("sentences", lowercase),
+        "cer": lambda: Rate("characters", lowercase),
+        "wer": lambda: Rate("words", lowercase),
+    }
+    return {name: makers[name]() for name in names}
+
+
+def score(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """All metrics but TER, in percent, without intervals: quick enough for curves."""
     return {
-        "bleu": BLEU(lowercase=lowercase),
-        "chrf": CHRF(word_order=2, lowercase=lowercase),
-        "ter": TER(case_sensitive=not lowercase),
+        name: metric.corpus_score(list(translations), [list(references)]).score
+        for name, metric in metrics(names=_QUICK).items()
     }
 
 
-def score(translations: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
-    """BLEU and chrF2++ in percent, quickly, for curves."""
-    found = metrics()
-    bleu, chrf = (found[name].corpus_score(list(translations), [list(references)]).score for name in ("bleu", "chrf"))
-    return bleu, chrf
-
-
-def scores(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> dict[str, Score]:
-    """All metrics with their bootstrap intervals (Koehn 2004).
+def scores(
+    translations: Sequence[str],
+    references: Sequence[str],
+    lowercase: bool = False,
+    names: Sequence[str] = NAMES,
+) -> dict[str, Score]:
+    """Metrics with their intervals; sentences are looked at once, for value and interval.
 
     Args:
         translations: what a system wrote.
         references: what a human wrote, raw.
         lowercase: score without regard to case.
+        names: of the metrics.
     """
-    return {
-        name: _with_interval(metric, list(translations), list(references))
-        for name, metric in metrics(lowercase).items()
-    }
+    found = {}
+    for name, metric in metrics(lowercase, names).items():
+        counts = metric._extract_corpus_statistics(list(translations), [list(references)])
+        whole = metric._aggregate_and_compute(counts)
+        if name == "exact":
+            share = wilson(sum(same for same, _ in counts), len(counts))
+            low, high = share.low, share.high
+        else:
+            low, high = bootstrap_interval(metric, np.array(counts))
+        found[name] = Score(whole.name, whole.score, low, high, str(metric.get_signature()))
+    return found
 
 
-def _with_interval(metric: Metric, translations: list[str], references: list[str]) -> Score:
-    found = metric.corpus_score(translations, [references])
-    low, high = bootstrap_interval(metric, translations, references)
-    return Score(found.name, found.score, low, high, str(metric.get_signature()))
-
-
-def bootstrap_interval(
-    metric: Metric, translations: list[str], references: list[str], seed: int = 12345
-) -> tuple[float, float]:
-    """The 95 % interval of a metric: sentences drawn with replacement, 1,000 times.
+def bootstrap_interval(metric: Metric, counts: Counts) -> tuple[float, float]:
+    """The 95 % interval of a metric: sentences drawn with replacement, 1,000 times (Koehn 2004).
 
     Args:
         metric: one of `metrics`.
-        translations: what a system wrote.
-        references: raw.
-        seed: of the draws; 12345 is sacreBLEU's.
+        counts: what it counts in each sentence.
     """
-    statistics = np.array(metric._extract_corpus_statistics(translations, [references]))
-    draws = np.random.default_rng(seed).choice(len(statistics), size=(_RESAMPLES, len(statistics)), replace=True)
-    values = sorted(metric._aggregate_and_compute(statistics[rows].tolist()).score for rows in draws)
-    return values[int(0.025 * _RESAMPLES)], values[int(0.975 * _RESAMPLES) - 1]
+    found = estimate(0.0, scores_of(metric, np.stack([drawn @ counts for drawn in drawn_rows(len(counts))])))
+    return float(found.low or 0.0), float(found.high or 0.0)
 
 
-def exact_share(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> float:
-    """Share of translations that are the reference, in percent; white space at the ends does not count.
+def scores_of(metric: Metric, sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
+    """The score of each row of summed counts, in percent.
 
     Args:
-        translations: what a system wrote.
-        references: raw.
-        lowercase: compare without regard to case.
+        metric: one of `metrics`.
+        sums: of what it counts in each sentence.
     """
+    return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
 
-    def seen(text: str) -> str:
-        """What of a text is compared."""
-        return text.strip().lower() if lowercase else text.strip()
 
-    same = sum(seen(t) == seen(r) for t, r in zip(translations, references, strict=True))
-    return 100 * same / max(1, len(references))
+def exact_share(translations: Sequence[str], references: Sequence[str]) -> float:
+    """Share of translations that are the reference, in percent; white space at the ends does not count."""
+    return metrics(names=("exact",))["exact"].corpus_score(list(translations), [list(references)]).score
 
 
 def word_accuracy(
@@ -151,20 +176,32 @@ def word_accuracy(
 def by_source_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> list[Bucket]:
-    """BLEU of the shortest quarter of the sources, of the next, and so on; quarters are of equal size.
+    """BLEU of the shortest quarter of the sources, of the next, and so on; sources of one length stay together.
 
     Args:
-        sources: what was translated; their length is counted in words.
+        sources: what was translated; their length is counted in words, or in characters where all have as many words.
         translations: what a system wrote.
         references: raw.
         lowercase: score without regard to case.
     """
-    lengths = np.array([len(source.split()) for source in sources])
-    order = np.argsort(lengths, kind="stable")
+    words = np.array([len(source.split()) for source in sources])
+    unit = "words" if len(set(words)) > 1 else "characters"
+    lengths = words if unit == "words" else np.array([len(source.strip()) for source in sources])
     buckets = []
-    for part in np.array_split(order, min(_BUCKETS, len(order))):
-        rows: list[int] = part.tolist()
+    for rows in _parts(lengths):
         written, wanted = [translations[i] for i in rows], [references[i] for i in rows]
-        bleu = metrics(lowercase)["bleu"].corpus_score(written, [wanted]).score
-        buckets.append(Bucket(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), bleu))
+        bleu = metrics(lowercase, ("bleu",))["bleu"].corpus_score(written, [wanted]).score
+        buckets.append(Bucket(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), bleu, unit))
     return buckets
+
+
+def _parts(lengths: np.ndarray) -> list[list[int]]:
+    """Rows by length, in parts of about equal size, between which no length is divided."""
+    order = np.argsort(lengths, kind="stable")
+    in_order = lengths[order]
+    wished = [len(part) for part in np.array_split(order, _BUCKETS)]
+    # a length belongs to the part in which the most of it would lie, were it divided at its middle
+    _, first, count = np.unique(in_order, return_index=True, return_counts=True)
+    part_of_length = np.searchsorted(np.cumsum(wished), first + (count - 1) / 2, side="right")
+    part = np.repeat(part_of_length, count)
+    return [order[part == each].tolist() for each in np.unique(part)]

@@ -45,7 +45,7 @@ def masked_log_probabilities(
         chosen = [np.array([asked[i][1]]) for i in batch]
         scores = log_probabilities(model, read, chosen, begin)
         targets = torch.tensor([texts[asked[i][0]][asked[i][1]] for i in batch], device=scores.device)
-        found[batch] = scores.gather(1, targets[:, None])[:, 0].double().cpu().numpy()
+        found[batch] = scores.gather(1, targets[:, None])[:, 0].cpu().double().numpy()
     ends = np.cumsum([len(row) for row in places])
     return np.split(found, ends[:-1]) if len(places) else []
 

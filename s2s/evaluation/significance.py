@@ -1,15 +1,14 @@
-"""Is the difference between two systems more than chance? sacreBLEU's paired bootstrap (Koehn 2004)."""
+"""Is the difference between two systems more than chance? Paired approximate randomisation of sacreBLEU's scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
 
-from sacrebleu.significance import PairedTest, Result
+import numpy as np
 
 from s2s.errors import UserError
-from s2s.evaluation.metrics import metrics
-
-_RESAMPLES = 1000
+from s2s.evaluation.inference import paired_p
+from s2s.evaluation.metrics import bootstrap_interval, metrics, scores_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,8 @@ class Comparison:
         metric: the metric's name.
         value: in percent.
         interval: half the width of the bootstrap's 95 % interval.
-        p_value: how often chance alone would give a difference from the first system as large; None for the first.
+        p_value: how often chance alone would give a difference from the first system as large, see `paired_p`; None for
+            the first.
     """
 
     system: str
@@ -54,15 +54,15 @@ def compare(
             f"a comparison needs two systems with {len(references)} sentences each; given: {counts}",
             remedy="translate the same test set with each",
         )
-    named: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in systems.items()]
-    test = PairedTest(named, metrics(lowercase), [list(references)], test_type="bs", n_samples=_RESAMPLES)
-    _, results = test()
-    # sacreBLEU names the columns in its own words, in our order, after one with the systems' names
-    columns = [cast("list[Result]", column) for name, column in results.items() if name != "System"]
-    same = {name for name, lines in named[1:] if lines == named[0][1]}
-    return [
-        # of identical translations sacreBLEU says p = 1 / (resamples + 1), as if they could not differ more
-        Comparison(system, metric, result.score, float(result.ci or 0.0), 1.0 if system in same else result.p_value)
-        for metric, column in zip(metrics(), columns, strict=True)
-        for system, result in zip(systems, column, strict=True)
-    ]
+    first, *_ = systems
+    found = []
+    for name, metric in metrics(lowercase).items():
+        counts = {
+            system: np.array(metric._extract_corpus_statistics(list(lines), [list(references)]))
+            for system, lines in systems.items()
+        }
+        for system, its in counts.items():
+            value, (low, high) = scores_of(metric, its.sum(axis=0)[None])[0], bootstrap_interval(metric, its)
+            p_value = None if system == first else paired_p(counts[first], its, partial(scores_of, metric))
+            found.append(Comparison(system, name, float(value), (high - low) / 2, p_value))
+    return found

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from s2s.evaluation.inference import Draws
 from s2s.experiments.contest import Contest, Experiment, Measured, Scale, Task
 from s2s.experiments.lengths import Fall, Measure, differences_table, fall, lines_of, verdict
-from s2s.experiments.resampling import Draws, counts_of, resampled_scores, sentence_scores
+from s2s.experiments.resampling import counts_of, resampled_scores, sentence_scores
 from s2s.experiments.translation import evaluation_of, trained
 from s2s.experiments.verdicts import BySeed, Row, by_model, ends, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Series, Table

@@ -8,11 +8,11 @@ from itertools import combinations
 
 import numpy as np
 
+from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.mcnemar import McNemar, mcnemar
 from s2s.experiments.classification_tables import tables
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.run_figures import curves, score_bars
-from s2s.experiments.statistics import Estimate, mean
 from s2s.experiments.verdicts import (
     BySeed,
     Evidence,
@@ -36,7 +36,8 @@ of its answers and how many of them are right, in 15 bins of equal width (Guo et
 Over seeds: the mean with Student's 95 % interval, cut off where a score ends (0 and 100). With one seed, the \
 interval of accuracy is Wilson's, over texts. Between two models: McNemar's test on the texts of the first seed that \
 both have, and a paired t-test over seeds, from three seeds on; how many times as fast or as dear is tested on the \
-logarithms.
+logarithms. In words, the p-values of each test are corrected for the number of pairs of models (Holm 1979); in the \
+table of pairs they are not.
 
 Tokens are pieces that were read, special ones counted, padding not. Training time is the sum of the updates', \
 without validations. CPU seconds are those of the whole run on all processor threads: training, validations and test, \
@@ -44,7 +45,7 @@ but not cutting the training texts into pieces, which is done once for all model
 
 LIMITS = """\
 McNemar's test doubts the choice of texts, not that of the network: it says whether these trained networks differ. \
-Whether their architectures do, only seeds can tell. The p-values are not corrected for the number of pairs. Training \
+Whether their architectures do, only seeds can tell. Training \
 is short: a model that learns faster is ahead, and would not be if all were trained until they learn no more. The \
 expected calibration error of few texts is too high, for all models alike.
 

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Mapping
 
+from s2s.evaluation.inference import Estimate
 from s2s.evaluation.mcnemar import McNemar
-from s2s.experiments.statistics import Estimate
 from s2s.experiments.verdicts import BySeed, Evidence, Row, ends, mean_known, percent, rounded
 from s2s.results import Table
 

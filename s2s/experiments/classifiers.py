@@ -9,7 +9,7 @@ from rich.console import Console
 
 from s2s.data.labelled_batches import LabelledTexts
 from s2s.experiments.contest import Contest
-from s2s.experiments.whole_runs import COST, folder_of, pauses, seeds_of, tested, whole_run
+from s2s.experiments.whole_runs import pauses, seeds_of, tested, whole_run
 from s2s.recipe.classification import ClassificationRecipe, LabelledSettings
 from s2s.recipe.reading import read
 from s2s.recipe.schema import PieceSettings, Section
@@ -63,10 +63,7 @@ def trained(contest: Contest, model: str, seed: int) -> Path:
         """A new run."""
         start(course(recipe, plain(console), prepared=prepared_texts(recipe)), console)
 
-    if not (folder_of(contest, model, seed) / COST).exists():
-        # done once for all models, so that the first of them does not pay for it
-        prepared_texts(contest.contestant(model).recipe)
-    return whole_run(contest, model, seed, begin, resume)
+    return whole_run(contest, model, seed, prepared_texts, begin, resume)
 
 
 def evaluation_of(folder: Path) -> dict[str, Any]:

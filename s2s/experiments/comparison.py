@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from s2s.errors import UserError
+from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
 from s2s.experiments.catalogue import EXPERIMENTS
 from s2s.experiments.contest import Contest, Contestant, Experiment, NotForThisModel, Task
@@ -24,14 +24,19 @@ from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradient_findings import predicts
 from s2s.experiments.running import Kept, Watch, died, keep, kept
 from s2s.experiments.workers import Workers, number_for
-from s2s.recipe.reading import read, write
+from s2s.files import sweep, write_atomically
+from s2s.recipe.reading import dump, read, write
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import RECIPE, alone
+from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
-from s2s.training.devices import Computer, choose
+from s2s.run.stopping import resumable
+from s2s.training.devices import Computer, choose, prepare_process
+from s2s.training.precision import NAMES, measure
 
 CELLS = "cells"
+# positions of the products that precision is chosen by: those of a usual batch
+_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,25 @@ def begin(folder: Path, base: Any, summary: Summary) -> None:
     Raises:
         UserError: the folder is taken, a setting is wrong, or no model can take part.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        again = f"continue it with `s2s compare --resume {folder}`, or " if (folder / COMPARISON).exists() else ""
-        raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
     base = discipline_of(base).resolved(base)
     _entries(base, summary)
+    base = _with_precision(base)
+    _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
-    write(base, folder / RECIPE)
-    write_part(summary, folder / COMPARISON)
+    with alone(folder):
+        _check_free(folder, base)
+        write(base, folder / RECIPE)
+        write_part(summary, folder / COMPARISON)
+
+
+def _check_free(folder: Path, base: Any) -> None:
+    if not folder.exists() or (folder.is_dir() and untouched(folder)):
+        return
+    # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
+    if folder.is_dir() and untouched(folder, RECIPE) and (folder / RECIPE).read_text(encoding="utf-8") == dump(base):
+        return
+    again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if (folder / COMPARISON).exists() else ""
+    raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
 
 
 def go_on(folder: Path, console: Console) -> None:
@@ -80,9 +96,19 @@ def go_on(folder: Path, console: Console) -> None:
     """
     if not (folder / COMPARISON).exists():
         raise UserError(
-            "is no comparison", where=str(folder), remedy="name a folder such as runs/compare-rnn-transformer"
+            "is no comparison, or one that did not begin",
+            where=str(folder),
+            remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
         )
+    command = ["s2s", "compare", "--resume", str(folder)]
+    with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
+        sweep(folder)
+        _go_on(folder, console)
+
+
+def _go_on(folder: Path, console: Console) -> None:
     summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
+    prepare_process(base.device)
     computer = choose(base.device)
     entries = _entries(base, summary)
     chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
@@ -92,7 +118,7 @@ def go_on(folder: Path, console: Console) -> None:
         for experiment in (tuning.EXPERIMENT, *chosen)
         for task in _missing(experiment, entrants)
     )
-    with alone(folder), Watch(ahead, console) as watch, Workers(number_for(computer)) as workers:
+    with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
         contest, seconds = _contest(entrants, summary, Crew(watch, workers))
         watch.say(_matched(read_summary(folder / COMPARISON)))
         for experiment in chosen:
@@ -101,6 +127,15 @@ def go_on(folder: Path, console: Console) -> None:
         summary = read_summary(folder / COMPARISON)
         by = machine(computer, any(experiment.alone for experiment in chosen))
         write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
+
+
+def _with_precision(base: Any) -> Any:
+    """The task with the precision that is faster here for its own model: all models are to have the same, always."""
+    if not choose(base.device).undecided:
+        return base
+    model = discipline_of(base).blueprint(base).build(base.model.kind, base.model)
+    faster = NAMES[measure(model, _ROWS).faster]
+    return base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
 
 
 def machine(computer: Computer, alone: bool) -> dict[str, str]:
@@ -202,9 +237,7 @@ def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
         )
     except Exception as error:
         # its measurements are kept, and the other experiments are still worth making
-        (contest.folder / CELLS / experiment.name / "conclusion.txt").write_text(
-            traceback.format_exc(), encoding="utf-8"
-        )
+        write_atomically(contest.folder / CELLS / experiment.name / "conclusion.txt", traceback.format_exc())
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
         crew.watch.say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]

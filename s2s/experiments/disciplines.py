@@ -29,7 +29,7 @@ class Translation(Discipline):
 
     def blueprint(self, recipe: Any) -> Blueprint:
         """Encoder, decoder and output."""
-        return translators(recipe.tokenizer.size, recipe.tokenizer.size)
+        return translators(*recipe.tokenizer.sizes)
 
     def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
         """Learns from the recipe's pairs; see `Discipline.trainer`."""

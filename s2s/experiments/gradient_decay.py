@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from s2s.experiments.statistics import Estimate, mean
+from s2s.evaluation.inference import Estimate, mean
 
 # below, an exponential does not describe the curve
 GOOD_FIT = 0.8

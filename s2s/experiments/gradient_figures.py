@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from s2s.evaluation.inference import mean
 from s2s.experiments.contest import Measured, Task
 from s2s.experiments.gradient_decay import brief
 from s2s.experiments.gradient_tables import cells, normalised, taken
-from s2s.experiments.statistics import mean
 from s2s.experiments.training_dynamics import ALL
 from s2s.results import Axis, Figure, Heatmap, Series
 

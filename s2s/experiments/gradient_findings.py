@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from s2s.evaluation.inference import Estimate
 from s2s.experiments.contest import Measured, Task
 from s2s.experiments.gradient_decay import GOOD_FIT, brief, rank_correlation
 from s2s.experiments.gradient_tables import FACTORS, OF, WHEN, brief_or_none, decays, factor_of, mean_of
-from s2s.experiments.statistics import Estimate
 from s2s.results import Finding, Result, Table
 
 ROW = "vanishing and exploding gradients"

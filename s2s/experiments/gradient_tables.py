@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import Measured, Task
 from s2s.experiments.gradient_decay import brief, factor, half_life
-from s2s.experiments.statistics import Estimate, mean
 from s2s.experiments.training_dynamics import ALL
 from s2s.results import Table
 

@@ -207,7 +207,7 @@ def _trained(contest: Contest, contestant: Contestant, prepared: Prepared, size:
     measured: Measured = {"dynamics": report(dynamics)}
     if dynamics.failed:
         return measured
-    found, described = _look(model.cpu(), prepared.validation, size)
+    found, described = _look(model, prepared.validation, size)
     return measured | {"curves": _curves([found]), "weights": [described], "maps": _maps(model, prepared)}
 
 
@@ -237,7 +237,7 @@ def _pieces(prepared: Prepared) -> tuple[int, int]:
 
 def _look(model: Seq2Seq, data: Encoded, size: Sizes) -> tuple[Norms, dict[str, Any]]:
     """Gradients and Jacobian of one set of weights."""
-    model = model.double().eval()
+    model = model.cpu().double().eval()
     limits = [longest for longest in (model.encoder.longest, model.decoder.longest) if longest is not None]
     text = long_texts(data, size.texts, min([size.span, *(limit - 1 for limit in limits)]))
     found = norms(model, text, size.together, seed=1)

@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from s2s.experiments.statistics import Estimate, exponent
+from s2s.evaluation.inference import Estimate
+from s2s.experiments.statistics import exponent
 
 Law = Literal["constant", "logarithmic", "linear", "power"]
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from s2s.experiments.resampling import RESAMPLES, Draws, draws, estimate, slopes
-from s2s.experiments.statistics import Estimate
+from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, slopes
 from s2s.experiments.verdicts import Row, ends, excludes_zero, in_words
 from s2s.results import Series, Table
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.long_range_tables import comparisons, runs, settings, summary
-from s2s.experiments.long_range_trials import Sorted, Trials, difference_of, of_task, sort, success_rate
+from s2s.experiments.long_range_trials import Sorted, Trials, corrected_p, difference_of, of_task, sort, success_rate
+from s2s.experiments.verdicts import listed, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Series
 
 _ROW = "long-term dependencies"
@@ -33,14 +34,16 @@ learned from, where a task has enough of them. "Without memory" is the best answ
 distance and has read nothing. Effective memory is the longest distance with at least 95 % right there and at all \
 shorter distances tested. A seed succeeds when 95 % of the answers are right over all distances trained on. The \
 p-value in the table's row is that of a paired t-test over seeds, at the longest trained distance, against the best \
-of the other models."""
+of the other models, corrected for the number of pairs of models (Holm 1979); those of Fisher's test are corrected for \
+the number of rows of their table. Other tasks \
+may be trained with fewer seeds than recall; the verdicts say with how many."""
 
 LIMITS = """\
 These are small models, trained for a short time: a task that is not solved was not learned within this budget, which \
 does not say that it cannot be. Training stops when a task is solved, so what lies beyond the trained distances could \
 still change. An effective memory as long as the longest distance tested is a lower bound. Positions beyond those \
 trained on were never learned; where positions are learned vectors, these are as they were initialised, and they \
-count among the parameters. The p-values are not corrected for the number of comparisons. Fisher's test asks whether \
+count among the parameters. Fisher's test asks whether \
 these trained networks differ; whether their architectures do, only several seeds can tell. How far a recurrent \
 network recalls a first symbol depends on how many symbols there are to tell apart: recall has 32 keys, a number \
 chosen after trials in which two of four tanh networks with ten keys recalled them over 256 symbols, as far as \
@@ -104,8 +107,14 @@ def _reach(recall: Trials) -> str:
 
 def _solved(trials: Sorted, model: str) -> str:
     own = [found for (_, of), found in trials.items() if of == model]
-    solved = [found.name for found in own if 2 * found.successes() > len(found.by_seed)]
-    return f"solves {len(solved)} of {len(own)} tasks as trained" + (f" ({', '.join(solved)})" if solved else "")
+    parts = []
+    # a task tried once is no evidence like one tried with several seeds
+    for count in sorted({len(found.by_seed) for found in own}, reverse=True):
+        tried = [found for found in own if len(found.by_seed) == count]
+        solved = [found.name for found in tried if 2 * found.successes() > count]
+        named = f" ({', '.join(solved)})" if solved else ""
+        parts.append(f"{len(solved)} of {len(tried)} tasks with {seeds_in_words(count)}{named}")
+    return f"solves as trained {listed(parts)}"
 
 
 def _against(contest: Contest, trials: Sorted, model: str) -> str:
@@ -116,7 +125,8 @@ def _against(contest: Contest, trials: Sorted, model: str) -> str:
         return "no other model to compare with"
     place = recall.any["trained"] - 1
     best = max(others, key=lambda found: found.accuracy(place).value)
-    difference, p = difference_of(best, recall, place)
+    difference, _ = difference_of(best, recall, place)
+    p = corrected_p([recall, *others], place).get(frozenset((best.model, model)))
     if p is None:
         return f"{_count(len(recall.by_seed), 'seed')} too few to compare models"
     where = f"at {recall.any['distances'][place]} symbols"

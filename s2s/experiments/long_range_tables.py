@@ -3,6 +3,7 @@
 import statistics
 from itertools import combinations
 
+from s2s.evaluation.inference import holm
 from s2s.experiments.long_range_trials import Sorted, difference_of, fisher, memory, of_task, success_rate
 from s2s.results import Table
 
@@ -96,7 +97,7 @@ def runs(trials: Sorted) -> Table:
 
 def comparisons(trials: Sorted) -> Table:
     """Every pair of models, task by task."""
-    rows: list[Row] = []
+    rows, chances = [], []
     for name in dict.fromkeys(name for name, _ in trials):
         for first, second in combinations(of_task(trials, name), 2):
             place = first.any["trained"] - 1
@@ -110,9 +111,9 @@ def comparisons(trials: Sorted) -> Table:
                     percent(difference.low),
                     percent(difference.high),
                     p,
-                    fisher(first, second, place),
                 ]
             )
+            chances.append(fisher(first, second, place))
     return Table(
         name="comparisons",
         title="Differences between models at the longest trained distance",
@@ -124,9 +125,9 @@ def comparisons(trials: Sorted) -> Table:
             "low",
             "high",
             "p over seeds (paired t-test)",
-            "p over answers (Fisher's exact test)",
+            "p over answers (Fisher's exact test, Holm)",
         ],
-        rows=rows,
+        rows=[[*row, p] for row, p in zip(rows, holm(chances), strict=True)],
     )
 
 

@@ -3,12 +3,13 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from scipy import stats
 
+from s2s.evaluation.inference import Estimate, holm, mean, paired_difference, wilson
 from s2s.experiments.contest import Contest, Measured, Task
-from s2s.experiments.statistics import Estimate, mean, paired_difference, share
 
 ENOUGH = 0.95
 
@@ -83,7 +84,7 @@ def pooled(counts: Sequence[tuple[int, int]]) -> Estimate:
     Args:
         counts: right and asked, seed by seed.
     """
-    over_answers = share(sum(right for right, _ in counts), sum(asked for _, asked in counts))
+    over_answers = wilson(sum(right for right, _ in counts), sum(asked for _, asked in counts), whole=1)
     over_seeds = mean([right / asked for right, asked in counts])
     ends = [end for end in (over_answers.low, over_answers.high, over_seeds.low, over_seeds.high) if end is not None]
     return Estimate(over_seeds.value, max(0.0, min(ends)), min(1.0, max(ends)))
@@ -110,7 +111,7 @@ def of_task(trials: Sorted, name: str) -> list[Trials]:
 
 def success_rate(found: Trials) -> Estimate:
     """Share of seeds that succeed, with Wilson's interval."""
-    return share(found.successes(), len(found.by_seed))
+    return wilson(found.successes(), len(found.by_seed), whole=1)
 
 
 def difference_of(first: Trials, second: Trials, place: int) -> tuple[Estimate, float | None]:
@@ -123,6 +124,18 @@ def difference_of(first: Trials, second: Trials, place: int) -> tuple[Estimate, 
     if not both:
         return Estimate(0.0, None, None), None
     return paired_difference([one[seed] for seed in both], [two[seed] for seed in both])
+
+
+def corrected_p(trials: Sequence[Trials], place: int) -> dict[frozenset[str], float]:
+    """The p-values of all pairs of models at a distance, see `difference_of`, corrected for their number (Holm 1979).
+
+    Args:
+        trials: of one task, model by model.
+        place: of the distance.
+    """
+    found = {frozenset((a.model, b.model)): difference_of(a, b, place)[1] for a, b in combinations(trials, 2)}
+    known = {models: p for models, p in found.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def fisher(first: Trials, second: Trials, place: int) -> float:

@@ -3,14 +3,16 @@
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
+from s2s.evaluation.inference import Estimate, draws, estimate, paired_difference, paired_p
+from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
-from s2s.experiments.resampling import chance, corpus_score, draws, estimate, resampled_scores
+from s2s.experiments.resampling import corpus_score, resampled_scores
 from s2s.experiments.run_figures import curves, score_bars
-from s2s.experiments.statistics import Estimate, paired_difference
 from s2s.experiments.verdicts import (
     BySeed,
     Evidence,
@@ -36,18 +38,20 @@ untouched references; their signatures are in the table of runs. "Exact" is the 
 reference, letter by letter.
 
 Over seeds: the mean with Student's 95 % interval, cut off where a score ends (0 and 100). With one seed, the interval \
-is that of sentences drawn with replacement. Between two models: a paired bootstrap over sentences of the first seed \
-that both have (Koehn 2004; 1,000 resamples, the p-value is sacreBLEU's), and a paired t-test over seeds, from three \
-seeds on.
+is that of sentences drawn with replacement. Between two models: paired approximate randomisation of the \
+sentences of the first seed that both have (Riezler & Maxwell 2005; 5,000 exchanges; the interval of the difference is \
+that of sentences drawn with replacement, Koehn 2004), and a paired t-test over seeds, from three seeds on. In words, \
+the p-values of each test are corrected for the number of pairs of models (Holm 1979); in the table of pairs they are \
+not.
 
 Floating-point operations are those of the matrix products, forward and backward, for one target token of a batch of \
 the training data, counted on the form of the model in which no kernel hides its steps. Training time is the sum of \
-the updates'. CPU seconds are those of the whole run on all processor threads: preparing the data, training, \
-validations and test; they stand in for energy."""
+the updates'. CPU seconds are those of the whole run on all processor threads: training, validations and test; the \
+data, the same for all, are prepared before. They stand in for energy."""
 
 LIMITS = """\
-The bootstrap doubts the choice of sentences, not that of the network: it says whether these trained networks differ. \
-Whether their architectures do, only seeds can tell. The p-values are not corrected for the number of pairs. Training \
+Randomisation doubts the choice of sentences, not that of the network: it says whether these trained networks differ. \
+Whether their architectures do, only seeds can tell. Training \
 is short: a model that learns faster is ahead, and would not be if all were trained until they learn no more. \
 Operations that are no matrix products (a scan's, a softmax's) are not counted. CPU seconds are not measured in \
 joules, know nothing of a GPU, and are not given for a run that was interrupted."""
@@ -60,7 +64,7 @@ class Pair:
     Attributes:
         seed: of the two runs whose sentences were resampled.
         bleu: difference with its bootstrap interval.
-        bleu_p: the paired bootstrap's p-value.
+        bleu_p: the p-value of paired randomisation.
         chrf: as `bleu`.
         chrf_p: likewise.
         seeds: how many both had.
@@ -79,7 +83,7 @@ class Pair:
 
     def evidence(self) -> Evidence:
         """The tests that decide about BLEU."""
-        return Evidence(self.seeds, self.over_seeds, self.p, "bootstrap", self.bleu_p, self.seed)
+        return Evidence(self.seeds, self.over_seeds, self.p, "randomisation", self.bleu_p, self.seed)
 
 
 def conclude(experiment: Experiment, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
@@ -111,18 +115,18 @@ def compared(first: BySeed, second: BySeed) -> Pair | None:
     if not both:
         return None
     one, two = first[both[0]], second[both[0]]
-    (bleu, bleu_p), (chrf, chrf_p) = (_bootstrap(metric, one, two) for metric in _NAMES)
+    (bleu, bleu_p), (chrf, chrf_p) = (_over_sentences(metric, one, two) for metric in _NAMES)
     scores = [[runs[seed]["scores"]["bleu"]["value"] for seed in both] for runs in (first, second)]
     over_seeds, p = paired_difference(scores[0], scores[1])
     return Pair(both[0], bleu, bleu_p, chrf, chrf_p, len(both), over_seeds, p)
 
 
-def _bootstrap(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
+def _over_sentences(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
     counts = [np.array(run["counts"][metric]) for run in (first, second)]
     drawn = draws(len(counts[0]))
     resampled = resampled_scores(metric, counts[1], drawn) - resampled_scores(metric, counts[0], drawn)
     difference = corpus_score(metric, counts[1]) - corpus_score(metric, counts[0])
-    return estimate(difference, resampled), chance(difference, resampled)
+    return estimate(difference, resampled), paired_p(counts[0], counts[1], partial(scores_of, metrics()[metric]))
 
 
 def score_of(runs: BySeed, metric: str) -> Estimate:
@@ -232,16 +236,16 @@ def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
     ]
     return Table(
         name="pairs",
-        title="Differences between models: paired bootstrap over sentences, and paired t-test over seeds",
+        title="Differences between models: randomisation of sentences, and paired t-test over seeds",
         columns=[
             "models",
             "seed resampled",
             "BLEU",
             "low",
             "high",
-            "p (bootstrap)",
+            "p (randomisation)",
             "chrF2++",
-            "p (bootstrap, chrF2++)",
+            "p (randomisation, chrF2++)",
             "seeds",
             "BLEU over seeds",
             "low (seeds)",

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from s2s.experiments.statistics import Estimate, mean
+from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.verdicts import BySeed, line
 from s2s.results import Axis, Figure, Series
 

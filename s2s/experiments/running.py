@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Measured, Task
-from s2s.training.checkpoint import write_atomically
+from s2s.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Scaling(Experiment):
         sizes = contest.sizes(SIZES)
         contestant = contest.contestant(task.model)
         factor = next(factor for factor in sizes.factors if part_of(factor) == task.part)
-        pieces = contestant.recipe.tokenizer.size
+        pieces = contestant.recipe.tokenizer.sizes
         wanted = budget(_named(contest), pieces, factor)
         settings = resized(contestant.settings, contestant.name, pieces, wanted)
         recipe = contestant.recipe.model_copy(update={"model": settings})
@@ -87,7 +87,7 @@ class Scaling(Experiment):
             "tokens": found.tokens,
             "flops": flops * found.tokens,
             "loss": mean_loss(found.model, data.validation, recipe.batches, contest.computer),
-            "baseline": unigram_loss(data.train, data.validation, pieces),
+            "baseline": unigram_loss(data.train, data.validation, pieces[1]),
             "seconds": found.seconds,
         }
 
@@ -106,16 +106,16 @@ def _named(contest: Contest) -> tuple[tuple[str, Section], ...]:
 
 
 @functools.cache
-def budget(contestants: Sequence[tuple[str, Section]], pieces: int, factor: float) -> int:
+def budget(contestants: Sequence[tuple[str, Section]], pieces: tuple[int, int], factor: float) -> int:
     """The number of parameters near a multiple of the contestants' that most of them can have within 5 %.
 
     Args:
         contestants: names and settings; the first one's size is the measure.
-        pieces: size of the vocabulary.
+        pieces: sizes of the vocabularies of source and target.
         factor: the multiple.
     """
     kind, settings = contestants[0]
-    middle = factor * size_of(kind, settings, pieces, pieces)
+    middle = factor * size_of(kind, settings, *pieces)
     best, most = round(middle), -1
     for near in _NEARBY:
         able = sum(_has(settings, kind, pieces, round(near * middle)) for kind, settings in contestants)
@@ -126,7 +126,7 @@ def budget(contestants: Sequence[tuple[str, Section]], pieces: int, factor: floa
     return best
 
 
-def _has(settings: Section, kind: str, pieces: int, parameters: int) -> bool:
+def _has(settings: Section, kind: str, pieces: tuple[int, int], parameters: int) -> bool:
     try:
         resized(settings, kind, pieces, parameters)
     except UserError:

@@ -5,8 +5,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
-from s2s.experiments.statistics import Estimate, exponent, mean
+from s2s.experiments.statistics import exponent
 from s2s.experiments.verdicts import Row, ends, excludes_zero, in_words, line, seeds_in_words, signed
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from s2s.evaluation.inference import Draws, ratios
 from s2s.experiments.classifiers import evaluation_of, texts_of, trained
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
 from s2s.experiments.lengths import Fall, Measure, differences_table, fall, lines_of, verdict
-from s2s.experiments.resampling import Draws, ratios
 from s2s.experiments.verdicts import BySeed, Row, by_model, ends, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Table
 

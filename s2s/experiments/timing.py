@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from s2s.experiments.statistics import Estimate
+from s2s.evaluation.inference import Estimate
 from s2s.training.devices import Computer
 
 # sides of square products, of which the fastest counts as the machine's peak

@@ -82,7 +82,7 @@ def corpus(recipe: Recipe[Any], pairs: int) -> Prepared:
 
     It is prepared once for all models of a comparison.
     """
-    data, few = recipe.data, max(pairs, 2 * recipe.tokenizer.size)
+    data, few = recipe.data, max(pairs, 2 * max(recipe.tokenizer.sizes))
     changes: dict[str, object] = {"test": None}
     if isinstance(data.train, int):
         changes |= {"train": min(few, data.train), "validation": _VALIDATION}
@@ -194,7 +194,7 @@ def _note(ratios: dict[str, list[float]], before: Mapping[str, Tensor], after: M
 
 
 def _length(parts: Sequence[Tensor]) -> float:
-    return math.sqrt(sum(float(part.double().square().sum()) for part in parts))
+    return math.sqrt(sum(float(part.cpu().double().square().sum()) for part in parts))
 
 
 def _brief(values: Sequence[float]) -> list[float | None]:

@@ -1,6 +1,5 @@
 """What does a model gain from having learned something else? First the other direction of translation, then this."""
 
-import fcntl
 import json
 import time
 from collections.abc import Mapping
@@ -19,11 +18,11 @@ from s2s.experiments.short_training import prepared
 from s2s.experiments.transfer_findings import conclude
 from s2s.experiments.translation import chosen_pairs, deciding, pair_losses, put, sizes_of, trainer_for
 from s2s.experiments.whole_runs import RUNS, seconds_for, shortened
-from s2s.models.contract import Seq2Seq
+from s2s.files import locked, whole, write_atomically
 from s2s.recipe.schema import Recipe
 from s2s.results import Result
 from s2s.run.preparing import Prepared
-from s2s.training.checkpoint import read_tensors, save_weights, write_atomically
+from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
 
 SHARES = (1, 10, 100)  # per cent of the pairs
@@ -113,7 +112,9 @@ class Transfer(Experiment):
 
 def shared_pieces(recipe: Recipe[Any]) -> Recipe[Any]:
     """The recipe with one vocabulary for both languages: only so do both directions have the same pieces."""
-    return recipe.model_copy(update={"tokenizer": recipe.tokenizer.model_copy(update={"shared": True})})
+    return recipe.model_copy(
+        update={"tokenizer": recipe.tokenizer.model_copy(update={"shared": True, "source": None, "target": None})}
+    )
 
 
 def halves(data: Encoded, max_length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -141,8 +142,7 @@ def pretrained(contest: Contest, model: str, seed: int) -> tuple[dict[str, Tenso
     weights, notes = (folder / f"transfer-{model}-seed{seed}{ending}" for ending in (".safetensors", ".json"))
     folder.mkdir(parents=True, exist_ok=True)
     # other shares of the same pairs may be measured meanwhile, and need the same weights
-    with weights.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(weights.with_suffix(".lock"), wait=True):
         if not notes.exists():
             _pretrain(contest, model, seed, (weights, notes))
     return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))["seconds"]
@@ -158,14 +158,9 @@ def _pretrain(contest: Contest, model: str, seed: int, kept: tuple[Path, Path]) 
     for _ in trainer.updates(recipe.training.updates):
         pass
     put(trainer.model, deciding(trainer))
-    _keep(trainer.model, kept[0])
+    with whole(kept[0]) as place:
+        save_weights(trainer.model, place)
     write_atomically(kept[1], json.dumps({"seconds": time.perf_counter() - began}))
-
-
-def _keep(model: Seq2Seq, path: Path) -> None:
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    save_weights(model, unfinished)
-    unfinished.replace(path)
 
 
 def _arm(

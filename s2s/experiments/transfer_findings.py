@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from s2s.evaluation.inference import Estimate, draws, estimate, mean, ratios
 from s2s.experiments.contest import Contest, Experiment, Measured, Task
-from s2s.experiments.resampling import corpus_score, draws, estimate, ratios, resampled_scores
-from s2s.experiments.statistics import Estimate, mean
+from s2s.experiments.resampling import corpus_score, resampled_scores
 from s2s.experiments.verdicts import BySeed, Row, by_model, ends, excludes_zero, line, listed, seeds_in_words
 from s2s.results import Axis, Figure, Finding, Result, Series, Table
 

@@ -17,7 +17,7 @@ from s2s.data.batches import collate, plan
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import EOS
 from s2s.experiments.contest import Contest, check_translates
-from s2s.experiments.matching import matched
+from s2s.experiments.matching import solved, translators
 from s2s.experiments.operations import counted_flops, unfused
 from s2s.experiments.short_training import prepared
 from s2s.experiments.whole_runs import pauses, seeds_of, tested, whole_run
@@ -70,11 +70,10 @@ def trained(contest: Contest, model: str, seed: int) -> Path:
 
     def begin(recipe: Recipe[Any], console: Console) -> None:
         """A new run."""
-        pieces = recipe.tokenizer.size
-        check_translates(build_model(recipe, pieces, pieces), model)
+        check_translates(build_model(recipe, *recipe.tokenizer.sizes), model)
         start(course(recipe, plain(console), prepared=prepared(recipe)), console)
 
-    return whole_run(contest, model, seed, begin, resume)
+    return whole_run(contest, model, seed, prepared, begin, resume)
 
 
 def evaluation_of(folder: Path) -> dict[str, Any]:
@@ -197,7 +196,7 @@ def pair_losses(
             batch = collate(*data.rows(rows), rows).to(computer.device)
             scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
             each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
-            found[rows] = (each * batch.target_valid).sum(dim=1).double().cpu().numpy()
+            found[rows] = (each * batch.target_valid).sum(dim=1).cpu().double().numpy()
     return found
 
 
@@ -236,13 +235,13 @@ def chosen_pairs(data: Encoded, rows: np.ndarray, swapped: bool = False) -> Enco
     return Encoded(datasets.Dataset.from_dict({"source": sources, "target": targets}, features=features))
 
 
-def resized(settings: Section, kind: str, pieces: int, parameters: int) -> Section:
+def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: int) -> Section:
     """A model's settings at another size: everything but its width stays.
 
     Args:
         settings: those that it has.
         kind: the model.
-        pieces: size of the vocabulary.
+        pieces: sizes of the vocabularies of source and target.
         parameters: the wanted number.
 
     Raises:
@@ -252,7 +251,7 @@ def resized(settings: Section, kind: str, pieces: int, parameters: int) -> Secti
     options = {key: value for key, value in given.items() if key not in ("kind", "width", "feedforward")}
     if "feedforward" in given and "width" in given:
         options["feedforward_ratio"] = given["feedforward"] / given["width"]
-    return matched(kind, pieces, parameters, options)
+    return solved(kind, translators(*pieces), parameters, options)
 
 
 def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded) -> float:

@@ -3,10 +3,10 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from s2s.evaluation.inference import Estimate, holm, mean, paired_difference
 from s2s.experiments.contest import Contest, Measured, Task
-from s2s.experiments.statistics import Estimate, mean, paired_difference
 from s2s.results import Series
 
 # below it, a difference is called one
@@ -98,7 +98,7 @@ def too_few(count: int) -> str:
 def against(
     model: str, values: Mapping[str, float], pairs: Pairs, unit: str, digits: int = 1, best: Callable[..., str] = max
 ) -> str:
-    """How a model stands to the best of the others, from the tests.
+    """How a model stands to the best of the others, from the tests, `corrected`.
 
     Args:
         model: whose verdict it is.
@@ -111,7 +111,7 @@ def against(
     other, turned = _best_other(model, values, pairs, best)
     if not other:
         return "no other model was measured at the same seed"
-    pair = pairs[(model, other) if turned else (other, model)]
+    pair = corrected(pairs)[(model, other) if turned else (other, model)]
     by = -pair.over_seeds.value if turned else pair.over_seeds.value
     decisive, evidence = pair.weighed()
     if decisive is None:
@@ -136,11 +136,26 @@ def times(
     other, turned = _best_other(model, values, logarithms, best)
     if not other:
         return "no other model was measured at the same seed"
-    pair = logarithms[(model, other) if turned else (other, model)]
+    pair = corrected(logarithms)[(model, other) if turned else (other, model)]
     ratio = math.exp(-pair.over_seeds.value if turned else pair.over_seeds.value)
     decisive, evidence = pair.weighed()
     found = f"{ratio:.2f} times {words} {other} ({evidence})"
     return f"no significant difference: {found}" if decisive is not None and decisive >= LEVEL else found
+
+
+def corrected(pairs: Pairs) -> Pairs:
+    """The pairs with p-values corrected for how many there are (Holm 1979).
+
+    A verdict names the best of the others, chosen by what was measured, and each model has one: without correction, one
+    of many equal models would often be called worse than the luckiest.
+    """
+    over, tests = (_holm({m: getattr(pair, name) for m, pair in pairs.items()}) for name in ("p", "test_p"))
+    return {models: replace(pair, p=over[models], test_p=tests[models]) for models, pair in pairs.items()}
+
+
+def _holm(p_values: Mapping[tuple[str, str], float | None]) -> dict[tuple[str, str], float | None]:
+    known = {models: p for models, p in p_values.items() if p is not None}
+    return {**p_values, **dict(zip(known, holm(list(known.values())), strict=True))}
 
 
 def _best_other(model: str, values: Mapping[str, float], pairs: Pairs, best: Callable[..., str]) -> tuple[str, bool]:

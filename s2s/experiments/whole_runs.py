@@ -12,9 +12,9 @@ import datasets
 from rich.console import Console
 
 from s2s.experiments.contest import Contest
+from s2s.files import write_atomically
 from s2s.recipe.schema import RunSettings, SeedSettings
 from s2s.run.folder import RECIPE
-from s2s.training.checkpoint import write_atomically
 from s2s.training.logger import METRICS
 
 RUNS = "runs"
@@ -58,6 +58,7 @@ def whole_run(
     contest: Contest,
     model: str,
     seed: int,
+    prepare: Callable[[Any], object],
     begin: Callable[[Any, Console], object],
     go_on: Callable[[Path, Console], object],
 ) -> Path:
@@ -67,6 +68,7 @@ def whole_run(
         contest: gives the recipe and the folder.
         model: whose.
         seed: of initialisation, order and dropout.
+        prepare: makes what all contestants learn from, once in a process: none of them pays for it.
         begin: trains by a recipe.
         go_on: continues in a run's folder.
     """
@@ -79,6 +81,8 @@ def whole_run(
     console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
     datasets.disable_progress_bars()
     began = (folder / RECIPE).exists()
+    if not began:
+        prepare(recipe)
     wall, processor = time.perf_counter(), time.process_time()
     if began:
         go_on(folder, console)

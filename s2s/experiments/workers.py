@@ -16,7 +16,8 @@ from typing import TypeVar
 
 import torch
 
-from s2s.training.devices import Computer
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.devices import Computer, prepare_process
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -38,10 +39,12 @@ class Workers:
 
     Args:
         number: of processes.
+        device: how each other process is prepared, but for its threads; None: as by default.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, device: DeviceSettings | None = None) -> None:
         self._number = number
+        self._device = (device or DeviceSettings()).model_copy(update={"threads": 1})
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> "Workers":
@@ -88,14 +91,16 @@ class Workers:
     def _beside(self, call: Callable[[Item], Found], items: Sequence[Item]) -> Iterator[tuple[int, Found]]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._number, mp_context=context, initializer=_prepare)
+            self._pool = ProcessPoolExecutor(
+                self._number, mp_context=context, initializer=_prepare, initargs=(self._device,)
+            )
         places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
         yield from ((places[future], future.result()) for future in as_completed(places))
 
 
-def _prepare() -> None:
-    """One thread; an interruption is the parent's to handle, and nothing outlives the parent."""
-    torch.set_num_threads(1)
+def _prepare(device: DeviceSettings) -> None:
+    """An interruption is the parent's to handle, and nothing outlives the parent."""
+    prepare_process(device)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 

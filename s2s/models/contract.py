@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from s2s.nn.pooling import Kind, Pooling
 from s2s.nn.pooling import mean_over_valid as mean_over_valid
+from s2s.nn.positions import Embedding
 
 R = TypeVar("R", bound="Rows")
 
@@ -83,9 +84,13 @@ class Encoder(nn.Module, ABC):
         """Puts a module in the place of the table of tokens, to read something else, e.g. images.
 
         Args:
-            vectors: makes vectors of the same size, `(batch, source, width)`; positions are the encoder's own affair.
+            vectors: makes vectors of variance 1 and the same size, `(batch, source, width)`; positions, where the
+                encoder adds them to its tokens' vectors, stay.
         """
-        self.embedding = vectors
+        if isinstance(self.embedding, Embedding):
+            self.embedding.replace_table(vectors)
+        else:
+            self.embedding = vectors
 
     def attention_weights(
         self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]

@@ -6,9 +6,10 @@ that a mistake in a recipe is answered at once.
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 
-from s2s.recipe.schema import Probability, Section
+from s2s.recipe.limits import Inner, Layers, Length, Probability, Width
+from s2s.recipe.schema import Section
 
 if TYPE_CHECKING:
     from s2s.models.contract import Encoder, Seq2Seq
@@ -21,13 +22,13 @@ class EncoderSettings(Section):
 
     kind: Literal["transformer"] = "transformer"
     """The Transformer."""
-    width: PositiveInt = 256
+    width: Width = 256
     """Size of every vector between layers (d_model)."""
-    heads: PositiveInt = 4
+    heads: Width = 4
     """Attention heads; they divide the width among them."""
-    feedforward: PositiveInt = 1024
+    feedforward: Inner = 1024
     """Inner size of the feed-forward blocks (d_ff)."""
-    encoder_layers: PositiveInt = 3
+    encoder_layers: Layers = 3
     """Layers that read the source."""
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
@@ -35,7 +36,7 @@ class EncoderSettings(Section):
     """Non-linearity of the feed-forward blocks."""
     encoder_positions: Positions = "sinusoidal"
     """How the encoder knows where a token stands."""
-    max_positions: PositiveInt = 1024
+    max_positions: Length = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     dropout: Probability = 0.1
     """Applied to each block's output and to the embeddings."""
@@ -59,7 +60,7 @@ class EncoderSettings(Section):
 class Settings(EncoderSettings):
     """The Transformer's section of a recipe."""
 
-    decoder_layers: PositiveInt = 3
+    decoder_layers: Layers = 3
     """Layers that write the target."""
     decoder_positions: Positions = "sinusoidal"
     """How the decoder knows; without positions, the causal mask still tells it something (Haviv et al. 2022)."""

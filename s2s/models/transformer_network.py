@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from s2s.errors import UserError
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
 from s2s.models.transformer import EncoderSettings, Settings
-from s2s.nn.attention import Attention, Heads, causal_mask
+from s2s.nn.attention import Attention, Heads, Mask, causal_mask
 from s2s.nn.dropout import Dropout
 from s2s.nn.feedforward import FeedForward
 from s2s.nn.positions import Embedding
@@ -68,10 +68,6 @@ class TransformerEncoder(Encoder):
         self.layers = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
         self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
-    def replace_table(self, vectors: nn.Module) -> None:
-        """Puts a module in the place of the table of tokens; positions stay."""
-        cast(Embedding, self.embedding).replace_table(vectors)
-
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One vector for each source position."""
         x = self.dropout(vectors)
@@ -123,7 +119,7 @@ class DecoderLayer(nn.Module):
         self.cross_block = Block(settings)
         self.feedforward_block = Block(settings)
 
-    def look_back(self, x: Tensor, past: tuple[Tensor, Tensor] | None, mask: Tensor | None) -> tuple[Tensor, tuple]:
+    def look_back(self, x: Tensor, past: tuple[Tensor, Tensor] | None, mask: Mask) -> tuple[Tensor, tuple]:
         """After self-attention over the target so far: the states, and the keys and values to keep."""
         read = self.self_block.enter(x)
         key, value = self.self_attention.keys_and_values(read)
@@ -179,8 +175,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
-        # a single new token may look at everything before it
-        mask = causal_mask(tokens.shape[1], length, tokens.device)[None, None] if tokens.shape[1] > 1 else None
+        mask = _mask(tokens.shape[1], length, tokens.device)
         kept, weights = [], []
         for i, layer in enumerate(self._layers()):
             past = (state.keys[i], state.values[i]) if state.length else None
@@ -227,6 +222,13 @@ def _token_table(size: int, width: int) -> nn.Embedding:
     table = nn.Embedding(size, width)
     nn.init.normal_(table.weight, std=width**-0.5)
     return table
+
+
+def _mask(new: int, length: int, device: torch.device) -> Mask:
+    """Where the newest of that many tokens may look."""
+    if new == 1:
+        return None
+    return "causal" if new == length else causal_mask(new, length, device)[None, None]
 
 
 def _attention(settings: EncoderSettings) -> Attention:

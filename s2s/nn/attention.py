@@ -11,6 +11,9 @@ from torch.nn import functional
 from s2s.nn.dropout import Dropout
 
 Heads = Float[Tensor, "batch head steps size"]
+Mask = Bool[Tensor, "#batch #head #target source"] | Literal["causal"] | None
+"""Where a target position may look: where it is True; at itself and what comes before it; everywhere. No kernel has to
+read a matrix to know what `causal` means, and none need be held: memory then grows with the length, not its square."""
 Implementation = Literal["auto", "fused", "explicit"]
 
 # Measured on processor cores by benchmarks/attention.py: in bf16, and with no more sources than this, the softmax in
@@ -21,16 +24,18 @@ _EXPLICIT_UP_TO = 1024
 def attention_weights(
     query: Float[Tensor, "batch head target size"],
     key: Float[Tensor, "batch head source size"],
-    mask: Bool[Tensor, "#batch #head #target source"] | None,
+    mask: Mask,
 ) -> Float[Tensor, "batch head target source"]:
     """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read.
 
     Args:
         query: what each target position asks for.
         key: what each source position offers.
-        mask: True where a target position may look at a source position; None: everywhere.
+        mask: where a target position may look.
     """
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
+    if isinstance(mask, str):
+        mask = causal_mask(query.shape[2], key.shape[2], query.device)
     if mask is not None:
         # added in place: a mask filled in would copy all scores, and once more on the way back
         scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, float("-inf"))
@@ -69,7 +74,7 @@ class Attention(nn.Module):
         states: Float[Tensor, "batch target width"],
         key: Float[Tensor, "batch head source size"],
         value: Float[Tensor, "batch head source size"],
-        mask: Bool[Tensor, "#batch #head #target source"] | None,
+        mask: Mask,
     ) -> Float[Tensor, "batch target width"]:
         """What each target position reads from the source positions that it may look at."""
         read = self.read(self._split(self.query(states)), key, value, mask)
@@ -80,19 +85,21 @@ class Attention(nn.Module):
         query: Float[Tensor, "batch head target size"],
         key: Float[Tensor, "batch head source size"],
         value: Float[Tensor, "batch head source size"],
-        mask: Bool[Tensor, "#batch #head #target source"] | None,
+        mask: Mask,
     ) -> Float[Tensor, "batch head target size"]:
         """Equation 1 of Vaswani et al. (2017) for each head, between the projections."""
         if self._fused(query, key):
             rate = self.dropout.rate if self.training else 0.0
-            return functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=rate)
+            causal = isinstance(mask, str)
+            seen = None if causal else mask
+            return functional.scaled_dot_product_attention(query, key, value, seen, dropout_p=rate, is_causal=causal)
         return self.dropout(attention_weights(query, key, mask)) @ value
 
     def weights(
         self,
         states: Float[Tensor, "batch target width"],
         key: Float[Tensor, "batch head source size"],
-        mask: Bool[Tensor, "#batch #head #target source"] | None,
+        mask: Mask,
     ) -> Float[Tensor, "batch head target source"]:
         """Where each target position looks."""
         return attention_weights(self._split(self.query(states)), key, mask)

@@ -74,6 +74,8 @@ class Embedding(nn.Module):
             return x + self.positions.weight[first:last]
         if self.table is not None:
             if last > len(self.table):
-                self.table = sinusoids(2 * last, self.width).to(self.table)
+                # grown while decoding, it would be a tensor of inference, which training may not use
+                with torch.inference_mode(False):
+                    self.table = sinusoids(2 * last, self.width).to(self.table)
             return x + self.table[first:last]
         return x

@@ -2,18 +2,18 @@
 
 from typing import Annotated, Generic, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
+from s2s.recipe.limits import Examples, Probability, Tokens, Word
 from s2s.recipe.schema import (
     FineTunedRecipe,
     Model,
     OptimizationSettings,
     PauseSettings,
     PieceSettings,
-    Probability,
     Section,
 )
-from s2s.recipe.texts import LocalText, TextSettings, Word
+from s2s.recipe.texts import LocalText, TextSettings
 
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary"]
 
@@ -45,18 +45,18 @@ class LabelledSettings(TextSettings):
     def _classes_differ(self) -> "LabelledSettings":
         classes = self.classes or ()
         if twice := sorted({name for name in classes if classes.count(name) > 1}):
-            raise ValueError(f"classes has {', '.join(twice)} twice")
+            raise ValueError(f"classes has {', '.join(twice)} twice; name each class once")
         return self
 
 
 class TextBatchSettings(Section):
     """How texts become batches."""
 
-    tokens: PositiveInt = 8192
+    tokens: Tokens = 8192
     """Hard limit of one batch: rows times the longest text, padding included."""
-    rows: PositiveInt | None = None
+    rows: Examples | None = None
     """Most texts of a batch; as many as `tokens` allows when null."""
-    max_length: Annotated[int, Field(ge=2)] = 512
+    max_length: Annotated[int, Field(ge=2, le=1_000_000)] = 512
     """Pieces that are read of a text, its end counted; of a longer one the beginning is, and it is counted."""
     padding: Literal["buckets", "batch", "max_length"] = "buckets"
     """`buckets` puts texts of similar length together; `batch` takes any texts and pads them to the longest of them;
@@ -76,7 +76,7 @@ class HeadSettings(Section):
 class ClassificationTraining(OptimizationSettings):
     """The optimisation."""
 
-    examples_per_update: PositiveInt | None = None
+    examples_per_update: Examples | None = None
     """Texts that one update learns from, about, over all micro-batches and devices; one batch when absent."""
     label_smoothing: Probability = 0.0
     """Share of each label's probability spread evenly over the classes."""

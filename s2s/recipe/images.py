@@ -2,10 +2,11 @@
 
 from typing import Annotated, Generic, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from s2s.recipe.classification import ClassificationValidation, HeadSettings, Pooling, Word
-from s2s.recipe.schema import AnyRecipe, Model, OptimizationSettings, PositiveFloat, Probability, Section, Seed, Split
+from s2s.recipe.classification import ClassificationValidation, HeadSettings, Pooling
+from s2s.recipe.limits import Examples, Pixels, PositiveFloat, Probability, Seed, Split, Word
+from s2s.recipe.schema import AnyRecipe, Model, OptimizationSettings, Section
 
 
 class ImageDataSettings(Section):
@@ -13,11 +14,11 @@ class ImageDataSettings(Section):
 
     corpus: Word = "files"
     """`files`, or the name of a Hugging Face data set such as `ylecun/mnist`."""
-    config: str | None = None
+    config: Word | None = None
     """Configuration of the hub data set."""
-    revision: str | None = None
+    revision: Word | None = None
     """Git revision of the hub data set."""
-    root: str | None = None
+    root: Word | None = None
     """A local folder: with a hub data set, read what lies there instead: IDX files of the usual names
     (`train-images-idx3-ubyte.gz` …), folders of images (`train/cat/1.png`), or a data set's own files; with `files`,
     what relative paths start from (the recipe's folder when absent)."""
@@ -34,11 +35,11 @@ class ImageDataSettings(Section):
     classes: Annotated[tuple[Word, ...], Field(min_length=2)] | None = None
     """Names of the classes, in the order of their numbers; when null, the folders by the alphabet, the hub's own, or
     the numbers of the training part."""
-    size: PositiveInt = 28
+    size: Pixels = 28
     """Height and width in pixels; images of another size are scaled."""
     channels: Literal[1, 3] = 1
     """1: grey; 3: red, green, blue."""
-    mean: tuple[float, ...] | None = None
+    mean: tuple[Annotated[float, Field(ge=-1000, le=1000)], ...] | None = None
     """Mean of each channel, as a share of white, which is subtracted from all pixels; that of the training images when
     null."""
     deviation: tuple[PositiveFloat, ...] | None = None
@@ -50,7 +51,7 @@ class ImageDataSettings(Section):
     def _classes_differ(self) -> "ImageDataSettings":
         classes = self.classes or ()
         if twice := sorted({name for name in classes if classes.count(name) > 1}):
-            raise ValueError(f"classes has {', '.join(twice)} twice")
+            raise ValueError(f"classes has {', '.join(twice)} twice; name each class once")
         return self
 
     @model_validator(mode="after")
@@ -64,7 +65,7 @@ class ImageDataSettings(Section):
 class AugmentationSettings(Section):
     """How training images are varied, differently in each epoch; nothing is by default."""
 
-    shift: Annotated[int, Field(ge=0)] = 0
+    shift: Annotated[int, Field(ge=0, le=4_096)] = 0
     """Most pixels by which an image is moved, to each side; black comes in. On CIFAR, 4 is the usual crop of a padded
     image."""
     crop: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -76,14 +77,14 @@ class AugmentationSettings(Section):
 class PatchSettings(Section):
     """How an image becomes a sequence (Dosovitskiy et al. 2021)."""
 
-    size: PositiveInt = 4
+    size: Pixels = 4
     """Height and width of a patch in pixels; divides `data.size`. One linear map makes a vector of its pixels."""
 
 
 class ImageBatchSettings(Section):
     """How images become batches."""
 
-    images: PositiveInt = 128
+    images: Examples = 128
     """Images of one batch."""
 
 
@@ -99,7 +100,7 @@ class ImageHeadSettings(HeadSettings):
 class ImageTraining(OptimizationSettings):
     """The optimisation."""
 
-    examples_per_update: PositiveInt | None = None
+    examples_per_update: Examples | None = None
     """Images that one update learns from, about, over all micro-batches and devices; one batch when absent."""
     label_smoothing: Probability = 0.0
     """Share of each label's probability spread evenly over the classes."""

@@ -6,7 +6,7 @@ from types import ModuleType
 
 from s2s.errors import UserError
 from s2s.recipe.schema import Section
-from s2s.recipe.wording import suggestion
+from s2s.recipe.wording import shown, suggestion
 
 GROUP = "s2s.models"
 
@@ -51,7 +51,9 @@ def module_of(kind: str) -> ModuleType:
             remedy=f"entry points ({GROUP}) are read from installed metadata: pip install -e .",
         )
     if kind not in known:
-        raise UserError(f"{kind!r} is not an installed model", where="model.kind", remedy=suggestion(kind, list(known)))
+        raise UserError(
+            f"{shown(kind)} is not an installed model", where="model.kind", remedy=suggestion(kind, list(known))
+        )
     try:
         module = known[kind].load()
     except Exception as error:

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Generic, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
+from s2s.recipe.limits import Part, Share, Tokens
 from s2s.recipe.schema import (
     AnyRecipe,
     Model,
@@ -11,11 +12,8 @@ from s2s.recipe.schema import (
     PauseSettings,
     PieceSettings,
     Section,
-    Share,
 )
 from s2s.recipe.texts import PlainTextSettings
-
-Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class MaskingSettings(Section):
@@ -42,9 +40,9 @@ class MaskingSettings(Section):
 class WindowSettings(Section):
     """How texts become batches."""
 
-    tokens: PositiveInt = 8192
+    tokens: Tokens = 8192
     """Hard limit of one batch: rows times the longest window, padding included."""
-    max_length: Annotated[int, Field(ge=3)] = 256
+    max_length: Annotated[int, Field(ge=3, le=1_000_000)] = 256
     """Longest window in pieces, its ends counted. A longer text is cut into windows of about equal length, so that all
     of it is learned from."""
 
@@ -52,7 +50,7 @@ class WindowSettings(Section):
 class MaskedTraining(OptimizationSettings):
     """The optimisation."""
 
-    tokens_per_update: PositiveInt | None = None
+    tokens_per_update: Tokens | None = None
     """Pieces that one update reads, about, over all micro-batches and devices; one batch when absent."""
 
 

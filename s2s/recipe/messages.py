@@ -1,6 +1,6 @@
 """Pydantic's findings in plain words: the key, what came, what was expected, and the nearest right word."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -64,7 +64,10 @@ def _what(error: Mapping[str, Any], key: Location, field: FieldInfo | None, tree
     words = expected(field).replace("`", "")
     if isinstance(value, float) and shown(value).endswith((".inf", ".nan")):
         words = words.replace("a number", "a finite number")
-    return f"is {shown(value)}, expected {words}" + (f"; did you mean {near}?" if near else "")
+    found = "empty" if value == "" else shown(value)
+    if isinstance(value, str) and len(value) > 60:
+        found += f" ({len(value):,} characters)"
+    return f"is {found}, expected {words}" + (f"; did you mean {near}?" if near else "")
 
 
 def _value_at(location: Location, tree: Mapping[str, Any]) -> Any:
@@ -95,14 +98,25 @@ def _task_of(schema: type[BaseModel]) -> str:
 
 
 def _kinds_with(key: str, settings: SettingsOf) -> Iterator[str]:
+    return (kind for kind, keys in _keys_of_kinds(settings) if key in keys)
+
+
+def known_keys(settings: SettingsOf) -> list[str]:
+    """The keys that any installed model has.
+
+    Args:
+        settings: the section of a kind of model, for this task.
+    """
+    return list(dict.fromkeys(key for _, keys in _keys_of_kinds(settings) for key in keys))
+
+
+def _keys_of_kinds(settings: SettingsOf) -> Iterator[tuple[str, Collection[str]]]:
     for kind in models():
         try:
-            fields = settings(kind).model_fields
+            yield kind, settings(kind).model_fields
         except UserError:
             # what is wrong with it is told to whoever asks for it
             continue
-        if key in fields:
-            yield kind
 
 
 def _keys(section: type[BaseModel], above: Location) -> Iterator[Location]:

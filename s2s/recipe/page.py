@@ -3,18 +3,28 @@
 YAML 1.2 as ruamel.yaml reads it: `1e-3` is a number, `no` is text. Keys written twice are found and not lost.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from s2s.errors import UserError
+from s2s.errors import UserError, check_regular
 
 Location = tuple[str, ...]
+
+# A recipe is a page. Aliases multiply what they name, nesting stacks it: 300 bytes can mean a billion values.
+_MOST_BYTES = 1 << 20
+_MOST_VALUES = 100_000
+_DEEPEST = 50
+_LONGEST_NUMBER = 1_000  # bits
+# quotes can spell them, but no file's name holds the one, and no file in UTF-8 the others
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,9 @@ def read_page(path: Path) -> Page:
     """
     reader, text = _Reader(), ""
     try:
+        check_regular(path, "name a recipe file")
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            raise UserError(f"has {size:,} bytes; a recipe is a page of text", str(path), "name a recipe file")
         text = path.read_bytes().decode("utf-8")
         values = reader.read(text)
     except UnicodeDecodeError as error:
@@ -71,32 +84,64 @@ def read_value(text: str) -> Any:
     return _Reader().read(text)
 
 
+class BeyondAPage(MarkedYAMLError):
+    """YAML, but with more in it, or other characters, than any recipe has."""
+
+
+def _nested(place: Any) -> BeyondAPage:
+    return BeyondAPage(problem=f"more than {_DEEPEST} brackets or indentations within each other", problem_mark=place)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.lines: dict[Location, int] = {}
         self.twice: dict[Location, int] = {}
+        self._values = 0
         self._yaml = YAML(typ="safe", pure=True)
+        self._yaml.max_depth = _DEEPEST
 
     def read(self, text: str) -> Any:
-        node = self._yaml.compose(text)
+        try:
+            node = self._yaml.compose(text)
+        except MaxDepthExceededError as error:
+            raise _nested(error.problem_mark) from None
         return None if node is None else self._value(node, (), ())
 
     def _value(self, node: Node, location: Location, around: tuple[Node, ...]) -> Any:
         if node in around:
             raise MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            problem = f"more than {_MOST_VALUES:,} values, aliases counted as often as they are named"
+            raise BeyondAPage(problem=problem, problem_mark=node.start_mark)
+        if len(around) > _DEEPEST:
+            raise _nested(node.start_mark)
         around = (*around, node)
         if isinstance(node, MappingNode):
             return self._mapping(node, location, around)
         if isinstance(node, SequenceNode):
             return [self._value(item, (*location, str(i)), around) for i, item in enumerate(node.value)]
-        value = self._yaml.constructor.construct_object(node)
-        # a date or another type that no key wants is the text that was written
-        return value if value is None or isinstance(value, bool | int | float | str) else node.value
+        return self._scalar(node)
+
+    def _scalar(self, node: Node) -> bool | int | float | str | None:
+        try:
+            value = self._yaml.constructor.construct_object(node)
+        except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError):
+            # what looks like a number or a date and is none, such as 2026-13-01
+            value = node.value
+        # a date or another type that no key wants is the text that was written, and so is a number of 5,000 digits
+        plain = value is None or isinstance(value, bool | float | str)
+        if not plain and not (isinstance(value, int) and value.bit_length() <= _LONGEST_NUMBER):
+            value = node.value
+        if isinstance(value, str) and (found := _NO_TEXT.search(value)):
+            problem = f"the character U+{ord(found[0]):04X} is no part of a text"
+            raise BeyondAPage(problem=problem, problem_mark=node.start_mark)
+        return value
 
     def _mapping(self, node: MappingNode, location: Location, around: tuple[Node, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if not isinstance(key_node.value, str):
+            if not isinstance(key_node.value, str) or _NO_TEXT.search(key_node.value):
                 raise MarkedYAMLError(problem="a key that is not a word", problem_mark=key_node.start_mark)
             key, line = (*location, key_node.value), key_node.start_mark.line + 1
             if key in self.lines:
@@ -119,6 +164,10 @@ def _not_yaml(path: Path, text: str, error: YAMLError) -> UserError:
         remedy = "indent with spaces, not tabs"
     elif "another document" in error.problem:
         remedy = "one recipe a file: remove the line ---"
+    elif "within each other" in error.problem or "aliases" in error.problem:
+        remedy = "write plain sections of keys and values, as `s2s recipe show translate` does"
+    elif error.problem.endswith("no part of a text"):
+        remedy = "remove it"
     return UserError(
         f"not YAML: {error.problem}", where=f"{path}:{mark.line + 1}" if mark else str(path), remedy=remedy
     )

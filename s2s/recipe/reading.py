@@ -14,13 +14,14 @@ from ruamel.yaml.comments import CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from s2s.errors import UserError
+from s2s.errors import UserError, check_regular
+from s2s.files import write_atomically
 from s2s.recipe.installed import models
-from s2s.recipe.messages import explain
-from s2s.recipe.page import Location, Page, read_page, read_value
+from s2s.recipe.messages import explain, known_keys
+from s2s.recipe.page import BeyondAPage, Location, Page, read_page, read_value
 from s2s.recipe.schema import AnyRecipe, Section
 from s2s.recipe.tasks import DEFAULT, TASK, TASKS, Schema
-from s2s.recipe.wording import nearest, shown, suggestion
+from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
@@ -83,17 +84,22 @@ def recipe_path(path: Path) -> Path:
         return path / "recipe.yaml"
     if path.is_file():
         return path
+    check_regular(path, "name a recipe file; of a pipe, write it to a file first")
     known = shipped()
     if str(path) in known:
         return known[str(path)]
-    near = nearest(str(path), [*known, *(str(file) for file in path.parent.glob("*.y*ml"))])
-    remedy = (f"did you mean {near}? " if near else "") + "`s2s recipe list` shows the recipes that come with s2s"
+    if path.stem in known:
+        # the README's paths are those of the repository
+        remedy = f"a recipe of that name comes with s2s: write {path.stem}, as in `s2s train {path.stem}`"
+        raise UserError("no such recipe", where=str(path), remedy=remedy)
+    near = near_files(str(path), [*known, *(str(file) for file in path.parent.glob("*.y*ml"))])
+    remedy = (f"did you mean {near[0]}? " if near else "") + "`s2s recipe list` shows the recipes that come with s2s"
     raise UserError("no such recipe", where=str(path), remedy=remedy)
 
 
 def write(recipe: AnyRecipe[Any], path: Path) -> None:
     """Writes a recipe with every key; reading it gives the same recipe."""
-    path.write_text(dump(recipe), encoding="utf-8", newline="\n")
+    write_atomically(path, dump(recipe))
 
 
 def dump(recipe: AnyRecipe[Any]) -> str:
@@ -123,13 +129,16 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
         parts = tuple(key.strip().split("."))
         if not equals or not all(parts):
             malformed.append(
-                f"command line: {text!r} is not an override; write section.key=value, e.g. training.updates=500"
+                f"command line: {shown(text)} is not an override; write section.key=value, e.g. training.updates=500"
             )
             continue
         try:
             parsed.append(Override(parts, read_value(value), text))
-        except YAMLError:
-            malformed.append(f"command line: {text}: {value!r} is not a YAML value; quote it: {key}='\"…\"'")
+        except YAMLError as error:
+            remedy = f"quote it: {cut(key)}='\"…\"'"
+            if isinstance(error, BeyondAPage):
+                remedy = f"{error.problem}; write a plain value"
+            malformed.append(f"command line: {cut(text)}: {shown(value)} is not a YAML value; {remedy}")
     return parsed, malformed
 
 
@@ -152,7 +161,7 @@ def _apply(override: Override, tree: dict[str, Any]) -> list[str]:
         tree = tree.setdefault(part, {})
         if not isinstance(tree, dict):
             above = ".".join(override.key[:depth])
-            return [f"command line: {override.text}: {above} is a value, not a section; write {above}=VALUE"]
+            return [f"command line: {cut(override.text)}: {above} is a value, not a section; write {above}=VALUE"]
     tree[override.key[-1]] = override.value
     return []
 
@@ -169,9 +178,23 @@ def _check(tree: dict[str, Any]) -> tuple[AnyRecipe[Any] | None, dict[Location, 
     try:
         return _held_against(schema, _settings(schema, model), tree)
     except UserError as error:
-        # without its kind the model's other keys cannot be checked, but everything else can
+        return None, _without_kind(schema, tree, model) | {_KIND: f"{error.what}; {error.remedy}"}
+
+
+def _without_kind(schema: Schema, tree: dict[str, Any], model: Mapping[str, Any]) -> dict[Location, str]:
+    """Mistakes of a recipe whose kind of model is none: its model's keys are held against the kind that was meant, or
+    where none is near, against the keys of all models.
+    """
+    meant = nearest(str(model.get("kind", "")), models())
+    try:
+        settings = _settings(schema, {"kind": meant})
+    except UserError:
         _, found = _held_against(schema, Section, tree | {"model": {}})
-        return None, found | {_KIND: f"{error.what}; {error.remedy}"}
+        known = known_keys(schema.settings)
+        return found | {
+            ("model", key): f"unknown key; {suggestion(key, known)}" for key in model if key not in {*known, "kind"}
+        }
+    return _held_against(schema, settings, tree | {"model": {**model, "kind": meant}})[1]
 
 
 def _settings(schema: Schema, model: Mapping[str, Any]) -> type[Section]:
@@ -204,7 +227,7 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
         above = key[:depth]
         within = [o for o in overrides if o.key[:depth] == above or above[: len(o.key)] == o.key]
         if within and (depth == len(key) or above not in page.lines):
-            return float("inf"), f"command line: {within[-1].text}: {words}"
+            return float("inf"), f"command line: {cut(within[-1].text)}: {words}"
         if above in page.lines:
             return page.lines[above], f"{path}:{page.lines[above]}: {words}"
     return 1, f"{path}:1: {words}"

@@ -108,17 +108,26 @@ def _model(kind: str, task: str, definitions: dict[str, Any]) -> str:
 def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[BaseModel]]]:
     for name, field in section.model_fields.items():
         inner = section_of(field)
-        if inner is not None:
+        if inner is not None and not _may_be_absent(field):
             yield f"`{above}{name}`", inner
             yield from _sections(inner, f"{above}{name}.")
 
 
 def _table(title: str, section: type[BaseModel]) -> str:
-    rows = [_row(name, field) for name, field in section.model_fields.items() if not section_of(field)]
+    rows = [_row(name, field) for name, field in section.model_fields.items() if _is_row(field)]
     words = (section.__doc__ or "").strip().split("\n")[0]
     return "\n".join(
         [f"\n## {title}\n", words, "", "| key | value | default | meaning |", "|---|---|---|---|", *rows, ""]
     )
+
+
+def _may_be_absent(field: FieldInfo) -> bool:
+    return not field.is_required() and field.default is None
+
+
+def _is_row(field: FieldInfo) -> bool:
+    # a section that may be absent repeats what stands around it; a table of its own would say the same again
+    return not section_of(field) or _may_be_absent(field)
 
 
 def _row(name: str, field: FieldInfo) -> str:

@@ -5,16 +5,28 @@ Here are the sections that all tasks share, and the recipe of translation; other
 `docs/recipe.md`, editor completion (`s2s recipe schema`) and the resolved recipe of every run are made from them.
 """
 
-from typing import Annotated, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Probability = Annotated[float, Field(ge=0, lt=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Share = Annotated[float, Field(gt=0, lt=1)]
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-Split = PositiveInt | Annotated[str, Field(min_length=1)] | tuple[str, str]
+from s2s.recipe.limits import (
+    Beam,
+    Count,
+    Examples,
+    Length,
+    Name,
+    NonNegativeFloat,
+    Pieces,
+    PositiveFloat,
+    Probability,
+    Seed,
+    Share,
+    Split,
+    Threads,
+    Tokens,
+    Updates,
+    Word,
+)
 
 
 class Section(BaseModel):
@@ -28,16 +40,19 @@ class Section(BaseModel):
 class RunSettings(Section):
     """Where a run keeps what it makes."""
 
-    dir: str | None = None
+    dir: Word | None = None
     """Folder of the run; `runs/<name>` when absent."""
+    save_minutes: Annotated[float, Field(gt=0, le=1440)] = 10.0
+    """Minutes of training that a crash may cost: so often a checkpoint is saved to go on from, whatever
+    `validation.every` is."""
 
 
 class FilterSettings(Section):
     """Which training pairs are dropped before anything is learned from them; empty sides always are."""
 
-    max_words: PositiveInt | None = 250
+    max_words: Length | None = 250
     """Longest side, in white-space separated words."""
-    max_ratio: Annotated[float, Field(gt=1)] | None = 9.0
+    max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = 9.0
     """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
     duplicates: Literal["keep", "drop"] = "keep"
     """What happens to the second and later copies of a pair."""
@@ -46,20 +61,20 @@ class FilterSettings(Section):
 class DataSettings(Section):
     """The parallel corpus."""
 
-    corpus: Annotated[str, Field(min_length=1)] = "built-in"
+    corpus: Word = "built-in"
     """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`."""
-    config: str | None = None
+    config: Word | None = None
     """Configuration of the hub data set."""
-    revision: str | None = None
+    revision: Word | None = None
     """Git revision of the hub data set."""
-    root: str | None = None
+    root: Word | None = None
     """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
-    source: str = "en"
+    source: Word = "en"
     """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
     without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases`: for
     each German word the grammatical case it stands in, `-` for none."""
-    target: str = "de"
+    target: Word = "de"
     """Language or column that is written; as `source`."""
     train: Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
@@ -79,7 +94,7 @@ class PieceSettings(Section):
 
     kind: Literal["unigram", "bpe", "char", "word", "bytes"] = "unigram"
     """Model of the pieces; `bytes` needs no training and has 256 pieces."""
-    size: PositiveInt = 8000
+    size: Pieces = 8000
     """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
     byte_fallback: bool = True
     """Spell unknown characters in bytes, so that no text is unknown (unigram and bpe)."""
@@ -93,22 +108,53 @@ class TokenizerSettings(PieceSettings):
     """How text becomes pieces (sentencepiece)."""
 
     shared: bool = True
-    """One vocabulary for both sides, or one each."""
+    """One vocabulary for both sides, or one each; one each when `source` or `target` is given. With one each, no
+    vectors are common to both sides: `model.tie` is then `target` unless it is set."""
+    source: PieceSettings | None = None
+    """How the source becomes pieces, such as `{kind: char}`; what is left out is as above, and all is when null."""
+    target: PieceSettings | None = None
+    """How the target becomes pieces; as `source`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sides_begin_as_above(cls, given: Any) -> Any:
+        sides = {side: given.get(side) for side in ("source", "target")} if isinstance(given, dict) else {}
+        if not any(isinstance(section, dict) for section in sides.values()):
+            return given
+        above = {key: given[key] for key in PieceSettings.model_fields if key in given}
+        whole = {side: above | section for side, section in sides.items() if isinstance(section, dict)}
+        return {"shared": False} | given | whole
+
+    @model_validator(mode="after")
+    def _two_sections_are_two_vocabularies(self) -> Self:
+        if self.shared and (self.source or self.target):
+            raise ValueError("shared is true, but source and target shall be cut differently; set shared: false")
+        return self
+
+    def of(self, side: Literal["source", "target"]) -> PieceSettings:
+        """How one side becomes pieces, whether it has a section of its own or not."""
+        own = self.source if side == "source" else self.target
+        return own or PieceSettings(**{key: getattr(self, key) for key in PieceSettings.model_fields})
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many pieces source and target may have."""
+        return self.of("source").size, self.of("target").size
 
 
 class BatchSettings(Section):
     """How examples become batches of similar length."""
 
-    tokens: PositiveInt = 4096
+    tokens: Tokens = 4096
     """Hard limit of one batch: rows times the longest side, padding included."""
-    max_length: PositiveInt = 256
+    max_length: Length = 256
     """Longest side in pieces; longer training pairs are counted, reported and left out."""
 
 
 class OptimizationSettings(Section):
     """The optimisation, as far as it is the same for all tasks."""
 
-    updates: PositiveInt = 3000
+    updates: Updates = 3000
     """Number of parameter updates."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Adam (Kingma & Ba 2015), or with weight decay decoupled from the gradient (Loshchilov & Hutter 2019)."""
@@ -116,27 +162,31 @@ class OptimizationSettings(Section):
     """Peak rate, reached at the end of the warm-up."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
     """What follows the warm-up; cosine and linear end at zero after the last update."""
-    warmup: Annotated[int, Field(ge=0)] = 400
-    """Updates during which the rate rises linearly from zero."""
+    warmup: Annotated[int, Field(ge=0, le=1_000_000_000)] | Share = 400
+    """Updates during which the rate rises linearly from zero; a number below 1 is a share of `updates`, and the number
+    of updates that it makes is what a run keeps."""
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay of Adam's two moment averages."""
     epsilon: PositiveFloat = 1e-9
     """Adam's guard against division by zero."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """Decay of matrices; biases, norms and embeddings are exempt."""
     clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null: no clipping."""
     ema: Share | None = None
     """Decay of an exponential average of the weights, which is then what validates, is kept and decodes."""
-    average_last: PositiveInt | None = None
+    average_last: Count | None = None
     """When training ends, average the weights of this many last checkpoints and decode with the average."""
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> "OptimizationSettings":
+        if isinstance(self.warmup, float):
+            # counted once, here: whatever later changes the number of updates does not bend a schedule that has begun
+            object.__setattr__(self, "warmup", min(max(1, round(self.warmup * self.updates)), self.updates - 1))
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
             raise ValueError(
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
-                f"try training.warmup={self.updates // 10}"
+                "try training.warmup=0.1, a share of the updates"
             )
         return self
 
@@ -144,7 +194,7 @@ class OptimizationSettings(Section):
 class TrainingSettings(OptimizationSettings):
     """The optimisation."""
 
-    tokens_per_update: PositiveInt | None = None
+    tokens_per_update: Tokens | None = None
     """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
     The number of micro-batches follows from it."""
     label_smoothing: Probability = 0.1
@@ -154,37 +204,40 @@ class TrainingSettings(OptimizationSettings):
 class PauseSettings(Section):
     """When training pauses to measure and to save, as far as it is the same for all tasks."""
 
-    every: PositiveInt = 500
-    """Updates between two validations; each one saves a checkpoint, and so does the last update."""
-    patience: PositiveInt | None = None
+    every: Updates = 500
+    """Updates between two validations; each one saves a checkpoint, and so does the last update. See
+    `run.save_minutes`."""
+    patience: Updates | None = None
     """Stop after this many validations without a better one; null: never."""
-    keep_best: PositiveInt = 1
+    keep_best: Count = 1
     """Checkpoints kept for their score, beside the last one."""
 
 
 class ValidationSettings(PauseSettings):
     """When training pauses to measure and to save."""
 
-    metric: Literal["loss", "bleu", "chrf"] = "bleu"
-    """What decides which checkpoint is best."""
-    sentences: PositiveInt | None = None
+    metric: Literal["loss", "bleu", "chrf", "exact", "cer", "wer"] = "bleu"
+    """What decides which checkpoint is best: BLEU, chrF2++, the share of exact translations, or, where lower is better,
+    the loss, the character or the word error rate. Of targets that are phones with white space between them, `wer` is
+    the phone error rate."""
+    sentences: Examples | None = None
     """How many validation pairs are translated; all when null."""
-    beam: PositiveInt = 1
+    beam: Beam = 1
     """Beam of the translations made while training."""
 
 
 class DecodingSettings(Section):
     """How text is generated."""
 
-    beam: PositiveInt = 5
+    beam: Beam = 5
     """Hypotheses kept at each step; 1 is greedy search."""
-    length_penalty: Annotated[float, Field(ge=0)] = 1.0
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
-    max_ratio: PositiveFloat = 2.0
+    max_ratio: Annotated[float, Field(gt=0, le=1000)] = 2.0
     """Longest output: this times the source's pieces, plus `max_extra`."""
-    max_extra: Annotated[int, Field(ge=0)] = 10
+    max_extra: Annotated[int, Field(ge=0, le=100_000)] = 10
     """Pieces; see `max_ratio`."""
-    batch: PositiveInt = 64
+    batch: Count = 64
     """Sentences translated at once."""
 
 
@@ -205,11 +258,14 @@ class DeviceSettings(Section):
     kind: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """`auto` takes cuda before mps before cpu."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """`auto` computes matrix products in bf16 where the hardware has it; weights are kept in fp32 always."""
-    threads: PositiveInt | None = None
+    """Of matrix products in training; weights are kept in fp32 always. `auto` takes on a processor what is measured to
+    be the faster one for the model, and on a GPU bf16 where it has it; a run that is resumed keeps what it took."""
+    threads: Threads | None = None
     """Processor threads; all cores when null."""
     compile: bool = False
     """Compile the model with torch.compile: slow to start."""
+    deterministic: bool = False
+    """Whether a GPU computes the same bits each time, by slower algorithms; a processor does so anyway."""
 
 
 Model = TypeVar("Model", bound=Section)
@@ -218,7 +274,7 @@ Model = TypeVar("Model", bound=Section)
 class AnyRecipe(Section, Generic[Model]):
     """What the recipes of all tasks have."""
 
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    name: Name
     """Name of the run and, unless `run.dir` says otherwise, of its folder."""
     description: str = ""
     """What the recipe is for and what it is expected to score."""
@@ -244,7 +300,7 @@ class InitSettings(Section):
 class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
     """What the recipes of tasks have that may begin with another run's encoder."""
 
-    init_from: Annotated[str, Field(min_length=1)] | None = None
+    init_from: Word | None = None
     """Folder of a run, or of one of its checkpoints, whose encoder the model begins with: of a masked-language model, a
     classifier or a translator. Its tokenizer is taken over. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
@@ -253,7 +309,9 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
     @model_validator(mode="after")
     def _something_is_loaded(self) -> Self:
         if self.init_from is None and self.init != InitSettings():
-            raise ValueError("init says what becomes of loaded tensors, but init_from names no run")
+            raise ValueError(
+                "init says what becomes of loaded tensors, but init_from names no run; set it, or leave init out"
+            )
         return self
 
 
@@ -274,3 +332,11 @@ class Recipe(FineTunedRecipe[Model], Generic[Model]):
     """When training pauses to measure and to save."""
     decoding: DecodingSettings = DecodingSettings()
     """How text is generated."""
+
+    @model_validator(mode="after")
+    def _two_vocabularies_have_two_tables(self) -> Self:
+        tie = getattr(self.model, "tie", None)
+        if self.tokenizer.shared or tie != "all" or "tie" in self.model.model_fields_set:
+            return self
+        # nobody asked for one table: it was the default, which suits one vocabulary
+        return self.model_copy(update={"model": self.model.model_copy(update={"tie": "target"})})

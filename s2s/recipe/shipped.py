@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from s2s.errors import UserError
+from s2s.errors import UserError, quoted
+from s2s.files import write_atomically
 from s2s.recipe.wording import suggestion
 
 
@@ -38,10 +39,19 @@ def write_new(path: Path, text: str, overwrite: bool) -> None:
     """Writes a file that should not be there yet.
 
     Raises:
+        UserError: see `check_new`.
+    """
+    check_new(path, overwrite)
+    write_atomically(path, text)
+
+
+def check_new(path: Path, overwrite: bool) -> None:
+    """Refuses to write a file where it cannot be, before anything is made for it.
+
+    Raises:
         UserError: it is there and shall not be overwritten, or its folder is missing.
     """
     if path.exists() and not overwrite:
         raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():
-        raise UserError("its folder does not exist", where=str(path), remedy=f"mkdir -p {path.parent}")
-    path.write_text(text, encoding="utf-8", newline="\n")
+        raise UserError("its folder does not exist", where=str(path), remedy=f"mkdir -p {quoted(path.parent)}")

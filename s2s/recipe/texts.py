@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from s2s.recipe.schema import Section, Seed
+from s2s.recipe.limits import Examples, Seed, Word
+from s2s.recipe.schema import Section
 
-Word = Annotated[str, Field(min_length=1)]
 Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
-SplitOrSize = PositiveInt | Word
+SplitOrSize = Examples | Word
 
 
 class LocalText(Section):
@@ -23,11 +23,11 @@ class TextSettings(Section):
 
     corpus: Word = "files"
     """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb`."""
-    config: str | None = None
+    config: Word | None = None
     """Configuration of the hub data set."""
-    revision: str | None = None
+    revision: Word | None = None
     """Git revision of the hub data set."""
-    root: str | None = None
+    root: Word | None = None
     """A local folder: with a hub data set, read tables of the usual names there instead (`train.tsv.gz`,
     `test.jsonl` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
     text: Columns = "text"

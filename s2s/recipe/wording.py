@@ -3,13 +3,14 @@
 import difflib
 import json
 import math
-from collections.abc import Collection, Iterator
-from typing import Annotated, Any
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from s2s.recipe.schema import NAME_PATTERN
+from s2s.recipe.limits import NAME_PATTERN
 
 _NAMES = {
     "integer": "a whole number",
@@ -23,7 +24,8 @@ _LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at mo
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
     """The section that a key holds; None for a plain value."""
-    kind = field.annotation
+    kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
+    kind = kinds[0] if len(kinds) == 1 else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
@@ -38,14 +40,18 @@ def choices(field: FieldInfo) -> list[str]:
     """The words that a key may hold; empty where any are allowed."""
     schema = _json_schema(field)
     parts = schema.get("anyOf", [schema])
-    return [word for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
+    return [str(word) for part in parts for word in part.get("enum", [part["const"]] if "const" in part else [])]
 
 
 def shown(value: object) -> str:
     """A value as YAML might write it, cut when it is long."""
     if isinstance(value, float) and not math.isfinite(value):
         return ".nan" if math.isnan(value) else f"{'-' if value < 0 else ''}.inf"
-    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return cut(repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def cut(text: str) -> str:
+    """The beginning of a long text."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -53,6 +59,12 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     """The known word that a wrong one was probably meant to be."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return near[0] if near else None
+
+
+def near_files(name: str, there: Iterable[str], most: int = 1) -> list[str]:
+    """The files that a wrong name was probably meant to be; that both end in .yaml makes no two names alike."""
+    alike = [other for other in there if nearest(Path(name).stem, [Path(other).stem])]
+    return difflib.get_close_matches(name, alike, n=most, cutoff=0.4)
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
@@ -80,9 +92,9 @@ def _words(schema: dict[str, Any]) -> Iterator[str]:
         several = f" ({least} or more)" if least > 1 else ""
         yield f"a list{several} of {' or '.join(_words(schema.get('items', {})))}"
     elif schema.get("pattern") == NAME_PATTERN:
-        yield "letters, digits, `.`, `_` and `-`, the first a letter or digit"
+        yield f"letters, digits, `.`, `_` and `-`, the first a letter or digit, {schema['maxLength']} at most"
     elif "pattern" in schema:
         yield f"text like {schema['pattern']}"
     else:
-        limits = [f"{word} {schema[key]:.12g}" for key, word in _LIMITS.items() if key in schema]
+        limits = [f"{word} {schema[key]:,.12g}" for key, word in _LIMITS.items() if key in schema]
         yield " ".join([_NAMES.get(schema.get("type", ""), "a value"), " and ".join(limits)]).strip()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from s2s.errors import UserError
+from s2s.files import write_atomically
 from s2s.report.board import write_board
 from s2s.report.figures import drawn
 from s2s.report.numbers import csv_name, figure_csv, table_csv
@@ -11,6 +12,7 @@ from s2s.report.page import Picture, Side, page
 from s2s.results import COMPARISON, RESULT, Figure, Result, Summary, read_result, read_summary
 
 PAGE = "report.html"
+_LARGEST = 1e300
 
 
 def draw(folder: Path) -> Path:
@@ -41,9 +43,9 @@ def draw(folder: Path) -> Path:
             key = (result.experiment, figure.name)
             pictures[key], files[key] = _draw(folder / result.experiment, result, figure, names)
         for table in result.tables:
-            _write(folder / result.experiment / csv_name(result, table), table_csv(table))
+            write_atomically(folder / result.experiment / csv_name(result, table), table_csv(table))
     write_board(folder, results, files)
-    _write(folder / PAGE, page(summary, names, results, pictures))
+    write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
 
 
@@ -80,7 +82,11 @@ def _check(path: Path, result: Result) -> None:
         for one in figure.series:
             if any(len(values) != len(one.x) for values in (one.y, one.low, one.high) if values is not None):
                 wrong.append(f"figure {figure.name!r}: the values of {one.label!r} are not as many as its places")
+            if any(abs(v) > _LARGEST for vs in (one.x, one.y, one.low, one.high) for v in _numbers(vs)):
+                wrong.append(f"figure {figure.name!r}: a value of {one.label!r} is beyond what an axis holds (1e300)")
         for one in figure.heatmaps:
+            if any(abs(v) > _LARGEST for row in one.values for v in _numbers(row)):
+                wrong.append(f"figure {figure.name!r}: a value of {one.label!r} is beyond what an axis holds (1e300)")
             if len(one.values) != len(one.rows) or any(len(row) != len(one.columns) for row in one.values):
                 wrong.append(f"figure {figure.name!r}: {one.label!r} has another size than its names")
     for table in result.tables:
@@ -94,22 +100,19 @@ def _check(path: Path, result: Result) -> None:
         )
 
 
+def _numbers(values: Sequence[float | str | None] | None) -> Iterator[float]:
+    return (value for value in values or () if isinstance(value, float | int))
+
+
 def _draw(folder: Path, result: Result, figure: Figure, names: Sequence[str]) -> tuple[Picture, bytes]:
     """Writes a figure's files; gives what the page needs, and the PNG file."""
     drawing = drawn(figure, names)
     svg, png = drawing.svg(), drawing.png()
     (folder / f"{figure.name}.png").write_bytes(png)
-    _write(folder / f"{figure.name}.svg", svg)
-    _write(folder / csv_name(result, figure), figure_csv(figure))
+    write_atomically(folder / f"{figure.name}.svg", svg)
+    write_atomically(folder / csv_name(result, figure), figure_csv(figure))
     sides = [Side(svg, drawing.spots, drawing.panels, drawing.hidden)]
     if figure.x.log or figure.y.log:
         other = drawn(figure, names, linear=True)
         sides.append(Side(other.svg(), other.spots, other.panels, other.hidden))
     return Picture(tuple(sides)), png
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all; the same bytes on every system."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_bytes(text.encode("utf-8"))
-    new.replace(path)

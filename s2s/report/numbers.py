@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from s2s.report.formatting import brief, fixed, interval, titled
-from s2s.results import Figure, Heatmap, Result, Series, Table
+from s2s.results import Figure, Heatmap, Result, Series, Table, spreadsheet_cell
 
 Cell = str | float | int | None
 
@@ -131,8 +131,8 @@ def _shown(value: Cell) -> str:
 def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(_plain(row) for row in rows)
+    writer.writerow(map(spreadsheet_cell, head))
+    writer.writerows(map(spreadsheet_cell, _plain(row)) for row in rows)
     return text.getvalue()
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from s2s.data.batches import collate
 from s2s.errors import UserError
+from s2s.files import write_atomically
 from s2s.run.loading import LoadedRun, load_run
-from s2s.training.checkpoint import write_atomically
 from s2s.training.pictures import attention_picture
 
 
@@ -23,11 +23,13 @@ class Attention:
         source: the source's pieces, the end included.
         target: the target's pieces, the end included: the row of a piece says where the model looked to write it.
         weights: rows sum to one.
+        run: whose they are.
     """
 
     source: list[str]
     target: list[str]
     weights: Float[Tensor, "layer head target source"]
+    run: str = ""
 
     def __str__(self) -> str:
         """Each target piece beside the source piece that the last layer's heads, on average, looked at most."""
@@ -60,7 +62,9 @@ class Attention:
                 raise UserError(
                     f"there is no layer {layer}", where="--layer", remedy=f"0 to {len(self.weights) - 1} are there"
                 )
-            attention_picture(self.weights[layer], self.source, self.target).savefig(path, dpi=150)
+            number = layer if layer >= 0 else len(self.weights) - 1
+            title = f"{self.run}: attention of layer {number}"
+            attention_picture(self.weights[layer], self.source, self.target, title).savefig(path, dpi=150)
         else:
             raise UserError(
                 f"{path.suffix or 'no ending'} is not known",
@@ -96,7 +100,8 @@ def look(path: Path, sentence: str, translation: str | None = None, checkpoint: 
             f"a model of kind {run.recipe.model.kind} has no attention", where=str(path), remedy="name another run"
         )
     end = ["</s>"]
-    return Attention(run.source_tokenizer.pieces(source) + end, run.target_tokenizer.pieces(target) + end, weights)
+    pieces = run.source_tokenizer.pieces(source) + end, run.target_tokenizer.pieces(target) + end
+    return Attention(*pieces, weights, f"{path}, checkpoint {run.checkpoint.name}")
 
 
 def _weights(run: LoadedRun, source: list[int], target: list[int]) -> Tensor:

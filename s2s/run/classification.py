@@ -23,6 +23,7 @@ from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.training.classification import classification_loss
 from s2s.training.devices import Computer, choose
 from s2s.training.logger import RunLog
+from s2s.training.progress import Meter
 from s2s.training.trainer import Trainer
 
 # Training texts that are classified at each validation, to see what is known by heart.
@@ -144,6 +145,10 @@ class Classifying(Labelling):
         parts = {"validation": corpus.validation, "test": corpus.test}
         return self.prepared.hashes() | held_out_hashes(self.recipe.data, parts, digest_of_labelled)
 
+    def choices(self) -> int:
+        """Classes."""
+        return len(self.prepared.corpus.classes)
+
     def counts(self) -> dict[str, int]:
         """Texts by split, and those of which only the beginning is read."""
         by_split = {name: sum(counts.values()) for name, counts in self.prepared.corpus.counts().items()}
@@ -171,7 +176,7 @@ class Classifying(Labelling):
         }
         self.draw(folder, log, pictures, "data")
 
-    def evaluate(self, folder: Path) -> LabelledEvaluation | None:
+    def evaluate(self, folder: Path, meter: Meter) -> LabelledEvaluation | None:
         """Scores the test set."""
         tested = self.prepared.corpus.test is not None
-        return evaluate_classifier(folder, "test", overrides=self.overrides) if tested else None
+        return evaluate_classifier(folder, "test", overrides=self.overrides, meter=meter) if tested else None

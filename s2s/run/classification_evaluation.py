@@ -20,11 +20,13 @@ from s2s.recipe.classification import ClassificationRecipe
 from s2s.run.classification_loading import LoadedClassifier, begins, classes_of, load_classifier
 from s2s.run.held_out import digest_of_texts, split_to_score
 from s2s.run.labelled_evaluation import Classified, LabelledEvaluation
+from s2s.training.progress import Meter, silent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SHOWN = 300
+# a row of a terminal of 100 columns, less what stands before it
+_SHOWN = 96
 _EXAMPLES = 3
 
 
@@ -76,6 +78,7 @@ def evaluate_classifier(
     checkpoint: str | None = None,
     overrides: Sequence[str] = (),
     keep: bool = True,
+    meter: Meter = silent,
 ) -> TextEvaluation:
     """Classifies a split and scores the answers.
 
@@ -85,6 +88,7 @@ def evaluate_classifier(
         checkpoint: see `loading.find_checkpoint`.
         overrides: `section.key=value` for `data`, `batches` and `device`.
         keep: whether this is the run's result, kept in its folder as `evaluation-<split>.json` and in `figures/`.
+        meter: shows how far it is.
 
     Raises:
         UserError: it is not a run of classification, or its recipe has no such split.
@@ -93,7 +97,8 @@ def evaluate_classifier(
     labelled = labelled_split(path, run.recipe, split)
     pieces = encode_texts(labelled.texts, run.tokenizer)
     texts = LabelledTexts(pieces, labelled.labels, run.recipe.batches, begins(run.recipe))
-    probabilities = class_probabilities(run.model, texts)
+    with meter("classifying", len(texts)) as advance:
+        probabilities = class_probabilities(run.model, texts, advance)
     predicted = probabilities.argmax(axis=1)
     evaluation = TextEvaluation(
         run=str(path),
@@ -164,5 +169,5 @@ def _reading(run: LoadedClassifier, texts: LabelledTexts, row: int, title: str) 
         with torch.no_grad():
             chosen = run.model(source, valid).argmax(dim=1)
         looked, method = gradient_times_input(run.model, source, valid, chosen), "gradient"
-    words, weights = joined_to_words(run.tokenizer, source[0].tolist(), looked[0].double().tolist())
+    words, weights = joined_to_words(run.tokenizer, source[0].tolist(), looked[0].cpu().double().tolist())
     return Reading(method, words, weights, f"{title} ({method})")

@@ -8,6 +8,7 @@ import torch
 
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.classes import TextClassifier
+from s2s.errors import quoted
 from s2s.models.contract import Classifier
 from s2s.recipe.classification import ClassificationRecipe
 from s2s.recipe.installed import module_of
@@ -61,7 +62,7 @@ def load_classifier(path: Path, checkpoint: str | None = None, overrides: Sequen
     Raises:
         UserError: it is not a run of classification, it has no such checkpoint, or a file is damaged.
     """
-    check_task(path, "classification", {"translation": f"s2s translate {path}"})
+    check_task(path, "classification", {"translation": f"s2s translate {quoted(path)}"})
     check_sections(overrides, MAY_CHANGE, "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)

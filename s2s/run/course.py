@@ -1,21 +1,29 @@
 """The course of a run, the same for every task: train, pause to validate and to save, resume, average, test."""
 
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
 
 from s2s.data.tokenizers import Tokenizer
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
+from s2s.files import sweep
 from s2s.models.contract import parameter_count
+from s2s.recipe.reading import read
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, alone, create
+from s2s.run.divergence import check_sound
+from s2s.run.folder import MANIFEST, RECIPE, alone, created, lengthen
 from s2s.run.pretrained import Beginning
-from s2s.training.checkpoint import Checkpoints, Progress, average, read_progress, read_tensors
+from s2s.run.stopping import Wish, resumable
+from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
 from s2s.training.logger import METRICS, RunLog
+from s2s.training.optimization import learning_rate
+from s2s.training.precision import NAMES, ProductTimes, measure, precision_of
 from s2s.training.trainer import Trainer
 
 Say = Callable[[str], None]
@@ -56,6 +64,10 @@ class Course(ABC):
     @abstractmethod
     def counts(self) -> dict[str, int]:
         """How many examples there are, by split, and how many were left out or cut."""
+
+    @abstractmethod
+    def choices(self) -> int:
+        """Among how many the model chooses for each item that the loss is the mean of."""
 
     @abstractmethod
     def introduce(self, say: Say) -> None:
@@ -102,24 +114,27 @@ def start(course: Course, console: Console, overwrite: bool = False) -> Path:
     Returns:
         The run's folder.
     """
-    folder = create(course.recipe, course.tokenizers(), overwrite)
-    follow(course, folder, console)
+    with created(course.recipe, course.tokenizers(), overwrite) as folder:
+        _Following(course, folder, console).follow([])
     return folder
 
 
-def follow(course: Course, folder: Path, console: Console) -> None:
+def follow(course: Course, folder: Path, console: Console, overrides: Sequence[str] = ()) -> None:
     """Trains from the last checkpoint, or from the beginning where there is none, to the end.
 
     Args:
         course: what is trained.
         folder: of the run; made before.
         console: where progress is shown.
+        overrides: with which the run was called, to say how it goes on.
 
     Raises:
-        UserError: another process trains this run, its data changed, or a number is not finite.
+        UserError: another process trains this run, its data changed, a number is not finite, the training diverged, or
+            the disk is full.
+        Stopped: somebody wants it.
     """
     with alone(folder):
-        _Following(course, folder, console).finish()
+        _Following(course, folder, console).follow(overrides)
 
 
 class _Following:
@@ -130,27 +145,62 @@ class _Following:
         self.folder = folder
         self.console = console
         self.say = plain(console)
-        keep_last = self.recipe.training.average_last or 1
-        self.checkpoints = Checkpoints(folder, self.recipe.validation.keep_best, keep_last)
+        keep_last, pauses = self.recipe.training.average_last or 1, self.recipe.validation
+        self.checkpoints = Checkpoints(folder, pauses.keep_best, keep_last, pauses.every)
 
-    def finish(self) -> None:
+    def follow(self, overrides: Sequence[str]) -> None:
+        with resumable(self.folder, ["s2s", "train", str(self.folder), "--resume", *overrides], self._stands):
+            self._finish()
+
+    def _stands(self) -> str:
+        update, last = self.trainer.update, self.checkpoints.last()
+        saved = int(last.name) if last else 0
+        kept = "saved" if saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
+        return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
+
+    def _finish(self) -> None:
         course, total = self.course, self.recipe.training.updates
-        self._describe()
+        # others may write results into the run, and nobody else checkpoints
+        sweep(self.folder)
+        sweep(self.checkpoints.folder, alone=True)
+        self._describe(self._decide_precision())
+        self._lengthen()
         progress = self._continue()
-        with RunLog(self.folder, progress.update, total, self.console, course.perplexity) as log:
+        metric = self.recipe.validation.metric
+        with RunLog(self.folder, progress.update, total, self.console, course.perplexity, metric) as log:
             if not progress.update:
                 course.begin(self.folder, log)
             progress = self._train(progress, log)
             memory = self.trainer.computer.peak_memory() / 2**30
             log.say(f"trained in {progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
             if self.recipe.training.average_last:
-                average(self.trainer.model, self.checkpoints.numbered()[-self.recipe.training.average_last :])
+                average(self.trainer.model, self.checkpoints.validated()[-self.recipe.training.average_last :])
                 self.checkpoints.save_average(self.trainer.model, progress)
             course.test(self.folder, log)
+        check_sound(self.folder, self.trainer.model, math.log(course.choices()))
 
-    def _describe(self) -> None:
+    def _decide_precision(self) -> ProductTimes | None:
+        """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
+        computer, starts = self.trainer.computer, manifest.read(self.folder / MANIFEST)
+        before = precision_of(str(starts[-1].get("device"))) if starts else None
+        if before is not None and computer.undecided:
+            self.trainer.computer = replace(computer, precision=before, undecided=False)
+        elif before is not None and before != computer.precision:
+            self.say(
+                f"until now this run computed in {NAMES[before]}, from here on it does in {NAMES[computer.precision]}: "
+                "it will not end in the bits of a run that never stopped"
+            )
+        if not self.trainer.computer.undecided:
+            return None
+        batch = self.trainer.examples.collate(self.trainer.groups[0][0], 0)
+        measured = measure(self.trainer.model, round(batch.tokens / batch.real_share))
+        self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
+        self.say(str(measured))
+        return measured
+
+    def _describe(self, measured: ProductTimes | None) -> None:
         path, hashes = self.folder / MANIFEST, self.course.hashes()
-        for earlier in manifest.read(path):
+        for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
             if changed := _changed(hashes, earlier["hashes"]):
                 raise UserError(
                     f"{changed} changed since the run was started",
@@ -158,7 +208,9 @@ class _Following:
                     remedy="restore the files, or start a new run with run.dir=DIR",
                 )
         trainer = self.trainer
-        described = manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, self.course.counts())
+        described = manifest.describe(
+            self.recipe, trainer.computer, trainer.model, hashes, self.course.counts(), measured
+        )
         manifest.write(described, path)
         self.course.introduce(self.say)
         if self.course.beginning is not None:
@@ -170,36 +222,68 @@ class _Following:
             f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
         )
 
+    def _lengthen(self) -> None:
+        """Takes over another number of updates: into the run, and into the checkpoint that it goes on from."""
+        then, now = read(self.folder / RECIPE).training, self.recipe.training
+        if then.updates == now.updates:
+            return
+        self.checkpoints.lengthen()
+        last = self.checkpoints.last()
+        for place in (last, self.folder):
+            if place is not None:
+                lengthen(place / RECIPE, now.updates)
+        self.say(f"training.updates: {then.updates:,} before, {now.updates:,} from now on")
+        if now.schedule in ("cosine", "linear") and last is not None:
+            done = int(last.name)
+            rates = learning_rate(max(1, done), then), learning_rate(done + 1, now)
+            self.say(
+                f"the {now.schedule} schedule ends with the last update, so its tail begins again: the rate goes from "
+                f"{rates[0]:.2e} to {rates[1]:.2e}; a run of this length from the start would have learned otherwise"
+            )
+
     def _continue(self) -> Progress:
         last = self.checkpoints.last()
         if last is None:
             if (self.folder / METRICS).exists():
                 self.say("no checkpoint yet: starting again from the first update")
             return Progress(0, 0, 0)
-        progress = read_progress(last)
+        tensors, progress = read_training(last)
         place = {"update": progress.update, "epoch": progress.epoch, "position": progress.position}
-        self.trainer.load_state(read_tensors(last / "training.safetensors"), place)
+        self.trainer.load_state(tensors, place, last)
         self.say(f"continuing after update {progress.update}")
         return progress
 
     def _train(self, progress: Progress, log: RunLog) -> Progress:
-        settings, total, trainer = self.recipe.validation, self.recipe.training.updates, self.trainer
+        settings, total = self.recipe.validation, self.recipe.training.updates
         if self._out_of_patience(progress):
             return progress
-        started = time.perf_counter() - progress.seconds
-        for update in trainer.updates(total):
-            log.update(update)
-            if update.update % settings.every and update.update != total:
-                continue
-            tensors, place = trainer.state()
-            with trainer.optimization.averaged():
-                score = self.course.validate(log)
-                scores = [*progress.scores, (update.update, score)]
-                progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
-                self.checkpoints.save(trainer.model, tensors, progress)
-            if self._out_of_patience(progress):
-                log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
-                break
+        started, saved = time.perf_counter() - progress.seconds, time.monotonic()
+        with Wish() as wish:
+            for update in self.trainer.updates(total):
+                log.update(update)
+                due = update.update % settings.every == 0 or update.update == total
+                if not (due or wish.signal or time.monotonic() - saved >= 60 * self.recipe.run.save_minutes):
+                    continue
+                progress = self._save(progress, started, log if due else None)
+                saved = time.monotonic()
+                over = due and self._out_of_patience(progress)
+                if over:
+                    log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
+                if over or wish.signal:
+                    break
+        if wish.signal:
+            raise Stopped(wish.signal)
+        return progress
+
+    def _save(self, progress: Progress, started: float, log: RunLog | None) -> Progress:
+        """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
+        trainer = self.trainer
+        tensors, place = trainer.state()
+        with trainer.optimization.averaged():
+            score = self.course.validate(log) if log else None
+            scores = progress.scores if score is None else [*progress.scores, (trainer.update, score)]
+            progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
+            self.checkpoints.save(trainer.model, tensors, progress)
         return progress
 
     def _out_of_patience(self, progress: Progress) -> bool:

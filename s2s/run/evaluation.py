@@ -8,13 +8,15 @@ from pathlib import Path
 import datasets
 
 from s2s.data.corpora import load, load_split
+from s2s.data.text_files import line_pairs
 from s2s.errors import UserError
-from s2s.evaluation.metrics import Bucket, Score, by_source_length, exact_share, scores, word_accuracy
+from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
+from s2s.files import write_atomically
 from s2s.recipe.schema import DataSettings
 from s2s.run.held_out import digest_of_texts, split_to_score
 from s2s.run.loading import LoadedRun, load_run
-from s2s.training.checkpoint import write_atomically
+from s2s.training.progress import Meter, silent
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,11 @@ class Evaluation:
     Attributes:
         run: the run's folder.
         checkpoint: the checkpoint's name.
-        split: `test` or `validation`.
+        split: `test` or `validation`, or the name of the file of the sources.
         beam: size of the beam.
         length_penalty: the search's α.
         lowercase: whether case was ignored.
         scores: of each metric.
-        exact: share of translations equal to the reference, in percent.
         words: share of words at their right place, in percent; None unless each source word is answered by one.
         buckets: BLEU by source length.
         sources: what was translated.
@@ -44,7 +45,6 @@ class Evaluation:
     length_penalty: float
     lowercase: bool
     scores: dict[str, Score]
-    exact: float
     words: float | None
     buckets: list[Bucket]
     sources: list[str]
@@ -57,27 +57,31 @@ class Evaluation:
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.sources):,} sentences, "
             f"beam {self.beam}, {case}"
         ]
-        for s in self.scores.values():
-            lines.append(f"  {s.name:8} {s.value:6.2f}   95 % interval {s.low:6.2f} to {s.high:6.2f}   {s.signature}")
-        lines.append(f"  {'exact':8} {self.exact:6.2f} % of translations are the reference")
+        lines += map(str, self.scores.values())
         if self.words is not None:
             lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
-        words = (f"{b.shortest}–{b.longest} words: {b.bleu:.1f}" for b in self.buckets)
-        lines.append("  BLEU by source length: " + " · ".join(words))
+        if len(self.buckets) > 1:
+            lines.append("  BLEU by source length: " + " · ".join(map(str, self.buckets)))
         return "\n".join(lines)
 
     def main_scores(self) -> dict[str, float]:
         """The values alone, by metric."""
-        return {name: s.value for name, s in self.scores.items()} | {"exact": self.exact}
+        return {name: s.value for name, s in self.scores.items()}
 
-    def examples(self, count: int) -> list[str]:
-        """Some translations beside their sources, spread over the split."""
-        step = max(1, len(self.sources) // count)
-        return [f"  {self.sources[i]}  →  {self.translations[i]}" for i in range(0, len(self.sources), step)][:count]
+    def examples(self, count: int) -> list[tuple[str, str]]:
+        """Some sources and their translations, spread over the split; no source twice."""
+        pairs = list(dict(zip(self.sources, self.translations, strict=True)).items())
+        return pairs[:: max(1, len(pairs) // count)][:count]
+
+    def keep(self) -> None:
+        """Writes it into the run's folder, as `evaluation-<split>.json`."""
+        cased = "-lowercase" if self.lowercase else ""
+        write_atomically(Path(self.run) / f"evaluation-{self.split}{cased}.json", self.to_json())
 
     def to_json(self) -> str:
-        """Everything, translations included."""
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False)
+        """Everything, translations included; `exact` alone, too, where it always was."""
+        found = asdict(self) | {"exact": self.scores["exact"].value}
+        return json.dumps(found, indent=1, ensure_ascii=False)
 
 
 def evaluate_run(
@@ -87,8 +91,10 @@ def evaluate_run(
     checkpoint: str | None = None,
     overrides: Sequence[str] = (),
     keep: bool = True,
+    files: tuple[Path, Path] | None = None,
+    meter: Meter = silent,
 ) -> Evaluation:
-    """Translates a split and scores it on the untouched references.
+    """Translates a split, or a file, and scores it on the untouched references.
 
     Args:
         path: the run's folder.
@@ -96,19 +102,31 @@ def evaluate_run(
         lowercase: score without regard to case.
         checkpoint: see `load_run`.
         overrides: `section.key=value` for `data`, `decoding` and `device`.
-        keep: whether this is the run's result, kept in its folder as `evaluation-<split>.json`.
+        keep: whether this is the run's result, kept in its folder as `evaluation-<split>.json`; of files, as
+            `evaluation-file-<name of the sources' file>.json`.
+        files: sources and references, line by line, in the place of a split.
+        meter: shows how far it is.
 
     Raises:
-        UserError: it is not a run, or its recipe has no such split.
+        UserError: it is not a run, its recipe has no such split, or the files have not equally many lines, or none.
     """
     run = load_run(path, checkpoint, overrides)
-    sources, references = _pairs(path, run.recipe.data, split)
-    translations = [t.text for t in run.translator().translate(sources)]
+    if files is not None:
+        split = f"file-{files[0].name}"
+    sources, references = _lines_of(*files) if files else _pairs(path, run.recipe.data, split)
+    with meter("translating", len(sources)) as advance:
+        translations = [t.text for t in run.translator().translate(sources, advance)]
     evaluation = _scored(run, path, split, lowercase, (sources, references, translations))
-    cased = "-lowercase" if lowercase else ""
     if keep:
-        write_atomically(path / f"evaluation-{split}{cased}.json", evaluation.to_json())
+        evaluation.keep()
     return evaluation
+
+
+def _lines_of(source: Path, reference: Path) -> tuple[list[str], list[str]]:
+    rows = list(line_pairs(source, reference))
+    if not rows:
+        raise UserError("has no lines", where=str(source), remedy="name a file with a sentence a line")
+    return [row["source"] for row in rows], [row["target"] for row in rows]
 
 
 def compare_runs(evaluations: list[Evaluation]) -> list[Comparison]:
@@ -151,7 +169,6 @@ def _scored(
         length_penalty=run.recipe.decoding.length_penalty,
         lowercase=lowercase,
         scores=scores(translations, references, lowercase),
-        exact=exact_share(translations, references, lowercase),
         words=word_accuracy(sources, translations, references, lowercase),
         buckets=by_source_length(sources, translations, references, lowercase),
         sources=sources,

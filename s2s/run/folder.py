@@ -1,13 +1,13 @@
 """The folder of a run: where it is, how it comes to be, and that nothing in it is lost by accident."""
 
-import fcntl
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from s2s.errors import UserError
+from s2s.errors import UserError, quoted
+from s2s.files import UNFINISHED, locked, sweep, whole
 from s2s.recipe.reading import read, write
 from s2s.recipe.schema import AnyRecipe, TokenizerSettings
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
-_LOCK = ".lock"
-_UNFINISHED = ".unfinished-"
-# what may change when a run goes on: where its data lies (their hash is checked), and what computes
-_MAY_CHANGE = ("data", "device")
+LOCK = ".lock"
+_LENGTH = "training.updates"
+# what may change when a run goes on: where its data lies (their hash is checked), what computes, and its length
+_MAY_CHANGE = ("data", "device", _LENGTH)
 
 
 def folder_of(recipe: AnyRecipe) -> Path:
@@ -34,8 +34,11 @@ def check_free(folder: Path, overwrite: bool) -> None:
     Raises:
         UserError: the folder holds a run already and shall not be overwritten, or it holds something else.
     """
-    # what an interrupted start left is no more than nothing
-    if not folder.exists() or (folder.is_dir() and all(p.name.startswith(_UNFINISHED) for p in folder.iterdir())):
+    try:
+        folder.exists()
+    except OSError as error:
+        raise UserError(f"cannot be a folder: {error.strerror}", str(folder), "shorten name or run.dir") from None
+    if not folder.exists() or (folder.is_dir() and untouched(folder, TOKENIZER)):
         return
     if not (folder / RECIPE).exists():
         raise UserError("exists and is not a run", where=str(folder), remedy="name another folder with run.dir=DIR")
@@ -43,13 +46,25 @@ def check_free(folder: Path, overwrite: bool) -> None:
         raise UserError(
             "holds a run already",
             where=str(folder),
-            remedy=f"continue it with `s2s train {folder} --resume`, replace it with --overwrite, "
+            remedy=f"continue it with `s2s train {quoted(folder)} --resume`, replace it with --overwrite, "
             "or name another folder with run.dir=DIR",
         )
 
 
-def create(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Path:
-    """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all.
+def untouched(folder: Path, *begun: str) -> bool:
+    """Whether a folder holds nothing but what an interrupted start leaves, which is no more than nothing.
+
+    Args:
+        folder: that is there.
+        begun: what such a start may have made before its last file; ours only where there is a lock, too.
+    """
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(UNFINISHED)}
+    return names <= {LOCK, *(begun if LOCK in names else ())}
+
+
+@contextmanager
+def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
+    """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`.
 
     Args:
         recipe: the resolved recipe.
@@ -61,25 +76,36 @@ def create(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: 
     """
     folder = folder_of(recipe)
     check_free(folder, overwrite)
-    # a link to a folder stays one, and `.` has a name
-    place = folder.resolve()
-    if (place / RECIPE).exists():
-        with alone(place):
-            shutil.rmtree(place)
-    # an empty folder that is there may be somebody's mount point or working directory: it is filled, not replaced
-    unfinished = (place if place.exists() else place.parent) / f"{_UNFINISHED}{place.name}"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    (unfinished / TOKENIZER).mkdir(parents=True)
-    write(recipe, unfinished / RECIPE)
-    for name, tokenizer in tokenizers.items():
-        tokenizer.save(unfinished / TOKENIZER, name)
-    if place.exists():
-        for name in (TOKENIZER, RECIPE):
-            (unfinished / name).rename(place / name)
-        unfinished.rmdir()
-    else:
-        unfinished.rename(place)
-    return folder
+    # a link to a folder stays one, and one that is there may be a mount point: it is filled, not replaced
+    place, new = folder.resolve(), not folder.exists()
+    place.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        try:
+            # another process may have been faster
+            check_free(folder, overwrite)
+            _clear(place)
+            with whole(place / TOKENIZER) as tokenizer_folder:
+                tokenizer_folder.mkdir()
+                for name, tokenizer in tokenizers.items():
+                    tokenizer.save(tokenizer_folder, name)
+            write(recipe, place / RECIPE)
+        except BaseException:
+            if new and not (place / RECIPE).exists():
+                shutil.rmtree(place, ignore_errors=True)
+            raise
+        yield folder
+
+
+def _clear(place: Path) -> None:
+    """Empties a folder but for its lock; it is a run, to be replaced again, until all else is gone."""
+    sweep(place, alone=True)
+    for path in sorted(place.iterdir(), key=lambda path: path.name == RECIPE):
+        if path.name == LOCK:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 @contextmanager
@@ -89,10 +115,10 @@ def alone(folder: Path) -> Iterator[None]:
     Raises:
         UserError: one does already.
     """
-    with (folder / _LOCK).open("w") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            stack.enter_context(locked(folder / LOCK))
+        except BlockingIOError:
             raise UserError(
                 "is being trained by another process", where=str(folder), remedy="wait for it, or stop it"
             ) from None
@@ -125,16 +151,27 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> None:
     if (folder / "model.safetensors").exists():
         raise UserError("is a checkpoint", where=str(folder), remedy=f"name its run: {folder.resolve().parent.parent}")
     check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")
-    checkpoints = sorted(p for p in (folder / "checkpoints").glob("[0-9]*") if (p / RECIPE).exists())
+    # what trains it removes checkpoints while they are read
+    with alone(folder):
+        _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
+
+
+def _check_same(folder: Path, length: list[str]) -> None:
+    """Refuses a recipe that is not its last checkpoint's, but for a length that the checkpoint has not passed."""
+    checkpoints = sorted(p for p in (folder / "checkpoints").glob("*") if p.name.isdigit() and (p / RECIPE).exists())
     if not checkpoints:
         return
-    now, then = (flat(read(path / RECIPE).model_dump(mode="json")) for path in (folder, checkpoints[-1]))
+    recipes = [read(path / RECIPE, length) for path in (folder, checkpoints[-1])]
+    if length and recipes[0].model_dump()["training"]["updates"] < int(checkpoints[-1].name):
+        had = f"the run has had {int(checkpoints[-1].name)} updates"
+        raise UserError(had, where=length[-1], remedy="name more of them")
+    now, then = (flat(recipe.model_dump(mode="json")) for recipe in recipes)
     changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
     if changed:
         raise UserError(
             f"{', '.join(changed)} changed since the last checkpoint",
             where=str(folder / RECIPE),
-            remedy=f"copy {checkpoints[-1] / RECIPE} over it, or start a new run with run.dir=DIR",
+            remedy=f"copy {quoted(checkpoints[-1] / RECIPE)} over it, or start a new run with run.dir=DIR",
         )
 
 
@@ -150,11 +187,25 @@ def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str
         UserError: one is of another section.
     """
     for override in overrides:
-        if override.partition("=")[0].partition(".")[0].strip() not in allowed:
+        if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
             raise UserError(
                 f"{reason}; {override!r} cannot change it",
                 remedy=f"leave it out (only {', '.join(allowed)} may differ), or start a new run with run.dir=DIR",
             )
+
+
+def of_now(overrides: Sequence[str]) -> list[str]:
+    """The overrides that are of one start of a run alone; the others become part of its recipe."""
+    return [override for override in overrides if _key(override) != _LENGTH]
+
+
+def lengthen(recipe: Path, updates: int) -> None:
+    """Writes another length into a recipe that a run, or a checkpoint, keeps."""
+    write(read(recipe, [f"{_LENGTH}={updates}"]), recipe)
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].strip()
 
 
 def flat(tree: dict, prefix: str = "") -> dict[str, object]:

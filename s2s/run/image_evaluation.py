@@ -18,6 +18,7 @@ from s2s.evaluation.saliency import Method, attention_on_words, gradient_times_i
 from s2s.run.held_out import split_to_score
 from s2s.run.image_loading import LoadedImageClassifier, load_image_classifier
 from s2s.run.labelled_evaluation import Classified, LabelledEvaluation
+from s2s.training.progress import Meter, silent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,6 +63,7 @@ def evaluate_images(
     checkpoint: str | None = None,
     overrides: Sequence[str] = (),
     keep: bool = True,
+    meter: Meter = silent,
 ) -> ImageEvaluation:
     """Classifies a split and scores the answers.
 
@@ -71,13 +73,15 @@ def evaluate_images(
         checkpoint: see `loading.find_checkpoint`.
         overrides: `section.key=value` for `data`, `batches` and `device`.
         keep: whether this is the run's result, kept in its folder.
+        meter: shows how far it is.
 
     Raises:
         UserError: it is not a run of images, or its recipe has no such split.
     """
     run = load_image_classifier(path, checkpoint, overrides)
     images = _split(path, run, split)
-    probabilities = class_probabilities(run.model, run.examples(images))
+    with meter("classifying", len(images.labels)) as advance:
+        probabilities = class_probabilities(run.model, run.examples(images), advance)
     predicted = probabilities.argmax(axis=1)
     right, wrong = chosen_examples(images.labels, predicted, _EXAMPLES)
     evaluation = ImageEvaluation(
@@ -135,6 +139,6 @@ def _seen(
         predicted=run.classes[chosen],
         probabilities=dict(zip(run.classes, probabilities.round(6).tolist(), strict=True)),
         method=method,
-        patches=patches.double().cpu().numpy().round(6).tolist(),
+        patches=patches.cpu().double().numpy().round(6).tolist(),
         pixels=images.pixels[row].tolist(),
     )

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from s2s.data.images import Images, read_image
 from s2s.data.labelled_images import LabelledImages
 from s2s.decoding.classes import class_probabilities
+from s2s.errors import quoted
 from s2s.models.contract import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.recipe.images import ImageRecipe
@@ -79,7 +80,11 @@ def load_image_classifier(
     Raises:
         UserError: it is not a run of images, it has no such checkpoint, or a file is damaged.
     """
-    check_task(path, "images", {"classification": f"s2s classify {path}", "translation": f"s2s translate {path}"})
+    check_task(
+        path,
+        "images",
+        {"classification": f"s2s classify {quoted(path)}", "translation": f"s2s translate {quoted(path)}"},
+    )
     check_sections(overrides, MAY_CHANGE, "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)

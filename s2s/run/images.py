@@ -18,6 +18,7 @@ from s2s.run.labelled_evaluation import LabelledEvaluation
 from s2s.training.classification import classification_loss
 from s2s.training.devices import choose
 from s2s.training.logger import RunLog
+from s2s.training.progress import Meter
 from s2s.training.trainer import Trainer
 
 # training images that are classified at each validation, to see what is known by heart
@@ -99,6 +100,10 @@ class Seeing(Labelling):
         parts = {"validation": self.corpus.validation, "test": self.corpus.test}
         return {"training_data": digest_of(self.corpus.train)} | held_out_hashes(self.recipe.data, parts, digest_of)
 
+    def choices(self) -> int:
+        """Classes."""
+        return len(self.corpus.train.names)
+
     def counts(self) -> dict[str, int]:
         """Images by split."""
         return {name: sum(counts.values()) for name, counts in self.corpus.counts().items()}
@@ -125,6 +130,8 @@ class Seeing(Labelling):
         }
         self.draw(folder, log, pictures, "data")
 
-    def evaluate(self, folder: Path) -> LabelledEvaluation | None:
+    def evaluate(self, folder: Path, meter: Meter) -> LabelledEvaluation | None:
         """Scores the test set."""
-        return None if self.corpus.test is None else evaluate_images(folder, "test", overrides=self.overrides)
+        return (
+            None if self.corpus.test is None else evaluate_images(folder, "test", overrides=self.overrides, meter=meter)
+        )

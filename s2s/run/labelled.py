@@ -20,6 +20,7 @@ from s2s.run.folder import flat
 from s2s.run.labelled_evaluation import LabelledEvaluation, save_pictures
 from s2s.run.pretrained import Beginning
 from s2s.training.logger import METRICS, RunLog
+from s2s.training.progress import Meter
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -69,11 +70,12 @@ class Labelling(Course):
         self.known = known
 
     @abstractmethod
-    def evaluate(self, folder: Path) -> LabelledEvaluation | None:
+    def evaluate(self, folder: Path, meter: Meter) -> LabelledEvaluation | None:
         """Scores the run's final checkpoint on its test set; None where there is none.
 
         Args:
             folder: of the run; the result is kept in it.
+            meter: shows how far it is.
         """
 
     def validate(self, log: RunLog) -> float:
@@ -89,7 +91,7 @@ class Labelling(Course):
         """Draws the curves of training, scores the test set, and draws and tells what was found."""
         curves = curves_picture(curves_of(folder))
         self.draw(folder, log, {"curves": curves}, "run")
-        evaluation = self.evaluate(folder)
+        evaluation = self.evaluate(folder, log.meter)
         if evaluation is None:
             return
         for name, picture in evaluation.pictures():

@@ -12,8 +12,8 @@ from s2s.errors import UserError
 from s2s.evaluation.classification import ClassificationScores
 from s2s.evaluation.mcnemar import ClassifierComparison, compare_classifiers
 from s2s.evaluation.pictures import confusion_picture, reliability_picture
+from s2s.files import write_atomically
 from s2s.run.tasks import listed
-from s2s.training.checkpoint import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,15 +8,15 @@ import torch
 
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator
-from s2s.errors import UserError
+from s2s.errors import UserError, quoted
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.reading import read
 from s2s.recipe.schema import DeviceSettings, Recipe, TokenizerSettings
-from s2s.run.folder import RECIPE, TOKENIZER, check_sections, sides
+from s2s.run.folder import RECIPE, TOKENIZER, check_is_run, check_sections, sides
 from s2s.run.tasks import check_task
 from s2s.training.checkpoint import Checkpoints, load_weights
-from s2s.training.devices import Computer, choose, seed_for
+from s2s.training.devices import Computer, choose, prepare_process, seed_for
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def load_run(path: Path, checkpoint: str | None = None, overrides: Sequence[str]
     Raises:
         UserError: it is not a run of translation, it has no such checkpoint, or a file is damaged.
     """
-    check_task(path, "translation", {"classification": f"s2s classify {path}"})
+    check_task(path, "translation", {"classification": f"s2s classify {quoted(path)}"})
     check_sections(overrides, ("data", "decoding", "device"), "a trained model keeps its recipe")
     folder = find_checkpoint(path, checkpoint)
     recipe = read(folder / RECIPE, overrides)
@@ -65,6 +65,20 @@ def load_run(path: Path, checkpoint: str | None = None, overrides: Sequence[str]
     model = build_model(recipe, source.size, target.size)
     load_weights(model, folder / "model.safetensors")
     return LoadedRun(folder, recipe, model.to(computer.device).eval(), source, target, computer)
+
+
+def prepare_for(path: Path, overrides: Sequence[str] = ()) -> None:
+    """Prepares this process as a run's recipe or an override asks, for a command that is about to load the run.
+
+    Args:
+        path: of a run or a checkpoint.
+        overrides: `section.key=value`.
+
+    Raises:
+        UserError: it is neither, or an override is wrong.
+    """
+    check_is_run(path)
+    prepare_process(read(path / RECIPE, overrides).device)
 
 
 def computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
@@ -101,7 +115,9 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         found = checkpoints.folder / (name.zfill(7) if name.isdigit() else name)
     if found is None:
         raise UserError(
-            "has no checkpoint yet", where=str(path), remedy=f"train it to the first one: s2s train {path} --resume"
+            "has no checkpoint yet",
+            where=str(path),
+            remedy=f"train it to the first one: s2s train {quoted(path)} --resume",
         )
     if not found.exists():
         there = ", ".join(sorted(p.name for p in checkpoints.folder.glob("[!.]*"))) or "none"

@@ -5,22 +5,29 @@ import platform
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
 from s2s.errors import UserError
+from s2s.files import write_atomically
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
-from s2s.training.checkpoint import write_atomically
 from s2s.training.devices import Computer
+from s2s.training.precision import ProductTimes
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
 
 
 def describe(
-    recipe: AnyRecipe, computer: Computer, model: torch.nn.Module, hashes: dict[str, str], counts: dict[str, int]
+    recipe: AnyRecipe,
+    computer: Computer,
+    model: torch.nn.Module,
+    hashes: dict[str, str],
+    counts: dict[str, int],
+    measured: ProductTimes | None = None,
 ) -> dict[str, object]:
     """The manifest of a run.
 
@@ -30,6 +37,7 @@ def describe(
         model: what is trained.
         hashes: of the training data and the tokenizers, by name.
         counts: examples by split, and those left out or cut.
+        measured: what the precision was chosen by; None where it was not measured.
     """
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -40,6 +48,7 @@ def describe(
         "platform": platform.platform(),
         "processor": processor(),
         "device": str(computer),
+        "products": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
         "seeds": recipe.seeds.model_dump() | {"corpus": recipe.model_dump()["data"]["seed"]},
         "parameters": parameter_count(model),
@@ -54,18 +63,33 @@ def write(manifest: dict[str, object], path: Path) -> None:
     write_atomically(path, json.dumps([*starts, manifest], indent=1))
 
 
-def read(path: Path) -> list[dict]:
+def read(path: Path, begun: bool = False) -> list[dict]:
     """The manifests of a run's starts so far, oldest first.
+
+    Args:
+        path: of the file.
+        begun: whether there must be one.
 
     Raises:
         UserError: the file is damaged.
     """
+    wrong = ""
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    except ValueError as error:
-        raise UserError(
-            f"cannot be read: {error}", where=str(path), remedy="restore it; without it nobody knows the run's data"
-        ) from None
+        starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    except (ValueError, RecursionError) as error:
+        starts, wrong = [], f"cannot be read: {error}"
+    if not wrong and not (isinstance(starts, list) and all(_identifies(start) for start in starts)):
+        wrong = "is no list of starts, each with the hashes of its data"
+    if begun and not wrong and not starts:
+        wrong = "is missing or empty"
+    if wrong:
+        raise UserError(wrong, where=str(path), remedy="restore it; without it nobody knows the run's data")
+    return starts
+
+
+def _identifies(start: object) -> bool:
+    hashes = start.get("hashes") if isinstance(start, dict) else None
+    return isinstance(hashes, dict) and "training_data" in hashes and all(isinstance(h, str) for h in hashes.values())
 
 
 def processor() -> str:

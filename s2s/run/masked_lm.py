@@ -121,6 +121,10 @@ class Masking(Course):
         own = {"training_data": digest.hexdigest(), "tokenizer": self.prepared.tokenizer.digest}
         return own | held_out_hashes(self.recipe.data, parts, digest_of_text)
 
+    def choices(self) -> int:
+        """Pieces."""
+        return self.prepared.tokenizer.size
+
     def counts(self) -> dict[str, int]:
         """Texts by split, and the windows that training texts are cut into."""
         test = self.prepared.corpus.test
@@ -164,6 +168,6 @@ class Masking(Course):
         """Measures the same on the test texts, and writes it down."""
         if self.prepared.corpus.test is None:
             return
-        scores = evaluate_masked_lm(folder, "test", overrides=self.overrides)
+        scores = evaluate_masked_lm(folder, "test", overrides=self.overrides, meter=log.meter)
         log.settings(flat(self.recipe.model_dump(mode="json")), scores.main_scores())
         log.say(str(scores))

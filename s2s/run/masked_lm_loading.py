@@ -13,6 +13,7 @@ from s2s.data.encoding import Lists, encode_texts
 from s2s.data.masked_text import MaskedText
 from s2s.data.texts import load_text_split, load_texts
 from s2s.data.tokenizers import Tokenizer
+from s2s.files import write_atomically
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import module_of
 from s2s.recipe.masked_lm import MaskedRecipe
@@ -21,9 +22,10 @@ from s2s.run.folder import RECIPE, TOKENIZER, check_sections
 from s2s.run.held_out import digest_of_texts, split_to_score
 from s2s.run.loading import computer_for, find_checkpoint
 from s2s.run.tasks import check_task
-from s2s.training.checkpoint import load_weights, write_atomically
+from s2s.training.checkpoint import load_weights
 from s2s.training.devices import Computer, seed_for
 from s2s.training.masked_lm import measure
+from s2s.training.progress import Meter, silent
 
 TASK = "masked-lm"
 SIDE = "text"
@@ -123,6 +125,10 @@ class MaskedScores:
             f"{self.accuracy:.2f} % of {self.masked:,} named right"
         )
 
+    def keep(self) -> None:
+        """Writes it into the run's folder, as `evaluation-<split>.json`."""
+        write_atomically(Path(self.run) / f"evaluation-{self.split}.json", json.dumps(asdict(self), indent=1) + "\n")
+
     def main_scores(self) -> dict[str, float]:
         """The values alone, by metric."""
         return {"loss": self.loss, "accuracy": self.accuracy}
@@ -134,7 +140,12 @@ def digest_of_text(texts: datasets.Dataset) -> str:
 
 
 def evaluate_masked_lm(
-    path: Path, split: str = "test", checkpoint: str | None = None, overrides: Sequence[str] = (), keep: bool = True
+    path: Path,
+    split: str = "test",
+    checkpoint: str | None = None,
+    overrides: Sequence[str] = (),
+    keep: bool = True,
+    meter: Meter = silent,
 ) -> MaskedScores:
     """Asks a run's model for masked pieces of a split of its corpus.
 
@@ -144,6 +155,7 @@ def evaluate_masked_lm(
         checkpoint: see `s2s.run.loading.find_checkpoint`.
         overrides: `section.key=value`, for `data` and `device`.
         keep: whether this is the run's result, kept in its folder as `evaluation-<split>.json`.
+        meter: shows how far it is.
 
     Raises:
         UserError: it is no run of this task, or its recipe has no such split.
@@ -154,8 +166,9 @@ def evaluate_masked_lm(
         path, data, split, lambda: load_text_split(data, split), lambda: load_texts(data), digest_of_text
     )
     examples = examples_of(run.recipe, encode_texts(texts, run.tokenizer), run.tokenizer)
-    loss, accuracy, masked = measure(run.model, examples, run.computer)
+    with meter("measuring", len(examples)) as advance:
+        loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
     scores = MaskedScores(str(path), run.checkpoint.name, split, len(texts), masked, loss, accuracy)
     if keep:
-        write_atomically(path / f"evaluation-{split}.json", json.dumps(asdict(scores), indent=1) + "\n")
+        scores.keep()
     return scores

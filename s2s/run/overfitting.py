@@ -1,5 +1,6 @@
 """Can the model learn one small batch by heart? If not, more data will not help: something is wrong."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -12,8 +13,10 @@ from s2s.errors import UserError
 from s2s.evaluation.metrics import exact_share
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Recipe
+from s2s.run.divergence import astray
 from s2s.run.loading import build_model
 from s2s.run.preparing import Prepared, prepare
+from s2s.run.translation import check_tying
 from s2s.training.devices import choose
 from s2s.training.translation import mean_loss, translation_trainer
 
@@ -35,6 +38,7 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
     Raises:
         UserError: the pairs were not learned: model, rate or data do not fit together.
     """
+    check_tying(recipe)
     computer = choose(recipe.device)
     prepared = prepare(recipe, None, say)
     model = build_model(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size).to(computer.device)
@@ -47,14 +51,21 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
     training = recipe.training.model_copy(update=changes)
     trainer = translation_trainer(model, data, training, batches, recipe.seeds, computer)
     started = time.perf_counter()
-    say(f"{len(chosen)} pairs, loss {mean_loss(model, data, batches, computer):.2f} before training")
-    exact = 0.0
+    before = mean_loss(model, data, batches, computer)
+    say(f"{len(chosen)} pairs, loss {before:.2f} before training")
+    loss, exact = math.nan, 0.0
     while exact < _BY_HEART and trainer.update < _UPDATES:
         for _ in trainer.updates(trainer.update + _UPDATES // 8):
             pass
         loss, exact = mean_loss(model, data, batches, computer), _exact(model, prepared, recipe, chosen)
         say(f"update {trainer.update}: loss {loss:.3f}, {exact:.0f} % of the translations exact")
     if exact < _BY_HEART:
+        if sign := astray(model, loss, max(before, math.log(prepared.target_tokenizer.size))):
+            raise UserError(
+                f"the training diverged: {sign}",
+                where=f"{trainer.update} updates",
+                remedy="lower training.learning_rate, lengthen training.warmup, or set training.clip",
+            )
         raise UserError(
             f"{len(chosen)} pairs are not known by heart after {trainer.update} updates",
             remedy="raise training.learning_rate or the model's width, lower its dropout, and look at the pairs with "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from s2s.data.corpora import Corpus, load
 from s2s.data.encoding import Encoded, encode_corpus
-from s2s.data.filters import filter_training
+from s2s.data.filters import Ledger, filter_training
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
@@ -58,10 +58,19 @@ def prepare(
     kept, ledger = filter_training(corpus.train, recipe.data.filters)
     say(str(ledger))
     if not len(kept):
-        raise UserError("the filters leave no training pair", where="data.filters", remedy="loosen them")
+        raise _none_left(ledger)
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
-    target = target or train_tokenizer(kept["target"], recipe.tokenizer, "target")
+    target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
     corpus = Corpus(kept, corpus.validation, corpus.test)
     train = encode_corpus(kept, source, target)
     validation = encode_corpus(corpus.validation, source, target)
     return Prepared(corpus, source, target, train, validation)
+
+
+def _none_left(ledger: Ledger) -> UserError:
+    counts = ", ".join(f"{rule}: {count:,}" for rule, count in ledger.dropped.items() if count)
+    blank = not any(count for rule, count in ledger.dropped.items() if not rule.startswith("empty"))
+    where, remedy = (
+        ("data.train", "name files whose lines hold text on both sides") if blank else ("data.filters", "loosen them")
+    )
+    return UserError(f"no training pair is left ({counts})", where=where, remedy=remedy)

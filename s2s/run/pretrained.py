@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.files import write_atomically
 from s2s.recipe.reading import read
-from s2s.recipe.schema import AnyRecipe, FineTunedRecipe
+from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, TokenizerSettings
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.loading import find_checkpoint
-from s2s.training.checkpoint import Checkpoints, read_tensors, write_atomically
+from s2s.training.checkpoint import Checkpoints, read_tensors
 from s2s.training.optimization import group_of
 
 _ENCODER = "encoder."
@@ -81,12 +82,12 @@ class Source:
     def adapt(self, recipe: Any) -> Any:
         """The new recipe with what is taken over: its tokenizer's section, and this run's absolute path."""
         there: Any = self.recipe
-        same = {key: getattr(there.tokenizer, key) for key in type(there.tokenizer).model_fields if key != "shared"}
-        changes = {"init_from": str(Path(recipe.init_from).absolute())}
+        cut = there.tokenizer.of("source") if isinstance(there.tokenizer, TokenizerSettings) else there.tokenizer
         # of two vocabularies, one is this run's; the section says how the other one is made
-        if getattr(recipe.tokenizer, "shared", True):
-            changes["tokenizer"] = recipe.tokenizer.model_copy(update=same)
-        return recipe.model_copy(update=changes)
+        shared = getattr(recipe.tokenizer, "shared", True)
+        same = cut.model_dump() if shared else {"source": cut}
+        changes = {"tokenizer": recipe.tokenizer.model_copy(update=same)}
+        return recipe.model_copy(update=changes | {"init_from": str(Path(recipe.init_from).absolute())})
 
     def differences(self, recipe: AnyRecipe) -> list[str]:
         """Settings of the encoder that are not those of the run: `model.dropout is 0.3, there 0.1`."""
@@ -109,7 +110,7 @@ def open_source(recipe: FineTunedRecipe) -> Source | None:
     path = Path(recipe.init_from)
     check_is_run(path)
     checkpoint = find_checkpoint(path, None)
-    names = sorted(file.stem for file in (checkpoint / TOKENIZER).glob("*.json"))
+    names = sorted(file.stem for file in (checkpoint / TOKENIZER).glob("*.model"))
     if not names:
         raise UserError("has no tokenizer: it reads no text", where=f"init_from: {path}", remedy="name another run")
     # of two, the encoder reads the source's

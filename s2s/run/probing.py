@@ -9,8 +9,8 @@ from pathlib import Path
 from s2s.evaluation.bias import BiasReport, bias_picture, prefer, read_pairs, report, write_preferences
 from s2s.evaluation.filling import Filled, WordChoice, weigh_words
 from s2s.evaluation.filling import fill as fill_with
+from s2s.files import write_atomically
 from s2s.run.masked_lm_loading import load_masked_lm
-from s2s.training.checkpoint import write_atomically
 
 NAME = "probe-bias"
 

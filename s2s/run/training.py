@@ -9,7 +9,8 @@ from rich.console import Console
 from s2s.recipe.reading import read
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.course import Course, follow, plain, start
-from s2s.run.folder import RECIPE, check_free, check_resumable, folder_of
+from s2s.run.folder import RECIPE, check_free, check_resumable, folder_of, of_now
+from s2s.run.room import room_to_train
 from s2s.run.tasks import task_of
 
 # each has `course(recipe, say, folder, overrides)`
@@ -42,17 +43,18 @@ def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Pat
     Args:
         folder: the run's folder.
         console: where progress is shown.
-        overrides: `section.key=value`, for `data` and `device`.
+        overrides: `section.key=value`, for `data` and `device`; and `training.updates`, which the run keeps.
 
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
     check_resumable(folder, overrides)
-    course = _course(read(folder / RECIPE, overrides), console, folder, overrides)
-    follow(course, folder, console)
+    its = of_now(overrides)
+    follow(_course(read(folder / RECIPE, overrides), console, folder, its), folder, console, overrides)
     return folder
 
 
 def _course(recipe: AnyRecipe, console: Console, folder: Path | None = None, overrides: Sequence[str] = ()) -> Course:
     module = importlib.import_module(_MODULES[task_of(recipe)])
-    return module.course(recipe, plain(console), folder, overrides)
+    with room_to_train(recipe):
+        return module.course(recipe, plain(console), folder, overrides)

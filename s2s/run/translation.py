@@ -8,11 +8,14 @@ import numpy as np
 import torch
 
 from s2s.data.batches import collate
+from s2s.data.corpora import pairs
+from s2s.data.inspection import unreachable
 from s2s.data.pairs import Pairs
+from s2s.data.seen import seen_in
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
-from s2s.evaluation.metrics import score
+from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Recipe
 from s2s.run.course import Course, Say
@@ -30,6 +33,8 @@ from s2s.training.translation import mean_loss, translation_loss
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
+# validation sources that tell how much is new in any text
+_COMPARED = 2000
 
 
 def course(
@@ -51,6 +56,8 @@ def course(
     Raises:
         UserError: data, tokenizers and model do not fit together.
     """
+    if folder is None:
+        check_tying(recipe)
     computer = choose(recipe.device)
     say(f"{recipe.name} on {computer}")
     source = None if folder else open_source(recipe)
@@ -67,6 +74,21 @@ def course(
     loss = translation_loss(recipe.training.label_smoothing)
     trainer = Trainer(model, pairs, loss, recipe.training, recipe.seeds, computer, beginning.scales)
     return Translating(recipe, trainer, prepared, beginning, overrides)
+
+
+def check_tying(recipe: Recipe) -> None:
+    """Refuses one table of vectors for two vocabularies, in which the same number means two pieces.
+
+    Raises:
+        UserError: it is asked for.
+    """
+    if not recipe.tokenizer.shared and getattr(recipe.model, "tie", None) == "all":
+        raise UserError(
+            "is all, but source and target have vocabularies of their own (tokenizer.shared: false): the vector of a "
+            "source piece would be that of a target piece with the same number",
+            where="model.tie",
+            remedy="set model.tie: target, or leave it out",
+        )
 
 
 def _check_lengths(recipe: Recipe, model: Seq2Seq, prepared: Prepared) -> None:
@@ -134,6 +156,10 @@ class Translating(Course):
         parts = {"validation": corpus.validation, "test": corpus.test}
         return self.prepared.hashes() | held_out_hashes(self.recipe.data, parts, digest_of_pairs)
 
+    def choices(self) -> int:
+        """Pieces of the target."""
+        return self.prepared.target_tokenizer.size
+
     def counts(self) -> dict[str, int]:
         """Pairs by split, and those that are too long."""
         test = self.prepared.corpus.test
@@ -146,42 +172,52 @@ class Translating(Course):
 
     def introduce(self, say: Say) -> None:
         """Tells the size of the vocabulary, and how many pairs are left out."""
-        say(f"{self.prepared.target_tokenizer.size:,} pieces")
+        source, target = self.prepared.source_tokenizer, self.prepared.target_tokenizer
+        of_source = "" if source is target else f"{source.size:,} source pieces ({source.kind}), "
+        say(f"{of_source}{target.size:,} {f'target pieces ({target.kind})' if of_source else 'pieces'}")
+        corpus, normalization = self.prepared.corpus, target.normalization
+        for name, part in (("validation", corpus.validation), ("test", corpus.test)):
+            if part is not None and (advice := unreachable(part, name, normalization)):
+                say(advice)
         if left_out := self.trainer.examples.left_out:
             limit = self.recipe.batches.max_length
             say(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
 
     def begin(self, folder: Path, log: RunLog) -> None:
-        """Draws nothing: `s2s data check` shows a corpus."""
+        """Keeps what the training text held, for warnings; draws nothing: `s2s data check` shows a corpus."""
+        corpus, cut = self.prepared.corpus, self.prepared.source_tokenizer
+        texts = (source for source, _ in pairs(corpus.train))
+        found = seen_in(texts, self.prepared.train.source_pieces(), cut)
+        found.save(folder / TOKENIZER, corpus.validation["source"][:_COMPARED], cut)
 
     def validate(self, log: RunLog) -> float:
         """Measures the loss, translates and scores."""
         settings, prepared, trainer = self.recipe.validation, self.prepared, self.trainer
         loss = mean_loss(trainer.model, prepared.validation, self.recipe.batches, trainer.computer)
-        pairs = prepared.corpus.validation
-        pairs = pairs.select(range(min(settings.sentences or len(pairs), len(pairs))))
+        rows = prepared.corpus.validation
+        rows = rows.select(range(min(settings.sentences or len(rows), len(rows))))
         decoding = self.recipe.decoding.model_copy(update={"beam": settings.beam})
         translator = Translator(trainer.model, prepared.source_tokenizer, prepared.target_tokenizer, decoding)
-        sources, references = list(pairs["source"]), list(pairs["target"])
+        sources, references = list(rows["source"]), list(rows["target"])
         translations = [t.text for t in translator.translate(sources)]
-        bleu, chrf = score(translations, references)
+        found = {"loss": loss, **score(translations, references)}
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
-        log.validation(trainer.update, {"loss": loss, "bleu": bleu, "chrf": chrf}, samples[:_SAMPLES])
+        log.validation(trainer.update, found, samples[:_SAMPLES])
         self._picture_attention(log)
         advice = collapse(sources, translations)
         if advice:
             log.say(advice)
-        return {"loss": -loss, "bleu": bleu, "chrf": chrf}[settings.metric]
+        return -found[settings.metric] if settings.metric in LOWER_IS_BETTER else found[settings.metric]
 
     def test(self, folder: Path, log: RunLog) -> None:
         """Translates the test set and scores the translations."""
         if self.prepared.corpus.test is None:
             return
-        evaluation = evaluate_run(folder, "test", overrides=self.overrides)
+        evaluation = evaluate_run(folder, "test", overrides=self.overrides, meter=log.meter)
         log.settings(flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
         log.say(str(evaluation))
-        for line in evaluation.examples(3):
-            log.say(line)
+        for source, translation in evaluation.examples(3):
+            log.say_pair(source, translation)
 
     def _picture_attention(self, log: RunLog) -> None:
         prepared, trainer = self.prepared, self.trainer
@@ -200,4 +236,5 @@ class Translating(Course):
                 [*prepared.source_tokenizer.pieces(source), "</s>"],
                 [*prepared.target_tokenizer.pieces(target), "</s>"],
             )
-            log.picture("attention/last_layer", attention_picture(weights[-1], *pieces), trainer.update)
+            title = f"{self.recipe.name}, update {trainer.update}: attention of the last layer"
+            log.picture("attention/last_layer", attention_picture(weights[-1], *pieces, title), trainer.update)

@@ -9,10 +9,14 @@ A checkpoint folder is enough to decode and to resume:
     state.json             place in the data, validation scores, metadata
 """
 
+import hashlib
 import json
+import math
 import os
+import re
 import shutil
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -21,8 +25,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from s2s.errors import UserError
+from s2s.files import remove, whole, write_atomically
 
-_TEMPORARY = ".unfinished-"
+_TRAINING = "training.safetensors"
+_STATE = "state.json"
+_DIGEST = "digest"
 
 
 @dataclass(frozen=True)
@@ -46,22 +53,20 @@ class Progress:
     seconds: float = 0.0
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a text file: readers see the old one or the new one, whole."""
-    temporary = path.with_name(f"{_TEMPORARY}{path.name}")
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    _sync(temporary)
-    temporary.replace(path)
-    _sync(path.parent)
-
-
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes a model's parameters; tied ones once."""
     _save({name: p.detach() for name, p in model.named_parameters()}, path)
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        # it gives the system's errors as text
+        number = re.search(r"os error (\d+)", str(error))
+        if not number:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
     # safetensors lets nobody else read what it writes; the user's own mask shall decide
     mask = os.umask(0)
     os.umask(mask)
@@ -76,17 +81,33 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """
     tensors = read_tensors(path)
     wanted = {name: p for name, p in model.named_parameters()}
-    wrong = sorted(set(tensors) ^ set(wanted))
-    wrong += [n for n in wanted if n in tensors and tensors[n].shape != wanted[n].shape]
+    check_fit(tensors, wanted, path)
+    with torch.no_grad():
+        for name, p in wanted.items():
+            p.copy_(tensors[name])
+
+
+def check_fit(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()) -> None:
+    """Refuses tensors that are not those of a model.
+
+    Args:
+        found: by name.
+        wanted: likewise, of the right shapes and kinds of number.
+        path: the file that they are from.
+        may: names of `wanted` that need not be there.
+
+    Raises:
+        UserError: a name, a shape or a kind of number is another one.
+    """
+    wrong = sorted((set(found) ^ set(wanted)) - (set(may) - set(found)))
+    wrong += [n for n, t in wanted.items() if n in found and (found[n].shape != t.shape or found[n].dtype != t.dtype)]
     if wrong:
         raise UserError(
             f"{len(wrong)} tensors do not fit the model, first {wrong[0]}",
             where=str(path),
-            remedy="the recipe beside the checkpoint was changed after training; restore it",
+            remedy="file and recipe are not of one training: restore the one that was changed, or remove this "
+            "checkpoint and go on from an older one",
         )
-    with torch.no_grad():
-        for name, p in wanted.items():
-            p.copy_(tensors[name])
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -112,13 +133,15 @@ class Checkpoints:
         run: the run's folder, which holds `recipe.yaml` and `tokenizer/`.
         keep_best: how many are kept for their score.
         keep_last: how many are kept for being the newest; at least one.
+        every: updates between two validations.
     """
 
-    def __init__(self, run: Path, keep_best: int = 1, keep_last: int = 1) -> None:
+    def __init__(self, run: Path, keep_best: int = 1, keep_last: int = 1, every: int = 1) -> None:
         self.run = run
         self.folder = run / "checkpoints"
         self.keep_best = keep_best
         self.keep_last = max(1, keep_last)
+        self.every = every
 
     def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress) -> Path:
         """Writes a checkpoint of these weights under its update's number, then removes those no longer kept.
@@ -137,22 +160,35 @@ class Checkpoints:
         return self._write("average", model, progress, None)
 
     def _write(self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None) -> Path:
-        path, temporary = self.folder / name, self.folder / f"{_TEMPORARY}{name}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        save_weights(model, temporary / "model.safetensors")
-        if training is not None:
-            _save({n: t.detach() for n, t in training.items()}, temporary / "training.safetensors")
-        (temporary / "state.json").write_text(json.dumps(asdict(progress), indent=1), encoding="utf-8")
-        shutil.copy(self.run / "recipe.yaml", temporary / "recipe.yaml")
-        shutil.copytree(self.run / "tokenizer", temporary / "tokenizer")
-        for file in (*temporary.rglob("*"), temporary):
-            _sync(file)
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.rename(path)
-        _sync(self.folder)
+        path = self.folder / name
+        self.folder.mkdir(exist_ok=True)
+        with whole(path) as place:
+            place.mkdir()
+            save_weights(model, place / "model.safetensors")
+            if training is not None:
+                _save({n: t.detach() for n, t in training.items()}, place / _TRAINING)
+            (place / _STATE).write_text(_described(progress, place / _TRAINING), encoding="utf-8")
+            shutil.copy(self.run / "recipe.yaml", place / "recipe.yaml")
+            shutil.copytree(self.run / "tokenizer", place / "tokenizer")
         return path
+
+    def validated(self) -> list[Path]:
+        """Those that were validated, oldest first; the others are there to go on from, and count for nothing else."""
+        return list(self._scores())
+
+    def lengthen(self) -> None:
+        """Makes of the end of a run a place in it: what a longer run would not have is taken back.
+
+        A validation at the last update, where none would be but for the end, and the average.
+        """
+        last = self.last()
+        if last is not None and int(last.name) % self.every:
+            progress = read_progress(last)
+            scores = [(update, score) for update, score in progress.scores if update != progress.update]
+            progress = replace(progress, score=None, scores=scores)
+            write_atomically(last / _STATE, _described(progress, last / _TRAINING))
+        if (self.folder / "average").exists():
+            remove(self.folder / "average")
 
     def numbered(self) -> list[Path]:
         """The checkpoints that training wrote, oldest first."""
@@ -164,19 +200,49 @@ class Checkpoints:
 
     def best(self) -> Path | None:
         """The one with the best validation score; the newest when none was validated."""
-        scored = [(score, p) for p in self.numbered() if (score := read_progress(p).score) is not None]
-        return max(scored, default=(0.0, self.last()), key=lambda pair: pair[0])[1]
+        scores = self._scores()
+        return max(scores, key=lambda path: scores[path], default=self.last())
+
+    def _scores(self) -> dict[Path, float]:
+        """Of those that were validated, oldest first; one that training removes meanwhile has none."""
+        scores = {}
+        for path in self.numbered():
+            try:
+                score = read_progress(path).score
+            except UserError:
+                if path.exists():
+                    raise
+                continue
+            if score is not None:
+                scores[path] = score
+        return scores
 
     def _remove_old(self) -> None:
-        numbered = self.numbered()
-        scores = {p: score for p in numbered if (score := read_progress(p).score) is not None}
-        best = sorted(scores, key=lambda p: scores[p], reverse=True)[: self.keep_best]
-        for path in set(numbered) - set(numbered[-self.keep_last :]) - set(best):
-            # renamed first: a removal that is cut short leaves nothing that looks like a checkpoint
-            rubbish = path.with_name(f"{_TEMPORARY}{path.name}")
-            shutil.rmtree(rubbish, ignore_errors=True)
-            path.rename(rubbish)
-            shutil.rmtree(rubbish)
+        numbered, scores = self.numbered(), self._scores()
+        kept = set(numbered[-1:])
+        # the end of a run may be validated out of turn, and must not push out what the run, made longer, would have
+        for some in (list(scores), [p for p in scores if int(p.name) % self.every == 0]):
+            kept |= {*some[-self.keep_last :], *sorted(some, key=lambda p: scores[p], reverse=True)[: self.keep_best]}
+        for path in set(numbered) - kept:
+            remove(path)
+
+
+def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
+    """What training goes on from: the trainer's tensors, and the progress.
+
+    Raises:
+        UserError: a file is missing, damaged, or no longer what was saved.
+    """
+    tensors, progress = read_tensors(checkpoint / _TRAINING), read_progress(checkpoint)
+    saved = json.loads((checkpoint / _STATE).read_text(encoding="utf-8")).get(_DIGEST)
+    # older versions kept none
+    if saved is not None and saved != _digest(progress, checkpoint / _TRAINING):
+        raise UserError(
+            f"{_TRAINING} or {_STATE} has changed since the checkpoint was saved",
+            where=str(checkpoint),
+            remedy="restore both files, or remove this checkpoint and go on from an older one",
+        )
+    return tensors, progress
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -185,11 +251,56 @@ def read_progress(checkpoint: Path) -> Progress:
     Raises:
         UserError: there is no such checkpoint, or its file is damaged.
     """
+    progress = None
     try:
-        found = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-        return Progress(**{**found, "scores": [(int(u), float(s)) for u, s in found["scores"]]})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"not a whole checkpoint: {error}", where=str(checkpoint)) from None
+        found = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+        found.pop(_DIGEST, None)
+        progress = Progress(**{**found, "scores": [(u, s) for u, s in found["scores"]]})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+    else:
+        wrong = _wrong(progress, checkpoint)
+    if wrong or progress is None:
+        raise UserError(
+            f"not a whole checkpoint: {_STATE}: {wrong}",
+            where=str(checkpoint),
+            remedy="restore the file, or remove this checkpoint and go on from an older one",
+        )
+    return progress
+
+
+def _wrong(progress: Progress, checkpoint: Path) -> str:
+    """What cannot be in a checkpoint's progress; empty where all can."""
+    numbers = [(name, getattr(progress, name)) for name in ("update", "epoch", "position")]
+    numbers += [("scores", update) for update, _ in progress.scores]
+    for name, value in numbers:
+        if type(value) is not int or value < 0:
+            return f"{name} is {value!r}, expected a number of 0 or more"
+    floats = [("seconds", progress.seconds), *(("scores", score) for _, score in progress.scores)]
+    for name, value in (*floats, ("score", progress.score or 0.0)):
+        if type(value) not in (int, float):
+            return f"{name} is {value!r}, expected a number"
+    if not 0 <= progress.seconds < math.inf:
+        return f"seconds is {progress.seconds}, expected 0 or more"
+    if checkpoint.name.isdigit() and int(checkpoint.name) != progress.update:
+        return f"update is {progress.update}, but the folder says {int(checkpoint.name)}"
+    if max(progress.epoch, progress.position) > progress.update:
+        return f"epoch {progress.epoch}, position {progress.position} cannot be after {progress.update} updates"
+    return ""
+
+
+def _described(progress: Progress, training: Path) -> str:
+    return json.dumps(asdict(progress) | {_DIGEST: _digest(progress, training)}, indent=1)
+
+
+def _digest(progress: Progress, training: Path) -> str:
+    """What identifies all that training goes on from."""
+    digest = hashlib.blake2b(json.dumps(asdict(progress)).encode(), digest_size=16)
+    if training.exists():
+        with training.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def average(model: nn.Module, checkpoints: list[Path]) -> None:
@@ -197,15 +308,8 @@ def average(model: nn.Module, checkpoints: list[Path]) -> None:
     total: dict[str, Tensor] = {}
     for path in checkpoints:
         for name, tensor in read_tensors(path / "model.safetensors").items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+            wide = tensor.cpu().double()
+            total[name] = total[name] + wide if name in total else wide
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(total[name] / len(checkpoints))
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            p.copy_((total[name] / len(checkpoints)).to(p.dtype))

@@ -1,6 +1,7 @@
 """What computes: device, precision, threads, and seeds that need no saved state."""
 
 import ctypes
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -22,11 +23,13 @@ class Computer:
         device: where tensors live.
         precision: of matrix products in training; weights and decoding are fp32 always.
         compile: whether the model is compiled for training.
+        undecided: whether the precision is to be found by measuring (`s2s.training.precision`); fp32 until then.
     """
 
     device: torch.device
     precision: torch.dtype
     compile: bool = False
+    undecided: bool = False
 
     @contextmanager
     def mixed_precision(self) -> Iterator[None]:
@@ -45,28 +48,43 @@ class Computer:
     def __str__(self) -> str:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
-        return f"{name}{threads}, {'bf16' if self.precision == torch.bfloat16 else 'fp32'}"
+        precision = "" if self.undecided else f", {'bf16' if self.precision == torch.bfloat16 else 'fp32'}"
+        return f"{name}{threads}{precision}"
+
+
+def prepare_process(settings: DeviceSettings) -> None:
+    """Makes this process one that computes as a recipe asks: its threads, its memory, and whether its bits are fixed.
+
+    Called once by each command and each worker, before anything is computed; nothing else changes these.
+
+    Args:
+        settings: the recipe's `device` section; where `threads` is null, they stay as they are.
+    """
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    if settings.deterministic:
+        # read by cuBLAS when it is first used: without it, its products may differ from one call to the next
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if settings.deterministic != torch.are_deterministic_algorithms_enabled():
+        # imports torch's compiler: a second that only those pay who ask
+        torch.use_deterministic_algorithms(settings.deterministic)
+    _keep_freed_memory()
 
 
 def choose(settings: DeviceSettings) -> Computer:
-    """The device and precision that a recipe asks for; sets the number of processor threads, and on a processor what
-    becomes of freed memory.
+    """The device and precision that a recipe asks for; changes nothing.
 
     Raises:
         UserError: the recipe asks for a device or a precision that is not here.
     """
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     kind = next(k for k in ("cuda", "mps", "cpu") if here[k]) if settings.kind == "auto" else settings.kind
     if not here[kind]:
         raise UserError(f"device.kind is {kind}, but torch finds no such device", remedy="set device.kind: auto")
-    precision = torch.float32
-    if settings.precision == "bf16" or (settings.precision == "auto" and _fast_in_bf16(kind)):
-        precision = torch.bfloat16
-    if kind == "cpu":
-        _keep_freed_memory()
-    return Computer(torch.device(kind), precision, settings.compile)
+    auto = settings.precision == "auto"
+    in_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if auto and kind == "cuda" else False
+    precision = torch.bfloat16 if in_bf16 or settings.precision == "bf16" else torch.float32
+    return Computer(torch.device(kind), precision, settings.compile, undecided=auto and kind == "cpu")
 
 
 def _keep_freed_memory() -> None:
@@ -82,20 +100,6 @@ def _keep_freed_memory() -> None:
         trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
         mallopt(trim_threshold, -1)
         mallopt(mmap_threshold, 1 << 30)
-
-
-def _fast_in_bf16(kind: str) -> bool:
-    if kind == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if kind != "cpu":
-        return False
-    # torch.cpu's probes are private, and Linux is where such processors train
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:  # noqa: PTH123
-            flags = next((line for line in f if line.startswith("flags")), "").split()
-    except OSError:
-        return False
-    return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
 def seed_for(seed: int, *path: int) -> int:

@@ -11,21 +11,26 @@ from s2s.errors import UserError
 
 Batch = TypeVar("Batch", bound=Collated)
 
+_REMEDY = (
+    "lower training.learning_rate, lengthen training.warmup, set training.clip, or look at these rows, and train anew: "
+    "what is resumed comes to the same"
+)
+
 
 def explain(
-    model: nn.Module, forward: Callable[[Batch], None], batches: Sequence[Batch], update: int, noun: str
+    model: nn.Module, again: Callable[[Batch], None], batches: Sequence[Batch], update: int, noun: str
 ) -> UserError:
     """The error that stops training: which update, which module first, which rows of the corpus.
 
     Args:
-        model: with the gradients of the failed update.
-        forward: runs the model over a batch, as training did; repeated to find the module.
+        model: with the weights before the failed update, and no gradient.
+        again: runs the model over a batch, as training did, and adds to the gradient.
         batches: the update's micro-batches.
         update: its number.
         noun: what the examples are called.
     """
     for batch in batches:
-        module = _first_bad_output(model, forward, batch)
+        module = _first_bad_output(model, again, batch)
         if module:
             return _error(f"the output of module {module} is not finite", update, batch, noun)
     bad = [n for n, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
@@ -33,18 +38,25 @@ def explain(
     return _error(f"{where} is not finite", update, batches[0], noun)
 
 
+def check_weights(model: nn.Module, update: int) -> None:
+    """Looks at the weights after an update: finite gradients can make others, too.
+
+    Raises:
+        UserError: a weight is not finite.
+    """
+    sound = torch.stack([p.detach().isfinite().all() for p in model.parameters()]).tolist()
+    bad = [name for (name, _), finite in zip(model.named_parameters(), sound, strict=True) if not finite]
+    if bad:
+        raise UserError(f"{bad[0]} is not finite after the step", where=f"update {update}", remedy=_REMEDY)
+
+
 def _error(what: str, update: int, batch: Collated, noun: str) -> UserError:
     rows = ", ".join(str(int(i)) for i in batch.indices[:8])
     more = f" … ({len(batch.indices)} in all)" if len(batch.indices) > 8 else ""
-    return UserError(
-        f"{what}; batch of {noun} {rows}{more}",
-        where=f"update {update}",
-        remedy="lower training.learning_rate, lengthen training.warmup, set training.clip, or look at these rows; "
-        "checkpoints are whole, the last one resumes",
-    )
+    return UserError(f"{what}; batch of {noun} {rows}{more}", where=f"update {update}", remedy=_REMEDY)
 
 
-def _first_bad_output(model: nn.Module, forward: Callable[[Batch], None], batch: Batch) -> str | None:
+def _first_bad_output(model: nn.Module, again: Callable[[Batch], None], batch: Batch) -> str | None:
     found: list[str] = []
 
     def watch(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
@@ -57,7 +69,7 @@ def _first_bad_output(model: nn.Module, forward: Callable[[Batch], None], batch:
     # a parent's hook runs after its children's: the first name found is the innermost module
     hooks = [watch(name, module) for name, module in model.named_modules() if name]
     try:
-        forward(batch)
+        again(batch)
     finally:
         for hook in hooks:
             hook.remove()

@@ -3,18 +3,21 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from torch.utils.tensorboard.summary import hparams
 from torch.utils.tensorboard.writer import SummaryWriter
 
-from s2s.training.checkpoint import write_atomically
+from s2s.errors import UserError
+from s2s.files import write_atomically
+from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
 from s2s.training.trainer import Update
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 METRICS = "metrics.jsonl"
 _CURVE_POINTS = 1000
-_PLAIN_LINE_EVERY = 10.0
+_WARMING = 5
+_ESTIMATED_AFTER = 5.0
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,12 @@ class RunLog:
         total: updates when training ends.
         console: where progress is shown.
         perplexity: whether the loss is that of pieces, so that its exponential means something.
+        metric: the score of a validation that decides, shown beside the loss.
     """
 
-    def __init__(self, run: Path, done: int, total: int, console: Console, perplexity: bool = True) -> None:
+    def __init__(
+        self, run: Path, done: int, total: int, console: Console, perplexity: bool = True, metric: str = "loss"
+    ) -> None:
         self.path = run / METRICS
         forget_after(self.path, done)
         self._metrics = self.path.open("a", encoding="utf-8", newline="\n")
@@ -53,20 +60,15 @@ class RunLog:
         self._console = console
         self._total = total
         self._perplexity = perplexity
+        self._metric = metric
+        self._latest = ""
         self._interval = max(1, total // _CURVE_POINTS)
         self._recent: list[Update] = []
+        self._waiting: list[Update] = []
         self._spoke = time.monotonic()
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f} · {task.fields[speed]:,.0f} tokens/s ·"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task("training", total=total, completed=done, loss=math.nan, speed=0.0)
+        self._first: list[float] | None = []
+        self._bar = Progress(*bar_columns("training"), console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("training", total=total, completed=done, shown="")
 
     def __enter__(self) -> "RunLog":
         self._bar.start()
@@ -75,12 +77,23 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
-        self._metrics.close()
-        self._board.close()
+        self._stop_bar()
+        # where something went wrong already, that is what is told
+        with suppress(OSError) if error else nullcontext():
+            self._note_ready()
+            self._metrics.close()
+            self._board.close()
 
     def update(self, update: Update) -> None:
-        """Notes one update."""
+        """Notes one update, as soon as its numbers are here: a GPU may still be at work on it."""
+        self._waiting.append(update)
+        self._note_ready()
+
+    def _note_ready(self) -> None:
+        while self._waiting and self._waiting[0].ready:
+            self._note(self._waiting.pop(0))
+
+    def _note(self, update: Update) -> None:
         self._write(
             {
                 "update": update.update,
@@ -95,6 +108,7 @@ class RunLog:
         self._recent.append(update)
         if update.update % self._interval == 0 or update.update == self._total:
             self._draw_curves()
+        self._estimate(update)
         self._show(update)
 
     def validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
@@ -105,6 +119,7 @@ class RunLog:
             scores: by name; losses in nats, the others in percent.
             samples: some translations.
         """
+        self._note_ready()
         self._write({"update": update, "validation": scores})
         for name, value in scores.items():
             self._board.add_scalar(f"validation/{name}", value, update)
@@ -113,10 +128,14 @@ class RunLog:
             head = "| source | reference | translation |\n|---|---|---|\n"
             self._board.add_text("translations", head + table, update)
         self._board.flush()
-        shown = (f"{name} {value:.{3 if name == 'loss' else 2}f}" for name, value in scores.items())
-        self.say(f"update {update}: validation {' · '.join(shown)}")
+        shown = {name: f"{name} {value:.{3 if name == 'loss' else 2}f}" for name, value in scores.items()}
+        # without a word more, `loss` would be taken for that of training
+        of_what = "validation " if self._metric == "loss" else ""
+        self._latest = f" · {of_what}{shown[self._metric]}" if self._metric in shown else ""
+        first = [shown.pop(name) for name in ("loss", self._metric) if name in shown]
+        self.say(f"update {update}: validation {' · '.join([*first, *shown.values()])}")
         for sample in samples[:1]:
-            self.say(f"    {sample.source}  →  {sample.translation}")
+            self.say_pair(sample.source, sample.translation)
 
     def picture(self, name: str, figure: "Figure", update: int) -> None:
         """Notes a figure."""
@@ -137,6 +156,22 @@ class RunLog:
     def say(self, text: str) -> None:
         """Prints a line above the progress bar."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def say_pair(self, source: str, written: str) -> None:
+        """Prints what was read and what was written in one row."""
+        self.say(row_of(self._console, source, written))
+
+    @contextmanager
+    def meter(self, what: str, total: int) -> Iterator[Advance]:
+        """Shows how far something is that follows the training; see `progress.Meter`."""
+        self._stop_bar()
+        with meter(self._console)(what, total) as advance:
+            yield advance
+
+    def _stop_bar(self) -> None:
+        # one that was never drawn would end with an empty line
+        if not self._bar.disable:
+            self._bar.stop()
 
     def _write(self, entry: dict[str, object]) -> None:
         self._metrics.write(json.dumps(entry) + "\n")
@@ -159,25 +194,47 @@ class RunLog:
         for name, value in values.items():
             self._board.add_scalar(name, value, last.update)
 
+    def _estimate(self, update: Update) -> None:
+        """Says once how long this machine will take: no description of a recipe can know."""
+        if self._first is None:
+            return
+        self._first.append(update.seconds)
+        # the very first updates also compile kernels and ask for memory
+        told_by = self._first[_WARMING:]
+        if sum(told_by) >= _ESTIMATED_AFTER:
+            self._first = None
+            minutes = (self._total - update.update) * sum(told_by) / len(told_by) / 60
+            if minutes >= 1:
+                length = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+                self.say(f"about {length} of training to go, by the first {len(told_by)} updates")
+
     def _show(self, update: Update) -> None:
         speed = update.tokens / update.seconds
-        self._bar.update(self._task, completed=update.update, loss=update.loss, speed=speed)
-        if self._bar.disable and time.monotonic() - self._spoke > _PLAIN_LINE_EVERY:
+        shown = f"loss {update.loss:.3f}{self._latest} · {speed:,.0f} tokens/s"
+        self._bar.update(self._task, completed=update.update, shown=f"{shown} ·")
+        if self._bar.disable and time.monotonic() - self._spoke > PLAIN_LINE_EVERY:
             self._spoke = time.monotonic()
-            done = f"update {update.update}/{self._total}"
-            self.say(f"{done}: loss {update.loss:.3f} · {speed:,.0f} tokens/s · rate {update.learning_rate:.2e}")
+            self.say(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
 
 
 def forget_after(metrics: Path, update: int) -> None:
-    """Removes what metrics.jsonl says of updates after this one, and a line cut short by a crash."""
+    """Removes what metrics.jsonl says of updates after this one, and a line cut short by a crash.
+
+    Raises:
+        UserError: a line is something else.
+    """
     if not metrics.exists():
         return
     kept = []
-    for line in metrics.read_text(encoding="utf-8").split("\n"):
+    for number, line in enumerate(metrics.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
+        if not (isinstance(entry, dict) and type(entry.get("update")) is int):
+            raise UserError(
+                f"{line[:80]!r} is no line of a run", where=f"{metrics}:{number}", remedy="take it out, and repeat"
+            )
         if entry["update"] <= update:
             kept.append(line + "\n")
     write_atomically(metrics, "".join(kept))

@@ -17,7 +17,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     With targets y, smoothing ε and K classes, q = (1 − ε)·onehot(y) + ε/K (Szegedy et al. 2016, section 7). Of the
     scores s, whose mean is s̄, and p = softmax(s), the loss is −Σ q·log p = −log p_y + ε·(s_y − s̄), and its gradient
-    is p − q. Only the part of p touches every score; the part of q is a row of the weight, and the mean of all rows.
+    is p − q. In mixed precision the products are in bf16, softmax and p − q in fp32: of a token that is known by heart,
+    p rounded to bf16's eight binary digits is 1, and what is left of p − q would be noise.
     """
 
     @staticmethod
@@ -30,27 +31,26 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         low_states, low_weight = states.to(dtype), weight.to(dtype)
         states_gradient = torch.zeros_like(states, dtype=wide)
         weight_gradient = torch.zeros_like(weight)
-        plain = states.new_zeros((), dtype=wide)
+        plain, chosen_scores = states.new_zeros((), dtype=wide), states.new_zeros((), dtype=wide)
         rows = max(1, _CHUNK.get(device, _CHUNK_ELSEWHERE) // len(weight))
         # the same memory for all chunks: new pages cost more than the arithmetic on them
-        memory = low_states.new_empty(2, min(rows, len(states)), len(weight))
+        memory = low_states.new_empty(min(rows, len(states)), len(weight))
+        wide_memory = torch.empty_like(memory, dtype=wide)
         for first in range(0, len(states), rows):
             chunk = slice(first, first + rows)
-            scores, probabilities = memory[:, : len(low_states[chunk])]
+            scores = memory[: len(low_states[chunk])]
+            probabilities, right = wide_memory[: len(scores)], targets[chunk, None]
             torch.mm(low_states[chunk], low_weight.T, out=scores)
-            torch.softmax(scores, dim=1, out=probabilities)
-            chosen = probabilities.gather(1, targets[chunk, None]).to(wide)
-            plain -= chosen.clamp_min(torch.finfo(dtype).tiny).log().sum()
+            torch.softmax(scores, dim=1, dtype=wide, out=probabilities)
+            chosen = probabilities.gather(1, right)
+            plain -= chosen.clamp_min(torch.finfo(wide).tiny).log().sum()
+            chosen_scores += scores.gather(1, right).to(wide).sum()
             if differentiate:
-                states_gradient[chunk] = probabilities @ low_weight
-                weight_gradient += probabilities.T @ low_states[chunk]
-        states, mean_weight = states.to(wide), weight.mean(dim=0)
-        target_weight = weight.index_select(0, targets)
-        smoothed = plain + smoothing * (states * (target_weight - mean_weight)).sum() if smoothing else plain.clone()
-        if differentiate:
-            states_gradient -= (1 - smoothing) * target_weight + smoothing * mean_weight
-            weight_gradient.index_add_(0, targets, states.to(weight.dtype), alpha=smoothing - 1)
-            weight_gradient -= smoothing / len(weight) * states.sum(dim=0)
+                probabilities.scatter_(1, right, chosen - (1 - smoothing))
+                error = torch.sub(probabilities, smoothing / len(weight), out=scores)
+                states_gradient[chunk] = error @ low_weight
+                weight_gradient += error.T @ low_states[chunk]
+        smoothed = plain + smoothing * (chosen_scores - states.to(wide).sum(dim=0) @ weight.mean(dim=0).to(wide))
         ctx.save_for_backward(states_gradient, weight_gradient)
         ctx.states_dtype = states_dtype
         ctx.mark_non_differentiable(plain)

@@ -11,6 +11,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import OptimizationSettings
 
+# what Adam keeps of each parameter that has had a gradient
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
     """The rate of an update.
@@ -66,30 +69,37 @@ class Optimization:
             eps=settings.epsilon,
             fused=True,
         )
+        self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
-    def gradient_norms(self) -> tuple[float, dict[str, float]]:
-        """The norm of the whole gradient, and of each layer's part of it."""
+    def gradient_norms(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """The norm of the whole gradient, and of each layer's part of it; they stay on the device."""
         groups: dict[str, list[Tensor]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
             if p.grad is not None:
                 groups.setdefault(group_of(name), []).append(p.grad)
-        norms = torch.stack([nn.utils.get_total_norm(gradients) for gradients in groups.values()]).tolist()
-        return math.sqrt(sum(norm**2 for norm in norms)), dict(zip(groups, norms, strict=True))
+        norms = torch.stack([nn.utils.get_total_norm(gradients) for gradients in groups.values()])
+        # a processor can look at them without waiting, and add them up in float64
+        at_once = norms.device.type == "cpu"
+        whole = (
+            torch.tensor(math.sqrt(sum(n**2 for n in norms.tolist()))) if at_once else torch.linalg.vector_norm(norms)
+        )
+        return whole, dict(zip(groups, norms.unbind(), strict=True))
 
-    def step(self, update: int, norm: float) -> bool:
+    def step(self, update: int, norm: Tensor, broken: Tensor | None = None) -> None:
         """Clips the gradient, moves the weights, forgets the gradient.
 
         Args:
             update: number of the update, from 1 on.
             norm: the gradient's norm.
-
-        Returns:
-            Whether the gradient was clipped.
+            broken: one number on the device: where it is 1, weights and moments stay as they are.
         """
         clip = self.settings.clip
         if clip is not None:
-            nn.utils.clip_grads_with_norm_(self.parameters, clip, torch.tensor(norm))
+            nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
+        if broken is not None:
+            # the name by which fused Adam knows it
+            self.adam.found_inf = broken  # type: ignore[attr-defined]
         for group in self.adam.param_groups:
             group["lr"] = group["scale"] * learning_rate(update, self.settings)
         self.adam.step()
@@ -98,7 +108,6 @@ class Optimization:
             # a young average trusts the newest weights more: without this it would remember the initial ones
             decay = min(self.settings.ema, (1 + update) / (10 + update))
             get_ema_multi_avg_fn(decay)(self.average, [p.detach() for p in self.parameters], update)
-        return clip is not None and norm > clip
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -115,6 +124,9 @@ class Optimization:
     def _swap(self) -> None:
         for p, a in zip(self.parameters, self.average or (), strict=True):
             p.data, a.data = a.data, p.data
+        # cuDNN wants the weights of a recurrent layer in one piece of memory, and made them so
+        for layer in self._recurrent:
+            layer.flatten_parameters()
 
     def state(self) -> dict[str, Tensor]:
         """Adam's moments and the average, by parameter name."""
@@ -126,12 +138,23 @@ class Optimization:
             tensors[f"average.{name}"] = a.detach()
         return tensors
 
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
+    def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
+        """What `state` gives, in shapes and kinds of number, and the names that may be missing.
+
+        Args:
+            tensors: of a state; a parameter that never had a gradient has no moments in it.
+        """
+        moments, may = {}, set()
+        for name, p in zip(self.names, self.parameters, strict=True):
+            its = {f"adam.{key}.{name}": like for key, like in zip(_MOMENTS, (p.new_zeros(()), p, p), strict=True)}
+            may |= set() if its.keys() & tensors.keys() else its.keys()
+            moments |= its
+        return moments | {f"average.{n}": a for n, a in zip(self.names, self.average or [], strict=False)}, may
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes over what `state` gave."""
         for name, p in zip(self.names, self.parameters, strict=True):
-            self.adam.state[p] = {
-                key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" and p.device.type == "cpu" else p.device)
-                for key in ("step", "exp_avg", "exp_avg_sq")
-            }
+            its = {key: tensors.get(f"adam.{key}.{name}") for key in _MOMENTS}
+            self.adam.state[p] = {key: tensor.to(p.device) for key, tensor in its.items() if tensor is not None}
         for name, a in zip(self.names, self.average or [], strict=False):
             a.copy_(tensors[f"average.{name}"])

@@ -3,20 +3,24 @@
 Whoever iterates decides when to validate, save, log or stop.
 """
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from s2s.data.ahead import Ahead, batches_on, runs_ahead
 from s2s.data.examples import Collated, Examples, Plan
+from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
+from s2s.training.checkpoint import check_fit
 from s2s.training.devices import Computer, seed_for
-from s2s.training.finite import explain
+from s2s.training.finite import check_weights, explain
+from s2s.training.measured import Measured
 from s2s.training.optimization import Optimization, learning_rate
 
 Whole = TypeVar("Whole", bound=nn.Module)
@@ -33,28 +37,66 @@ class Update:
     Attributes:
         update: its number, from 1 on.
         epoch: passes over the data before it.
-        loss: the plain loss, in nats per item (target token, example or masked token, by task), before the step.
         count: items that `loss` is the mean of.
         tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
-        seconds: how long it took.
+        seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
         learning_rate: of this step.
-        gradient_norm: before clipping.
-        layer_norms: the gradient's norm layer by layer.
-        clipped: whether the gradient was longer than allowed.
         real_share: real tokens among all positions of its batches.
+        clip: the longest gradient allowed; None where any is.
+        measured: what the device found; to ask for it is to wait for the device.
     """
 
     update: int
     epoch: int
-    loss: float
     count: int
     tokens: int
     seconds: float
     learning_rate: float
-    gradient_norm: float
-    layer_norms: dict[str, float]
-    clipped: bool
     real_share: float
+    clip: float | None
+    measured: Measured
+
+    @property
+    def ready(self) -> bool:
+        """Whether the numbers below are there; those of an update that fails never are."""
+        return self.measured.arrived and self.measured.finite
+
+    @property
+    def loss(self) -> float:
+        """The plain loss, in nats per item (target token, example or masked token, by task), before the step."""
+        return self.measured.loss / self.count
+
+    @property
+    def gradient_norm(self) -> float:
+        """Before clipping."""
+        return self.measured.gradient_norm
+
+    @property
+    def layer_norms(self) -> dict[str, float]:
+        """The gradient's norm, layer by layer."""
+        return self.measured.layer_norms
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the gradient was longer than allowed."""
+        return self.clip is not None and self.gradient_norm > self.clip
+
+
+@dataclass(frozen=True)
+class _Unproven(Generic[Batch]):
+    """An update of which nobody has seen yet whether its numbers are finite.
+
+    Attributes:
+        number: of the update.
+        place: epoch and position in it.
+        batches: what it learned from, in the processor's memory.
+        measured: its numbers.
+    """
+
+    number: int
+    place: tuple[int, int]
+    batches: list[Batch]
+    measured: Measured
 
 
 class Trainer(Generic[Whole, Batch]):
@@ -93,11 +135,16 @@ class Trainer(Generic[Whole, Batch]):
         self.epoch = 0
         self.position = 0
         self.groups = self._plan_epoch()
+        self._ahead = Ahead(examples, computer.device)
+        self._unproven: _Unproven[Batch] | None = None
         # what torch.compile gives calls like the model and has its attributes
         self._called = cast(Whole, torch.compile(model, dynamic=True)) if computer.compile else model
 
     def updates(self, until: int) -> Iterator[Update]:
         """Updates the model until it has had that many updates in its life, yielding after each.
+
+        A GPU is asked for an update before it is known whether the one before was sound; where that one was not, no
+        update moves the weights any more, and the next one tells, as do `state` and the end.
 
         Raises:
             UserError: a loss or a gradient is not finite; the weights are then those before the update.
@@ -107,21 +154,45 @@ class Trainer(Generic[Whole, Batch]):
                 self.epoch, self.position = self.epoch + 1, 0
                 self.groups = self._plan_epoch()
             yield self._one_update()
+        self._prove()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """What resuming needs: tensors (weights, moments, average) and numbers (where in the data)."""
+        """What resuming needs: tensors (weights, moments, average) and numbers (where in the data).
+
+        Raises:
+            UserError: the last update, or a weight after it, is not finite.
+        """
+        self._prove()
+        check_weights(self.model, self.update)
         weights = {f"model.{name}": p.detach() for name, p in _own_tensors(self.model).items()}
         place = {"update": self.update, "epoch": self.epoch, "position": self.position}
         return weights | self.optimization.state(), place
 
-    def load_state(self, tensors: dict[str, Tensor], place: dict[str, int]) -> None:
-        """Continues where `state` was taken."""
+    def load_state(self, tensors: dict[str, Tensor], place: dict[str, int], where: Path = Path("state")) -> None:
+        """Continues where `state` was taken.
+
+        Args:
+            tensors: the first that `state` gave.
+            place: the second.
+            where: the tensors' file, for messages.
+
+        Raises:
+            UserError: they are not of this model, or the place is none of these examples.
+        """
+        wanted, may = self.optimization.expected(tensors)
+        check_fit(tensors, wanted | {f"model.{name}": p for name, p in _own_tensors(self.model).items()}, where, may)
         with torch.no_grad():
             for name, p in _own_tensors(self.model).items():
                 p.copy_(tensors[f"model.{name}"])
         self.optimization.load_state(tensors)
         self.update, self.epoch, self.position = place["update"], place["epoch"], place["position"]
-        self.groups = self._plan_epoch()
+        self.groups, self._unproven = self._plan_epoch(), None
+        if self.position > len(self.groups):
+            raise UserError(
+                f"update {self.position} of epoch {self.epoch} is named, but an epoch has {len(self.groups)}",
+                where=str(where),
+                remedy="restore the checkpoint, or remove it and go on from an older one",
+            )
 
     def _plan_epoch(self) -> list[Plan]:
         groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, self.epoch))
@@ -129,49 +200,76 @@ class Trainer(Generic[Whole, Batch]):
 
     def _one_update(self) -> Update:
         started = time.perf_counter()
-        group = self.groups[self.position]
         number = self.update + 1
-        # one seed for an epoch: what is drawn for an example does not depend on the batch that it is in
-        drawn = seed_for(self.seeds.data, self.epoch)
-        collated = [self.examples.collate(rows, drawn) for rows in group]
-        # all items of the update share one denominator, whatever micro-batch they are in
-        count = max(1, sum(batch.count for batch in collated))
-        torch.manual_seed(seed_for(self.seeds.dropout, number))
+        batches = self._batches()
+        count = _count(batches)
+        self._seed_dropout(number)
         self.model.train()
-        batches, losses = [], []
-        for each in collated:
-            batch = each.to(self.computer.device)
-            losses.append(self._accumulate_gradient(batch, count))
-            batches.append(batch)
-        loss = float(torch.stack(losses).sum()) / count
+        loss = torch.stack([self._add_gradient(self._called, batch, count) for batch in batches]).sum()
+        # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
+        self._prove()
         norm, layer_norms = self.optimization.gradient_norms()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise explain(self.model, self._forward_again, batches, number, self.examples.noun)
-        clipped = self.optimization.step(number, norm)
+        measured = Measured(loss, layer_norms)
+        self._unproven = _Unproven(number, (self.epoch, self.position), batches, measured)
+        if runs_ahead(self.computer.device):
+            self.optimization.step(number, norm, measured.broken)
+        else:
+            self._prove()
+            self.optimization.step(number, norm)
         self.update, self.position = number, self.position + 1
         return Update(
             update=number,
             epoch=self.epoch,
-            loss=loss,
             count=count,
             tokens=sum(batch.tokens for batch in batches),
             seconds=time.perf_counter() - started,
             learning_rate=learning_rate(number, self.settings),
-            gradient_norm=norm,
-            layer_norms=layer_norms,
-            clipped=clipped,
             real_share=float(np.mean([batch.real_share for batch in batches])),
+            clip=self.settings.clip,
+            measured=measured,
         )
 
-    def _accumulate_gradient(self, batch: Batch, count: int) -> Tensor:
+    def _batches(self) -> list[Batch]:
+        group, *following = self.groups[self.position : self.position + 2]
+        # one seed for an epoch: what is drawn for an example does not depend on the batch that it is in
+        drawn = seed_for(self.seeds.data, self.epoch)
+        return self._ahead.batches(group, drawn, following[0] if following else None)
+
+    def _seed_dropout(self, update: int) -> None:
+        torch.manual_seed(seed_for(self.seeds.dropout, update))
+
+    def _add_gradient(self, model: Whole, batch: Batch, count: int) -> Tensor:
+        """Adds a batch's part to the gradient; its plain loss."""
         with self.computer.mixed_precision():
-            wanted, plain = self.loss(self._called, batch)
+            wanted, plain = self.loss(model, batch.to(self.computer.device))
         (wanted / count).backward()
         return plain.detach()
 
-    def _forward_again(self, batch: Batch) -> None:
-        with torch.no_grad(), self.computer.mixed_precision():
-            self.loss(self.model, batch)
+    def _prove(self) -> None:
+        """Looks at the numbers of the last update.
+
+        Raises:
+            UserError: they are not finite.
+        """
+        last, self._unproven = self._unproven, None
+        if last is None or last.measured.finite:
+            return
+        self.update, (self.epoch, self.position) = last.number - 1, last.place
+        self.groups = self._plan_epoch()
+        # its weights are still here, its gradient may not be: it is computed again, with the same dropout
+        self.optimization.adam.zero_grad(set_to_none=True)
+        self._seed_dropout(last.number)
+        count = _count(last.batches)
+
+        def again(batch: Batch) -> None:
+            self._add_gradient(self.model, batch, count)
+
+        raise explain(self.model, again, last.batches, last.number, self.examples.noun)
+
+
+def _count(batches: Sequence[Collated]) -> int:
+    # all items of an update share one denominator, whatever micro-batch they are in
+    return max(1, sum(batch.count for batch in batches))
 
 
 def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:
@@ -182,8 +280,7 @@ def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch],
     model.eval()
     total, count = torch.zeros((), device=computer.device), 0
     with torch.no_grad(), computer.mixed_precision():
-        for rows in examples.plan(0, 0):
-            batch = examples.collate(rows, 0).to(computer.device)
+        for _, batch in batches_on(examples, computer.device):
             total += loss(model, batch)[1]
             count += batch.count
     return float(total) / max(1, count)

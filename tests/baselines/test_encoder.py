@@ -81,7 +81,7 @@ def test_a_turned_encoder_reads_each_row_from_its_end():
     memory = encoder(source, torch.arange(5) < LENGTHS.unsqueeze(1))
     gru = encoder.layers[0].cells[0].gru
     for row, length in enumerate(LENGTHS.tolist()):
-        states, last = gru(encoder.embedding(source[row, :length]).flip(0).unsqueeze(0))
+        states, last = gru(encoder.embedding(source[row : row + 1, :length]).flip(1))
         torch.testing.assert_close(memory.states[row, :length], states[0].flip(0))
         torch.testing.assert_close(memory.summary[row], last[0, 0])
 
@@ -89,7 +89,9 @@ def test_a_turned_encoder_reads_each_row_from_its_end():
 def test_residual_layers_add_what_they_read():
     torch.manual_seed(0)
     plain = RecurrentEncoder("gru", Reading(width=WIDTH, encoder_layers=2), nn.Embedding(9, WIDTH)).eval()
-    residual = RecurrentEncoder("gru", Reading(width=WIDTH, encoder_layers=2, residual=True), plain.embedding).eval()
+    residual = RecurrentEncoder(
+        "gru", Reading(width=WIDTH, encoder_layers=2, residual=True), plain.embedding.tokens
+    ).eval()
     residual.load_state_dict(plain.state_dict())
     source, valid = torch.randint(9, (3, 5)), torch.arange(5) < LENGTHS.unsqueeze(1)
     first, ends = plain.layers[0](plain.embedding(source), LENGTHS)

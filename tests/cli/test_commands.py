@@ -204,3 +204,42 @@ def test_a_mistake_is_one_clear_message_and_exit_status_2(folder, words, message
 def test_a_mistake_in_a_shell_is_the_same():
     shell, here = (run(Path(), "evaluate", "runs/none", "decoding.beam=2") for run in (_s2s, _here))
     assert (shell.returncode, shell.stdout, shell.stderr) == (here.returncode, here.stdout, here.stderr)
+
+
+def test_a_terminal_is_asked_for_each_line_once_the_model_is_there(folder):
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "s2s.cli.main", "translate", "runs/tiny"]
+    pipes = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=folder, **pipes) as process:
+        os.close(theirs)
+        told = b""
+        while not told.endswith(b"> "):
+            told += process.stderr.read(1)
+        assert told.startswith(b"loading runs/tiny")
+        assert b"Ctrl-D" in told
+        os.write(ours, b"The dog sleeps.\n")
+        assert process.stdout.readline().endswith(b"\n")
+        assert process.stderr.read(2) == b"> "
+        os.write(ours, b"The helicopter sleeps.\n")
+        assert process.stdout.readline().endswith(b"\n")
+        line = process.stderr.readline()
+        assert b"far from the training text" in line
+        assert b"'helicopter'" in line
+        os.write(ours, b"\x04")
+        assert process.wait(30) == 0
+    os.close(ours)
+
+
+def test_resuming_says_so_before_anything_heavy_is_loaded(folder):
+    code = (
+        "import sys; from s2s.cli.main import commands\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch': raise SystemExit(7)\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "commands(['train', 'runs/tiny', '--resume'], standalone_mode=False)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (7, "going on with runs/tiny: loading …\n"), done.stderr

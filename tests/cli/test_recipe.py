@@ -60,7 +60,7 @@ def test_a_typo_is_answered_without_loading_anything_heavy():
     assert done.stdout == "2\n[]\n"
     assert done.stderr.split("\n")[:2] == [
         "bad.yaml:2: trainig: unknown key; did you mean training?",
-        "bad.yaml:5: model.heads: is 0, expected a whole number above 0",
+        "bad.yaml:5: model.heads: is 0, expected a whole number above 0 and at most 65,536",
     ]
 
 
@@ -70,7 +70,10 @@ def test_help_names_every_command_and_loads_none():
         "print('LOADED', sorted(m for m in sys.modules if m.startswith('s2s.')), 'pydantic' in sys.modules)"
     )
     done = _shell(code=code)
-    assert done.stdout.split("\n")[-2] == "LOADED ['s2s.cli', 's2s.cli.main', 's2s.errors'] False"
+    assert (
+        done.stdout.split("\n")[-2]
+        == "LOADED ['s2s.cli', 's2s.cli.group', 's2s.cli.main', 's2s.errors', 's2s.files'] False"
+    )
     for name, (_, words) in _COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(words)}$", done.stdout, re.M)
 
@@ -158,7 +161,8 @@ def _pair(folder: Path, name: str, count: int) -> tuple[str, str]:
 def test_a_new_recipe_is_written_once_and_names_the_next_commands(folder):
     source, target = _pair(folder, "a", 100)
     words = ["new", "translate", "--source", source, "--target", target, "--output", "my recipe.yaml"]
-    assert _s2s(*words).split("\n")[1:3] == [
+    assert _s2s(*words).split("\n")[-4:-1] == [
+        "wrote 'my recipe.yaml'",
         "look:   s2s data check 'my recipe.yaml'",
         "train:  s2s train 'my recipe.yaml'",
     ]
@@ -169,6 +173,10 @@ def test_a_new_recipe_is_written_once_and_names_the_next_commands(folder):
     validation = _pair(folder, "v", 10)
     _s2s(*words, "--overwrite", "--validation-source", validation[0], "--validation-target", validation[1])
     assert read(folder / "my recipe.yaml").data.validation == (str(folder / "v.en"), str(folder / "v.de"))
+    with pytest.raises(UserError, match=r"two validation sets"):
+        _s2s(*words, "--overwrite", "--validation-source", *validation[:1], "--validation", "v.tsv")
+    with pytest.raises(UserError, match=r"no data is named(.|\n)*--data TABLE"):
+        _s2s("new", "translate", "--source", source)
     with pytest.raises(UserError, match=r"v.en is one side(.|\n)*--validation-target"):
         _s2s(*words, "--overwrite", "--validation-source", validation[0])
 
@@ -176,9 +184,22 @@ def test_a_new_recipe_is_written_once_and_names_the_next_commands(folder):
 def test_nothing_is_written_for_files_that_do_not_fit(folder):
     source, _ = _pair(folder, "a", 100)
     _, target = _pair(folder, "b", 101)
-    with pytest.raises(UserError, match=r"a.en has 100 lines, b.de has 101"):
+    with pytest.raises(UserError, match=r"a.en has 100 lines, .*b.de has 101"):
         _s2s("new", "translate", "--source", source, "--target", target)
     assert not (folder / "mine.yaml").exists()
+
+
+def test_a_table_of_texts_or_pairs_becomes_a_recipe_and_its_choices_are_told(folder):
+    rows = "".join(f"{('no', 'yes')[n % 2]}\tthe text of {n}\n" for n in range(60))
+    (folder / "rows.tsv").write_text("label\ttext\n" + rows)
+    told = _s2s("new", "classify", "--data", "rows.tsv", "--text", "text", "--label", "label", "--output", "c.yaml")
+    assert "# Made by `s2s new classify` for 54 texts of 2 classes" in told
+    assert read(folder / "c.yaml").task == "classification"
+    (folder / "tasks.txt").write_text("".join(f"IN: jump {n} OUT: {n} JUMP\n" for n in range(60)))
+    assert "s2s train t.yaml" in _s2s("new", "translate", "--data", "tasks.txt", "--output", "t.yaml")
+    assert read(folder / "t.yaml").data.train == str(folder / "tasks.txt")
+    with pytest.raises(UserError, match="is there already"):
+        _s2s("new", "classify", "--data", "nothing is read before.tsv", "--output", "t.yaml")
 
 
 def test_a_mistyped_command_or_option_is_status_2_without_a_traceback(capsys, monkeypatch):
@@ -204,7 +225,9 @@ def test_control_c_ends_with_status_130(folder):
     # a recipe that never comes: reading it waits
     # whoever runs the tests may have had the signal ignored, as shells do for what they run in the background
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from pathlib import Path; Path.is_file = lambda path: True\nimport s2s.cli.main as m; m.main()"
+    code += "from pathlib import Path; Path.is_file = lambda path: True\n"
+    # such a file would be refused
+    code += "import s2s.errors; s2s.errors.check_regular = lambda *words: None\nimport s2s.cli.main as m; m.main()"
     command = [sys.executable, "-c", code, "recipe", "validate", str(fifo)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with process, fifo.open("w"):

@@ -269,7 +269,7 @@ BAD = {
     "xz inside": ({"a.tsv.xz": _XZ[:5_000] + bytes(50) + _XZ[5_050:]}, "a.tsv.xz", r"a.tsv.xz: is damaged"),
     "csv gzip": ({"a.csv.gz": b"not gzip"}, "a.csv.gz", r"a.csv.gz: is damaged"),
     "parquet gzip": ({"a.parquet.gz": b"not gzip"}, "a.parquet.gz", r"a.parquet.gz: not parquet"),
-    "kind": ({"a.txt": b"x\n"}, "a.txt", r"data.train: a.txt: is no table(.|\n)*pair of line-aligned files"),
+    "kind": ({"a.doc": b"x\n"}, "a.doc", r"data.train: a.doc: is no table(.|\n)*pair of line-aligned files"),
     "parquet": ({"a.parquet": b"nonsense"}, "a.parquet", r"a.parquet: not parquet"),
     "parquet column": (
         {"a.parquet": _table(".parquet", PAIRS)},

@@ -1,7 +1,9 @@
 """Images are the same by whatever road they come, and what is wrong with them is said."""
 
 import gzip
+import os
 import struct
+import tracemalloc
 from pathlib import Path
 
 import datasets
@@ -67,8 +69,8 @@ def test_what_is_written_as_idx_is_read_again(tmp_path, pixels, labels):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda content: content[:-1], r"has 447 bytes; its head says 12 x 6 x 6, which makes 448"),
-        (lambda content: content + b"x", r"has 449 bytes; its head says 12 x 6 x 6, which makes 448"),
+        (lambda content: content[:-1], r"holds 431 numbers; its head says 12 x 6 x 6, which makes 432"),
+        (lambda content: content + b"x", r"holds more than its head says: 12 x 6 x 6, which makes 432"),
         (lambda content: content[:9], r"ends after 9 bytes, within its head"),
         (lambda content: b"", r"has the magic number 0x, expected 0x00000803 for images"),
         (lambda content: b"\x89PNG" + content[4:], r"magic number 0x89504e47, expected 0x00000803 for images"),
@@ -118,6 +120,43 @@ def test_held_out_images_are_the_training_parts_and_no_longer_in_it(files, pixel
     assert sorted([*parts[0], *parts[1], *parts[2]]) == sorted(pixels[:9].tolist())
     with pytest.raises(UserError, match=r"(?s)9 images to hold out of 9 leave nothing"):
         load_images(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=9))
+
+
+def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
+    # each of four images three times, and once as another class
+    repeated = np.concatenate([np.repeat(pixels[:4], 3, axis=0), pixels[:4]])
+    classes = np.concatenate([np.repeat(np.arange(4) % 3, 3), (np.arange(4) + 1) % 3])
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(repeated))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(classes))
+    for seed in range(5):
+        found = load_images(
+            ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=2, test=1, seed=seed)
+        )
+        held = [image.tobytes() for part in (found.validation, found.test) for image in part.pixels]
+        learned = [image.tobytes() for image in found.train.pixels]
+        assert len(set(held)) == len(held) == 3
+        assert not set(held) & set(learned)
+        # only what equals them is missing
+        assert learned == [image.tobytes() for image in repeated if image.tobytes() not in held]
+    with pytest.raises(UserError, match=r"(?s)4 images to hold out of 16 leave nothing"):
+        load_images(ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=4, test=None))
+
+
+def test_a_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates_kept(tmp_path):
+    path = tmp_path / "train-00000-of-00001.parquet"
+
+    def written(value: int) -> None:
+        rows = {"image": [Image.fromarray(np.full((6, 6), value, dtype=np.uint8))] * 2, "label": [0, 1]}
+        features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+        datasets.Dataset.from_dict(rows, features=features).to_parquet(path)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    found = []
+    for value in (10, 20):
+        written(value)
+        read = load_image_split(settings(corpus="owner/name", root=str(tmp_path), test=None), "train", None)
+        found.append(int(read.pixels.max()))
+    assert found == [10, 20]
 
 
 def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
@@ -238,3 +277,16 @@ def test_mnist_is_whole(real_data):
     assert (len(found.train), len(found.validation), len(found.test)) == (55_000, 5_000, 10_000)
     # published counts of the test set's digits
     assert list(found.test.counts().values()) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+def test_of_a_file_that_unpacks_to_more_than_its_head_says_no_more_is_read(tmp_path):
+    head = struct.pack(">BBBB3I", 0, 0, 8, 3, 4, 8, 8)
+    path = tmp_path / "bomb.idx"
+    path.write_bytes(gzip.compress(head + bytes(40_000_000)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="holds more than its head says: 4 x 8 x 8"):
+            read_idx_images(path)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()

@@ -29,6 +29,16 @@ def _inspect(train, **settings):
     return inspect(Corpus(_dataset(train), _dataset([("x", "y")]), _dataset(TEST)), DataSettings(**settings))
 
 
+def test_a_normalization_that_changes_targets_is_told_for_each_split():
+    phones = _dataset([("k", "kʰ a"), ("cafe", "cafe\u0301 "), ("plain", " plain ")])
+    corpus = Corpus(phones, _dataset([("x", "y")]), _dataset([("a  b", "a  b")]))
+    advice = [words for words in inspect(corpus, DataSettings(), "nfkc").advice if "normalization" in words]
+    assert len(advice) == 2
+    assert "nfkc changes 2 targets, e.g. 'kʰ' to 'kh' in train" in advice[0]
+    assert "changes 1 target, e.g. the white space of 'a  b' in test" in advice[1]
+    assert not any("normalization" in words for words in inspect(corpus, DataSettings(), "identity").advice)
+
+
 @pytest.fixture
 def found():
     return _inspect(ROWS)

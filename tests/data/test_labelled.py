@@ -140,7 +140,7 @@ MISTAKES = {
     "column": ({"text": "titel"}, r"a.tsv:1: no column 'titel'(.|\n)*did you mean 'title'|did you mean title"),
     "label column": ({"label": "class"}, r"no column 'class'(.|\n)*data.text and data.label"),
     "one class": ({"label": "same"}, r"data.label: the training data has 1 different labels"),
-    "no table": ({"train": "a.txt"}, r"data.train: .*a.txt: is no table"),
+    "no table": ({"train": "a.doc"}, r"data.train: .*a.doc: is no table"),
     "no file": ({"train": "b.tsv"}, r"b.tsv: no such file"),
     "no validation": ({"validation": 9}, r"data.validation: 9: 9 texts to hold out of 4 leave nothing"),
 }

@@ -1,13 +1,16 @@
 """Tokenizers: nothing is lost on the way to pieces and back, and the same text gives the same pieces everywhere."""
 
 import hashlib
+import io
 import json
 import re
 import subprocess
 import sys
+import threading
 import unicodedata
 
 import pytest
+import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -170,9 +173,11 @@ def test_sentencepiece_is_silent(capfd):
 @pytest.mark.parametrize("fallback", [True, False])
 def test_the_sizes_named_as_largest_and_smallest_are_exactly_these(kind, lines, fallback):
     def limit(size: int) -> int:
-        with pytest.raises(UserError, match=rf"tokenizer\.size: {size} pieces are(.|\n)*→ set tokenizer\.size=") as e:
+        with pytest.raises(
+            UserError, match=rf"tokenizer\.source\.size: {size} pieces are(.|\n)*→ set tokenizer\.source\.size="
+        ) as e:
             trained(kind, size, lines, byte_fallback=fallback)
-        return int(re.search(r"tokenizer\.size=(\d+)", e.value.remedy)[1])
+        return int(re.search(r"tokenizer\.source\.size=(\d+)", e.value.remedy)[1])
 
     smallest, largest = limit(1), limit(100_000)
     assert trained(kind, smallest, lines, byte_fallback=fallback).size == smallest
@@ -188,7 +193,7 @@ def test_the_size_of_char_and_word_is_a_limit():
     for kind in ("char", "word"):
         assert trained(kind, 9).size == 9
         assert trained(kind, 5).size == 5
-        with pytest.raises(UserError, match=r"tokenizer\.size: 4 pieces are too few(.|\n)*tokenizer\.size=5"):
+        with pytest.raises(UserError, match=r"source\.size: 4 pieces are too few(.|\n)*source\.size=5"):
             trained(kind, 4)
 
 
@@ -279,3 +284,43 @@ def test_the_mask_piece_is_no_piece_of_any_text(made, kind):
     tokenizer = made[kind, "identity", False]
     assert tokenizer.mask == tokenizer.size
     assert max(max(tokenizer.encode(line)) for line in LINES) < tokenizer.mask
+
+
+@pytest.mark.parametrize("model", [b"", b"nonsense", "specials"])
+def test_a_forged_model_is_refused_though_its_digest_is_right(made, tmp_path, model):
+    tokenizer = made["unigram", "nfkc", True]
+    if model == "specials":
+        written = io.BytesIO()
+        lines = iter(["hello world a b c"] * 20)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines, model_writer=written, vocab_size=20, hard_vocab_limit=False, minloglevel=2
+        )
+        model = written.getvalue()
+    tokenizer.save(tmp_path, "shared")
+    described = json.loads((tmp_path / "shared.json").read_text())
+    settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
+    (tmp_path / "shared.model").write_bytes(model)
+    (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": tokenizers._digest(model, settings)}))
+    with pytest.raises(UserError, match=r"shared.model and shared.json are no tokenizer: (.|\n)*copy"):
+        Tokenizer.load(tmp_path, "shared")
+
+
+@pytest.mark.parametrize("changes", [{"kind": "foo"}, {"normalization": 5}, {"lowercase": "yes"}])
+def test_settings_that_no_recipe_can_have_are_no_tokenizers(made, tmp_path, changes):
+    tokenizer = made["unigram", "nfkc", True]
+    tokenizer.save(tmp_path, "shared")
+    described = json.loads((tmp_path / "shared.json").read_text()) | changes
+    settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
+    digest = tokenizers._digest((tmp_path / "shared.model").read_bytes(), settings)
+    (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))
+    with pytest.raises(UserError, match="are no tokenizer"):
+        Tokenizer.load(tmp_path, "shared")
+
+
+def test_where_no_thread_can_be_started_pieces_are_not_learned_and_the_process_lives(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(UserError, match=r"16 threads(.|\n)*ulimit"):
+        train(["a line", "another line"], TokenizerSettings(kind="char", size=20), "shared")

@@ -18,8 +18,8 @@ from s2s.evaluation.classification import (
     macro_f1,
     per_class,
 )
+from s2s.evaluation.inference import wilson
 from s2s.evaluation.mcnemar import compare_classifiers, mcnemar
-from s2s.evaluation.shares import wilson
 
 NAMES = ["world", "sports", "business", "never seen"]
 

@@ -13,8 +13,9 @@ from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, Tokenizer, train
 from s2s.errors import UserError
 from s2s.evaluation import bias, filling
-from s2s.evaluation.bias import Pair, Preference, bias_picture, holm, prefer, read_pairs, report, shared_places
+from s2s.evaluation.bias import Pair, Preference, bias_picture, prefer, read_pairs, report, shared_places
 from s2s.evaluation.filling import fill, find_blank, weigh_words
+from s2s.evaluation.inference import holm
 from s2s.evaluation.pseudo_likelihood import masked_log_probabilities
 from s2s.models import transformer
 from s2s.models.masked_lm import MaskedLM
@@ -193,13 +194,15 @@ def test_a_table_that_is_none_is_named_with_its_line(tmp_path, rows, head, words
 
 
 def test_preferences_are_written_line_by_line(tmp_path):
-    bias.write_preferences([_preference(-1.5, -2), _preference(-2, -1)], tmp_path / "out.csv")
+    bias.write_preferences([_preference(-1.5, -2, "=1+1"), _preference(-2, -1)], tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(r["score_more"], r["score_less"], r["preferred"]) for r in rows] == [
         ("-1.5000", "-2.0000", "more"),
         ("-2.0000", "-1.0000", "less"),
     ]
+    # what a spreadsheet would compute is text
+    assert [r["bias_type"] for r in rows] == ["'=1+1", "gender"]
 
 
 def _spelling(tokenizer: Tokenizer, begins: bool, count: int) -> list[tuple[int, ...]]:

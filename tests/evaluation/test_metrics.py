@@ -1,9 +1,13 @@
 import itertools
 import random
 
+import jiwer
+import numpy as np
 import pytest
 import sacrebleu
+from sacrebleu.metrics import ter
 
+from s2s.cli.score import _METRICS
 from s2s.errors import UserError
 from s2s.evaluation.metrics import (
     bootstrap_interval,
@@ -35,10 +39,57 @@ def test_values_are_those_of_sacrebleu(texts, lowercase):
     assert found["chrf"].value == chrf.score
     ter = sacrebleu.TER(case_sensitive=not lowercase).corpus_score(translations, [references])
     assert found["ter"].value == ter.score
-    assert score(translations, references) == (
-        sacrebleu.corpus_bleu(translations, [references]).score,
-        sacrebleu.CHRF(word_order=2).corpus_score(translations, [references]).score,
-    )
+    quick = score(translations, references)
+    cased = scores(translations, references)
+    assert quick == {name: cased[name].value for name in ("bleu", "chrf", "exact", "cer", "wer")}
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_error_rates_are_those_of_jiwer(texts, lowercase):
+    translations, references = texts
+    shouted = [t.upper() if i % 2 else t for i, t in enumerate(translations)]
+    found = scores(shouted, references, lowercase, ("cer", "wer", "exact"))
+    seen = [[text.lower() if lowercase else text for text in lines] for lines in (references, shouted)]
+    assert found["wer"].value == pytest.approx(100 * jiwer.wer(*seen))
+    assert found["cer"].value == pytest.approx(100 * jiwer.cer(*seen))
+    assert found["exact"].value == pytest.approx(100 * np.mean([a == b for a, b in zip(*seen, strict=True)]))
+    assert list(found) == ["cer", "wer", "exact"]
+    assert f"case:{'lc' if lowercase else 'mixed'}|unit:words|version:jiwer" in found["wer"].signature
+
+
+def test_error_rates_count_edits_over_what_the_references_hold():
+    # one substitution, one deletion, one insertion; 3 + 2 + 1 phones
+    written, wanted = ["h a t", "ʃ", " aː  b\n"], ["h ɑ t", "ʃ iː", "aː"]
+    found = scores(written, wanted)
+    assert found["wer"].value == pytest.approx(100 * 3 / 6)
+    assert found["exact"].value == 0
+    # characters: ɑ, the space and iː, the two spaces and b
+    assert found["cer"].value == pytest.approx(100 * (1 + 3 + 3) / (5 + 4 + 2))
+    assert scores([" a  b "], ["a b"], names=("wer", "exact"))["wer"].value == 0
+    assert scores([""], ["a b"], names=("cer", "wer"))["wer"].value == 100
+    # where nothing was to be written, as TER has it
+    for translation, expected in (("", 0), ("x", 100)):
+        assert {s.value for s in scores([translation], [""], names=("ter", "cer", "wer")).values()} == {expected}
+
+
+def test_exact_matches_have_wilsons_interval_which_is_no_point_at_the_ends(texts):
+    _, references = texts
+    found = scores(references, references, names=("exact", "wer"))
+    assert (found["exact"].value, found["exact"].high) == (100, 100)
+    assert 95 < found["exact"].low < 98
+    assert (found["wer"].low, found["wer"].high) == (0, 0)
+
+
+def test_every_sentences_edit_distance_is_computed_once(texts, monkeypatch):
+    calls = []
+    plain = ter.translation_edit_rate
+    monkeypatch.setattr(ter, "translation_edit_rate", lambda *words: (calls.append(words), plain(*words))[1])
+    scores(*texts)
+    assert len(calls) == len(texts[0])
+
+
+def test_the_command_knows_all_metrics(texts):
+    assert tuple(scores(*texts)) == _METRICS == tuple(metrics())
 
 
 def test_signatures_say_how_it_was_computed(texts):
@@ -58,9 +109,12 @@ def test_lower_casing_forgives_case_and_nothing_else(texts):
 def test_the_interval_is_that_of_sacrebleus_own_bootstrap(texts):
     translations, references = texts
     metric = metrics()["bleu"]
-    low, high = bootstrap_interval(metric, translations, references)
-    theirs = metrics()["bleu"]
-    theirs.corpus_score(translations, [references], n_bootstrap=1000)
+    counts = np.array(metric._extract_corpus_statistics(translations, [references]))
+    low, high = bootstrap_interval(metric, counts)
+    # the same draws, taken all at once
+    drawn = np.random.default_rng(12345).choice(len(counts), size=(1000, len(counts)), replace=True)
+    values = [metric._aggregate_and_compute(counts[rows].tolist()).score for rows in drawn]
+    assert [low, high] == pytest.approx(np.quantile(values, [0.025, 0.975]))
     result = metrics()["bleu"].corpus_score(translations, [references], n_bootstrap=1000)
     assert low < result.score < high
     assert (high - low) / 2 == pytest.approx(result._ci, rel=0.1)
@@ -76,14 +130,28 @@ def test_the_perfect_translation_is_perfect(texts):
     assert exact_share(["x", *references[1:60], *["x"] * 60], references) == pytest.approx(100 * 59 / 120)
 
 
-def test_length_buckets_have_equal_counts_and_together_hold_everything(texts):
+def test_length_buckets_share_no_length_and_together_hold_everything(texts):
     translations, references = texts
     buckets = by_source_length(references, translations, references)
-    assert [b.sentences for b in buckets] == [30] * 4
-    assert all(a.longest <= b.shortest for a, b in itertools.pairwise(buckets))
-    shortest = sorted(range(120), key=lambda i: len(references[i].split()))[:30]
+    assert sum(b.sentences for b in buckets) == 120
+    assert all(15 <= b.sentences <= 45 for b in buckets)
+    assert len(buckets) == 4
+    assert all(a.longest < b.shortest for a, b in itertools.pairwise(buckets))
+    shortest = [i for i in range(120) if len(references[i].split()) <= buckets[0].longest]
+    assert len(shortest) == buckets[0].sentences
     alone = sacrebleu.corpus_bleu([translations[i] for i in shortest], [[references[i] for i in shortest]])
     assert buckets[0].bleu == alone.score
+
+
+def test_length_buckets_of_single_words_are_counted_in_letters():
+    words = ["at", "to", "hut", "word", "house", "window", "curtain", "elephant"]
+    found = by_source_length(words, words, words)
+    assert [(b.shortest, b.longest, b.sentences) for b in found] == [(2, 2, 2), (3, 4, 2), (5, 6, 2), (7, 8, 2)]
+    assert [str(b).split(":")[0] for b in found[:2]] == ["2 characters", "3–4 characters"]
+    # one length, one bucket: no two with the same label
+    assert len(by_source_length(["a", "b", "c"], ["a"] * 3, ["a"] * 3)) == 1
+    mixed = by_source_length(["a"] * 50 + ["a b"], ["x"] * 51, ["y"] * 51)
+    assert [str(b).split(":")[0] for b in mixed] == ["1 words", "2 words"]
 
 
 def test_a_real_difference_is_significant_and_none_is_not(texts):

@@ -5,11 +5,10 @@ import re
 import shutil
 from pathlib import Path
 
-import click
 import pytest
 
 from s2s.cli.main import commands
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
 from s2s.results import COMPARISON, RESULT, TABLES, read_result, read_summary
 from s2s.run.classification import Classifying
@@ -58,7 +57,7 @@ def test_a_comparison_says_what_its_runs_left_behind_interrupted_or_not(here, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(Classifying, "validate", interrupted)
-        with pytest.raises(click.Abort):
+        with pytest.raises(Stopped):
             _s2s(*ASKED, "--out", "cut")
     assert not (here / "cut" / "text-length").exists()
     _s2s("compare", "--resume", "cut")

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from s2s.cli.comparing import Order, order
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
 from s2s.experiments.contest import Experiment, NotForThisModel, Task
 from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Result, Series, read_result, read_summary
@@ -92,7 +92,7 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
         comparison.go_on(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
     stopped = _begin(tmp_path / "stopped", "rnn", "lstm")
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped, match=r"go on: s2s compare --resume .*stopped"):
         comparison.go_on(stopped, console)
     counting.interrupt_at = None
     comparison.go_on(stopped, console)
@@ -155,3 +155,24 @@ def test_a_wrong_setting_leaves_nothing_behind(counting, tmp_path):
     with pytest.raises(UserError, match="no setting 'layers'"):
         _begin(tmp_path / "wrong", "rnn", "lstm", "rnn.layers=3")
     assert not (tmp_path / "wrong").exists()
+
+
+def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counting, tmp_path, monkeypatch):
+    folder = tmp_path / "killed"
+
+    def interrupt(*_words: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(comparison, "write_part", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _begin(folder, "rnn", "lstm")
+    assert (folder / "recipe.yaml").exists()
+    with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
+        comparison.go_on(folder, Console(file=io.StringIO()))
+    # somebody's own recipe is not replaced
+    with pytest.raises(UserError, match="is there already"):
+        _begin(folder, "rnn", "lstm", "seeds.data=9")
+    assert (_begin(folder, "rnn", "lstm") / COMPARISON).exists()
+    with pytest.raises(UserError, match="continue it with"):
+        _begin(folder, "rnn", "lstm")

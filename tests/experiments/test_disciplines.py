@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.experiments import classifiers as classifying
 from s2s.experiments.classifiers import curve_of, prepared_texts, trained
 from s2s.experiments.contenders import RATES, chosen, described, entered, tuned
@@ -116,7 +116,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Classifying, "validate", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Stopped):
             trained(cut, "gru", 1)
     folder = trained(cut, "gru", 1)
     assert cost_of(folder).cpu_seconds is None

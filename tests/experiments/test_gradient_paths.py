@@ -201,6 +201,6 @@ class Blind(nn.Module):
 
 def test_a_model_whose_vectors_cannot_be_caught_says_so():
     model = _model("lstm")
-    model.decoder.embedding = Blind(model.decoder.embedding)
+    model.decoder.embedding = Blind(model.decoder.embedding.tokens)
     with pytest.raises(NotForThisModel, match=r"its decoder looks tokens up in no nn\.Embedding"):
         norms(model, _text(), together=2, seed=1)

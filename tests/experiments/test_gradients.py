@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from s2s.evaluation.inference import Estimate
 from s2s.experiments import gradients
 from s2s.experiments.contest import NotForThisModel, Task
 from s2s.experiments.gradient_findings import verdict
 from s2s.experiments.gradient_tables import slant
 from s2s.experiments.gradients import EXPERIMENT, Sizes, predicts
-from s2s.experiments.statistics import Estimate
 from s2s.experiments.training_dynamics import Schooling
 from s2s.results import ROWS, Finding, Result, Table
 
@@ -62,10 +62,16 @@ def test_what_theory_fixes_comes_out(contest, monkeypatch):
     jacobian = {row["model"]: row for row in _table(result, "jacobian")}
     for model in ("rnn", "lstm"):
         row = jacobian[model]
-        # in the long run gradients go by the Lyapunov exponent and by the spectrum; no step exceeds the norm
+        # in the long run gradients go by the Lyapunov exponent; no step exceeds the norm
         assert row["fitted factor (state)"] == pytest.approx(row["exp(λ) per step"], abs=0.03)
-        assert row["fitted factor (state)"] == pytest.approx(row["spectral radius, mean"], abs=0.05)
         assert row["fitted factor (state)"] < row["spectral norm, mean"] <= row["spectral norm, largest"]
+    factor, radius = (
+        [jacobian[m][column] for m in ("rnn", "lstm")] for column in ("fitted factor (state)", "spectral radius, mean")
+    )
+    # orthogonal weights turn every direction into every other, so that the spectrum of a step is that of many; an
+    # LSTM's largest gate is another one in each step, and no number in the memory is kept by all of them
+    assert factor[0] == pytest.approx(radius[0], abs=0.05)
+    assert factor[1] < radius[1]
 
 
 def test_a_whole_measurement_says_everything(contest):

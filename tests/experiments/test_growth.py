@@ -2,8 +2,8 @@ import math
 
 import pytest
 
+from s2s.evaluation.inference import Estimate
 from s2s.experiments.growth import compared, crossing_in_words, crossings, growth, long_slope, round_figures
-from s2s.experiments.statistics import Estimate
 
 LENGTHS = [16, 32, 64, 128, 256]
 

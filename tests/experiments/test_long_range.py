@@ -213,8 +213,8 @@ def test_with_enough_seeds_the_verdict_is_a_tests(contest):
     assert (gru.value, gru.low, gru.high) == (8, 8, 8)
     assert (rnn.value, rnn.low, rnn.high) == (2, 2, 2)
     assert "recalls a first symbol over 8 symbols (trained to 4)" in gru.verdict
-    assert "solves 1 of 1 tasks as trained (recall)" in gru.verdict
-    assert "solves 0 of 1 tasks as trained;" in rnn.verdict
+    assert "solves as trained 1 of 1 tasks with 3 seeds (recall);" in gru.verdict
+    assert "solves as trained 0 of 1 tasks with 3 seeds;" in rnn.verdict
 
 
 def test_equal_models_do_not_differ_significantly(contest):
@@ -259,6 +259,30 @@ def test_comparisons_test_answers_and_seeds(contest):
     assert row[:4] == ["recall", "rnn − gru", 4, -40.0]
     assert row[6] is None
     assert row[7] == pytest.approx(stats.fisher_exact([[200, 0], [120, 80]]).pvalue)
+
+
+def test_p_values_are_corrected_for_the_number_of_pairs(contest):
+    worse = [BAD, (100, 96, 55, 0, 0), (99, 98, 65, 0, 0)]
+    result = _conclude(contest, {"gru": [GOOD] * 3, "lstm": [GOOD] * 3, "rnn": worse}, (1, 2, 3))
+    p = stats.ttest_rel([0.6, 0.55, 0.65], [1.0, 1.0, 1.0]).pvalue
+    # of three pairs two are as far apart, and the third does not differ: the smallest p-values count three times
+    assert f"(p = {3 * p:.2g})" in result.findings[2].verdict
+    rows = next(table for table in result.tables if table.name == "comparisons").rows
+    answers = {row[1]: row[7] for row in rows}
+    alone = stats.fisher_exact([[300, 0], [180, 120]]).pvalue
+    assert answers["rnn − gru"] == pytest.approx(3 * alone)
+    assert answers["lstm − gru"] == 1.0
+
+
+def test_a_task_tried_with_fewer_seeds_is_told_apart(contest):
+    made = contest(["gru", "rnn"], seeds=(1, 2, 3))
+    measured = {task: _measured(GOOD) for task in EXPERIMENT.tasks(made)}
+    tried = {name: sum(task.part == name and task.model == "gru" for task in measured) for name in ("recall", "copy")}
+    assert tried == {"recall": 3, "copy": 1}
+    verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
+    assert (
+        "solves as trained 1 of 1 tasks with 3 seeds (recall) and 6 of 6 tasks with 1 seed (copy, adding, " in verdict
+    )
 
 
 def test_what_is_missing_is_left_out(contest, tiny):

@@ -65,13 +65,13 @@ def _table(result, name):
 def test_one_seed_is_too_few_and_two_are(contest):
     result, _ = _result(contest, {"rnn": 0.6, "transformer": 0.2}, (1,))
     rnn, transformer = result.findings
-    assert "higher than rnn (bootstrap p ≤ 0.001; 1 seed is too few for a test over seeds)" in transformer.verdict
+    assert "higher than rnn (randomisation p ≤ 0.001; 1 seed is too few for a test over seeds)" in transformer.verdict
     assert "lower than transformer" in rnn.verdict
     # the interval is that of sentences
     assert "interval over sentences" in rnn.quantity
     assert rnn.low < rnn.value < rnn.high
     result, _ = _result(contest, {"rnn": 0.6, "transformer": 0.2}, (1, 2))
-    assert "bootstrap p ≤ 0.001 on seed 1; 2 seeds are too few" in result.findings[1].verdict
+    assert "randomisation p ≤ 0.001 on seed 1; 2 seeds are too few" in result.findings[1].verdict
     assert result.findings[1].quantity.endswith("(mean of 2 seeds)")
 
 
@@ -98,10 +98,10 @@ def test_seeds_come_before_sentences(contest):
     verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
     # the sentences of one seed are sure of what the other seeds deny
     assert verdict.startswith("no significant difference")
-    assert "bootstrap p ≤ 0.001" in verdict
+    assert "randomisation p ≤ 0.001" in verdict
 
 
-def test_the_bootstrap_is_sacrebleus():
+def test_models_are_compared_as_runs_are():
     runs = [{1: _planted(wrong, seed)} for wrong, seed in ((0.3, 5), (0.35, 6))]
     references, first = _texts(0.3, 5)
     wanted = {c.metric: c for c in compare({"a": first, "b": _texts(0.35, 6)[1]}, references) if c.system == "b"}

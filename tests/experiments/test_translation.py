@@ -1,6 +1,7 @@
 """Trained runs are trained once, go on where they stopped, and short trainings are the trainer's own."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import torch
 
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import EOS
-from s2s.errors import UserError
-from s2s.experiments import translation
+from s2s.errors import Stopped, UserError
+from s2s.experiments import classifiers as experiments_classifiers
+from s2s.experiments import short_training, translation, whole_runs
+from s2s.experiments.classifiers import trained as trained_classifier
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.short_training import prepared
@@ -58,6 +61,28 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert points[-1].seconds == pytest.approx(sum(entry["seconds"] for entry in learned))
 
 
+def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, classifiers, monkeypatch):
+    happened = []
+
+    def noted(what, result):
+        happened.append(what)
+        return result
+
+    clock = SimpleNamespace(**{name: lambda: noted("clock", 0.0) for name in ("perf_counter", "process_time")})
+    monkeypatch.setattr(whole_runs, "time", clock)
+    for module, name, train, made in (
+        (short_training, "prepare", trained, contest(["rnn"])),
+        (experiments_classifiers, "prepare_texts", trained_classifier, classifiers(["rnn"])),
+    ):
+        # nothing is left of another test: as in a process that goes on with a comparison
+        module._prepared.cache_clear()
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, real=real: noted("prepared", real(*given)))
+        happened.clear()
+        train(made, "rnn", 1)
+        assert happened == ["prepared", *["clock"] * 4]
+
+
 def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_path):
     whole = contest(["gru"])
     cut = type(whole)(tmp_path / "cut", whole.profile, whole.contestants, whole.seeds, whole.computer)
@@ -71,7 +96,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
 
     with monkeypatch.context() as patch:
         patch.setattr(Translating, "validate", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Stopped):
             trained(cut, "gru", 1)
     second = trained(cut, "gru", 1)
     one, two = _weights(first), _weights(second)
@@ -181,14 +206,14 @@ def test_a_shorter_training_keeps_its_proportions(contest):
 @pytest.mark.parametrize("kind", ["rnn", "lstm-attention", "transformer"])
 def test_a_resized_model_has_the_wanted_size_and_its_other_settings(contest, kind):
     settings = contest([kind]).contestants[0].settings
-    found = resized(settings, kind, 400, 70_000)
+    found = resized(settings, kind, (400, 400), 70_000)
     assert abs(parameter_count(build_model_of(found)) - 70_000) <= TOLERANCE * 70_000
     changed = {key for key, value in found.model_dump().items() if value != settings.model_dump()[key]}
     assert changed <= {"width", "feedforward"}
     if "feedforward" in changed:
         assert found.feedforward / found.width == settings.feedforward / settings.width
     with pytest.raises(UserError, match="within 5 %"):
-        resized(settings, kind, 400, 50)
+        resized(settings, kind, (400, 400), 50)
 
 
 def build_model_of(settings):

@@ -2,6 +2,9 @@
 
 import multiprocessing
 import os
+import platform
+import resource
+import statistics
 import time
 from pathlib import Path
 
@@ -9,7 +12,8 @@ import pytest
 import torch
 
 from s2s.experiments.workers import Workers, number_for
-from s2s.training.devices import Computer
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.devices import Computer, choose
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +32,22 @@ def refused(number: int) -> None:
     raise ValueError(number)
 
 
+def threads_after_choosing(threads: int) -> int:
+    choose(DeviceSettings(kind="cpu", precision="fp32", threads=threads))
+    return torch.get_num_threads()
+
+
+def new_pages(size: int) -> float:
+    """Pages that the kernel gives for a large tensor whose memory was freed just before: the median of many tries."""
+
+    def once() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.empty(size, dtype=torch.uint8).fill_(1)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    return statistics.median(once() for _ in range(20))
+
+
 def interrupted() -> None:
     with Workers(2) as workers:
         for _ in workers.each(time.sleep, [0, 300, 300]):
@@ -37,12 +57,16 @@ def interrupted() -> None:
 def test_what_processes_find_is_found_here_too():
     with Workers(1) as here:
         found = dict(here.each(halved, [1, 2, 4]))
-    with Workers(2) as there:
+    with Workers(2, DeviceSettings(threads=4)) as there:
         assert {n: its[0] for n, its in there.each(halved, [1, 2, 4])} == {n: its[0] for n, its in found.items()}
         # the same processes go on, with one thread each, and an error is the caller's
         assert all(threads == 1 for _, (_, threads) in there.each(halved, [6, 8]))
         with pytest.raises(ValueError, match="7"):
             list(there.each(refused, [7]))
+        # neither what a recipe asks of the whole comparison, nor what is chosen in one measurement, changes that
+        assert dict(there.each(threads_after_choosing, [2, 4])) == {2: 1, 4: 1}
+        if platform.libc_ver()[0] == "glibc":
+            assert dict(there.each(new_pages, [64 << 20]))[64 << 20] < (64 << 20) / resource.getpagesize() / 100
     assert not multiprocessing.active_children()
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from s2s.errors import UserError
 from s2s.models.contract import parameter_count
@@ -155,3 +156,27 @@ def test_the_encoder_shows_the_attention_it_computes_with(monkeypatch):
     computed, used[:] = list(used), []
     assert len(computed) == len(encoder.layers)
     torch.testing.assert_close(encoder.attention_weights(source, valid), torch.stack(computed, dim=1))
+
+
+class Largest(TorchDispatchMode):
+    """Notes the number of elements of the largest tensor that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for each in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(each, torch.Tensor):
+                self.elements = max(self.elements, each.numel())
+        return made
+
+
+@pytest.mark.parametrize(("attention", "quadratic"), [("fused", False), ("explicit", True)])
+def test_in_training_fused_attention_holds_no_matrix_of_all_pairs_of_positions(attention, quadratic):
+    model, length = build(_settings(attention=attention), 11, 11), 600
+    tokens = torch.randint(4, 11, (1, length))
+    with Largest() as largest:
+        model(tokens[:, :3], torch.ones(1, 3, dtype=torch.bool), tokens).sum().backward()
+    assert (largest.elements >= length * length) == quadratic

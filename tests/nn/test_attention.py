@@ -64,6 +64,18 @@ def test_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sourc
     assert torch.equal(Attention(4, 2, 0.0, "auto").read(query, key, key, None), expected)
 
 
+@pytest.mark.parametrize("implementation", ["fused", "explicit"])
+def test_a_causal_mask_that_is_not_written_out_is_the_one_that_is(case, implementation):
+    _, states, _ = case
+    attention = _attention(implementation)
+    offers = attention.keys_and_values(states)
+    matrix = causal_mask(7, 7, states.device)[None, None]
+    torch.testing.assert_close(
+        attention(states, *offers, "causal"), attention(states, *offers, matrix), atol=1e-12, rtol=0
+    )
+    assert torch.equal(attention.weights(states, offers[0], "causal"), attention.weights(states, offers[0], matrix))
+
+
 def test_weights_sum_to_one_over_real_sources_and_padding_gets_none(case):
     targets, sources, mask = case
     attention = _attention("auto")

@@ -39,3 +39,13 @@ def test_tokens_beyond_the_learned_positions_are_an_error_with_a_remedy():
     embedding = Embedding(nn.Embedding(11, 8), "learned", 4)
     with pytest.raises(UserError, match=r"5 pieces .* 4 learned positions(.|\n)*model.max_positions"):
         embedding(torch.zeros(1, 5, dtype=torch.long))
+
+
+def test_positions_that_grew_while_decoding_may_be_trained_with():
+    embedding = Embedding(nn.Embedding(11, 8), "sinusoidal", 9)
+    tokens = torch.randint(0, 11, (1, 400))
+    with torch.inference_mode():
+        embedding(tokens)
+    assert not embedding.table.is_inference()
+    (embedding(tokens) * embedding.table[:400]).sum().backward()
+    assert torch.equal(embedding.table, sinusoids(800, 8))

@@ -121,7 +121,10 @@ def test_the_resolved_recipe_reads_back_as_itself(good, tmp_path):
     assert dump(read(tmp_path / "resolved.yaml")) == dump(recipe)
 
 
-@given(text=st.text(), rate=st.floats(1e-12, 1e12), seed=st.integers(0, 2**32 - 1), decay=st.floats(0, 0.999))
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+
+
+@given(text=_TEXT, rate=st.floats(1e-12, 1e6), seed=st.integers(0, 2**32 - 1), decay=st.floats(0, 0.999))
 @example(text="\x85", rate=1.0, seed=0, decay=0.0)
 @example(text="\u2028", rate=1.0, seed=0, decay=0.0)
 @example(text="\x85 \u2028\r\n\ufeff a " + "long " * 50, rate=1.0, seed=0, decay=0.0)
@@ -156,9 +159,12 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_page(tmp_path):
 
 def test_an_unknown_model_hides_no_other_mistake(tmp_path):
     text = "name: bad\nmodel:\n  kind: transfomer\n  widht: 3\ntraining:\n  updates: 0\n"
-    kind, updates = _mistakes(_with(tmp_path, text))
+    kind, width, updates = _mistakes(_with(tmp_path, text))
     assert kind.endswith("bad.yaml:3: model.kind: 'transfomer' is not an installed model; did you mean transformer?")
-    assert updates.endswith("bad.yaml:6: training.updates: is 0, expected a whole number above 0")
+    assert width.endswith("bad.yaml:4: model.widht: unknown key; did you mean width?")
+    _, width, _ = _mistakes(_with(tmp_path, text.replace("transfomer", "perceptron")))
+    assert width.endswith("bad.yaml:4: model.widht: unknown key; did you mean width?")
+    assert updates.startswith(f"{tmp_path}/bad.yaml:6: training.updates: is 0, expected a whole number above 0")
 
 
 # overrides of the good recipe; then what the message names: the key, the value as it was written, and the remedy
@@ -180,7 +186,10 @@ MISTAKES = {
     "word for number": (["training.updates=many"], "training.updates: is 'many', expected a whole number above 0"),
     "quoted number": (["training.updates='5'"], "training.updates: is '5', expected a whole number above 0"),
     "true for 1": (["training.updates=true"], "training.updates: is true, expected a whole number above 0"),
-    "true for 1.0": (["training.clip=true"], "training.clip: is true, expected a number above 0 or null"),
+    "true for 1.0": (
+        ["training.clip=true"],
+        "training.clip: is true, expected a number above 0 and at most 1e+38 or null",
+    ),
     "1 for true": (["device.compile=1"], "device.compile: is 1, expected true or false"),
     "no for false": (["device.compile=no"], "device.compile: is 'no', expected true or false"),
     "number for text": (["description=5"], "description: is 5, expected text"),
@@ -193,9 +202,15 @@ MISTAKES = {
         ["training.label_smoothing=1"],
         "training.label_smoothing: is 1, expected a number at least 0 and below 1",
     ),
-    "infinite": (["training.clip=.inf"], "training.clip: is .inf, expected a finite number above 0 or null"),
+    "infinite": (
+        ["training.clip=.inf"],
+        "training.clip: is .inf, expected a finite number above 0 and at most 1e+38 or null",
+    ),
     "infinite without a limit": (["training.weight_decay=.inf"], "is .inf, expected a finite number at least 0"),
-    "not a number": (["training.clip=.nan"], "training.clip: is .nan, expected a finite number above 0 or null"),
+    "not a number": (
+        ["training.clip=.nan"],
+        "training.clip: is .nan, expected a finite number above 0 and at most 1e+38 or null",
+    ),
     "null": (["training.updates="], "training.updates: is null, expected a whole number above 0"),
     "section for value": (
         ["training.updates.x=1"],
@@ -210,16 +225,20 @@ MISTAKES = {
         ["training.betas=[0.9, 2]"],
         "training.betas: is [0.9, 2], expected [a number at least 0 and below 1, a",
     ),
-    "any of several": (["data.test=0"], "is 0, expected a whole number above 0 or text or [text, text] or null"),
+    "any of several": (
+        ["data.test=0"],
+        "data.test: is 0, expected a whole number above 0 and at most 10,000,000 or text or [text, text] or null",
+    ),
     "name": (["name='a b'"], "name: is 'a b', expected letters, digits, ., _ and -, the first a letter or digit"),
     "together in the model": (["model.heads=3"], "model.heads=3: model: heads (3) must divide width (256)"),
     "set twice": (
         ["training.updates=-1", "training.updates=0"],
         "command line: training.updates=0: training.updates: is 0",
     ),
+    "a share": (["training.warmup=1.5"], "1,000,000,000 or a number above 0 and below 1"),
     "together": (
         ["training.warmup=10", "training.schedule=linear"],
-        "warmup (10) must be below updates (10) with schedule linear; try",
+        "warmup (10) must be below updates (10) with schedule linear; try training.warmup=0.1, a share",
     ),
     "no value": (["training.updates"], "'training.updates' is not an override; write section.key=value"),
     "no key": (["=3"], "'=3' is not an override; write section.key=value"),
@@ -274,7 +293,7 @@ def test_a_file_that_is_no_recipe_gives_one_clear_message(tmp_path, case):
 
 
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path):
-    assert "cannot be read: Is a directory" in _mistakes(tmp_path)[0]
+    assert "is a folder" in _mistakes(tmp_path)[0]
     assert "cannot be read: No such file" in _mistakes(tmp_path / "nowhere.yaml")[0]
     (tmp_path / "latin.yaml").write_bytes("name: x\ndescription: Übung\n".encode("latin-1"))
     assert _mistakes(tmp_path / "latin.yaml") == [
@@ -307,6 +326,23 @@ def test_a_name_that_is_no_recipe_is_answered_with_the_nearest_one(tmp_path, goo
 
 
 FROM_FILES = GOOD.replace("built-in", "files\n  train: [a.en, a.de]\n  validation: v.tsv\n  test: null")
+
+
+@pytest.mark.parametrize("path", ["recipes/translate.yaml", "translate.yml", "far/translate"])
+def test_a_path_of_the_repository_is_answered_with_the_name_that_works_anywhere(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"comes with s2s: write translate, as in `s2s train translate`"):
+        recipe_path(Path(path))
+    assert recipe_path(Path("translate")).is_file()
+
+
+def test_a_warm_up_may_be_a_share_and_stays_what_it_made(tmp_path, good):
+    recipe = read(good, ["training.updates=50", "training.warmup=0.1", "training.schedule=cosine"])
+    assert recipe.training.warmup == 5
+    write(recipe, tmp_path / "resolved.yaml")
+    assert "warmup: 5\n" in (tmp_path / "resolved.yaml").read_text()
+    # a run that is made longer does not warm up again
+    assert read(tmp_path / "resolved.yaml", ["training.updates=500"]).training.warmup == 5
 
 
 def test_paths_start_at_the_recipe_or_where_one_stands_or_at_the_root(tmp_path, monkeypatch):

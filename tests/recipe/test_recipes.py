@@ -1,8 +1,6 @@
 """The recipes that come with s2s, the page of keys and the schema for editors: all say the same."""
 
-import gzip
 import json
-import lzma
 import operator
 import re
 import tomllib
@@ -14,7 +12,6 @@ import pytest
 from pydantic import BaseModel
 
 from s2s.errors import UserError
-from s2s.recipe.fitting import fitted_recipe
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
 from s2s.recipe.reading import read
@@ -87,6 +84,7 @@ _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "exclusiveMinimum": operator.gt,
     "exclusiveMaximum": operator.lt,
     "minLength": lambda value, limit: len(value) >= limit,
+    "maxLength": lambda value, limit: len(value) <= limit,
     "minItems": lambda value, limit: len(value) >= limit,
     "maxItems": lambda value, limit: len(value) <= limit,
     "pattern": lambda value, pattern: re.search(pattern, value) is not None,
@@ -180,64 +178,3 @@ def test_a_copied_recipe_is_never_overwritten_by_accident(tmp_path):
         copy("translate", tmp_path)
     with pytest.raises(UserError, match=r"no recipe 'tranlate'(.|\n)*did you mean translate"):
         copy("tranlate", tmp_path)
-
-
-def _lines(path: Path, count: int) -> Path:
-    path.write_text("x\n" * count)
-    return path
-
-
-@pytest.mark.parametrize("pairs", [20, 900, 5_000, 20_000, 200_000, 400_000])
-def test_a_fitted_recipe_is_valid_whatever_the_size(tmp_path, pairs):
-    files = _lines(tmp_path / "a.en", pairs), _lines(tmp_path / "a.de", pairs)
-    (tmp_path / "mine.yaml").write_text(fitted_recipe("mine", files))
-    recipe = read(tmp_path / "mine.yaml")
-    assert recipe.data.train == (str(files[0]), str(files[1]))
-    assert 0 < recipe.data.validation + recipe.data.test <= pairs / 10
-    assert recipe.tokenizer.size <= max(500, pairs)
-    assert recipe.training.warmup < recipe.training.updates
-
-
-def test_larger_corpora_get_larger_models_and_vocabularies(tmp_path):
-    sizes = []
-    for pairs in (500, 5_000, 50_000, 200_000, 400_000):
-        files = _lines(tmp_path / "a.en", pairs), _lines(tmp_path / "a.de", pairs)
-        (tmp_path / "mine.yaml").write_text(fitted_recipe("mine", files))
-        recipe = read(tmp_path / "mine.yaml")
-        sizes.append((recipe.tokenizer.size, recipe.model.width, recipe.training.updates))
-    assert sizes == sorted(sizes)
-    assert len(set(sizes)) == 5
-
-
-def test_a_fitted_recipe_bears_any_file_name_and_any_ending(tmp_path):
-    odd = tmp_path / "null, [x]: #1 'ü' \"q\""
-    odd.mkdir()
-    files = _lines(odd / "no.en", 30), _lines(odd / "true", 30)
-    (tmp_path / "mine.yaml").write_text(fitted_recipe("mein erstes Rezept!", files, files), encoding="utf-8")
-    recipe = read(tmp_path / "mine.yaml")
-    assert recipe.data.train == recipe.data.validation == (str(files[0]), str(files[1]))
-    assert (recipe.data.source, recipe.data.target, recipe.name) == ("en", "true", "mein-erstes-Rezept")
-
-
-def test_a_fitted_recipe_needs_files_of_equal_length(tmp_path):
-    files = _lines(tmp_path / "a.en", 30), _lines(tmp_path / "a.de", 31)
-    with pytest.raises(UserError, match=r"has 30 lines, .* has 31"):
-        fitted_recipe("mine", files)
-    with pytest.raises(UserError, match=r"a.de has 31 lines"):
-        fitted_recipe("mine", (files[0], files[0]), (files[1], files[0]))
-    with pytest.raises(UserError, match=r"a.fr: cannot be read: No such file"):
-        fitted_recipe("mine", (files[0], tmp_path / "a.fr"))
-    with pytest.raises(UserError, match=r"5 sentence pairs are too few(.|\n)*collect"):
-        fitted_recipe("mine", (_lines(tmp_path / "b.en", 5), _lines(tmp_path / "b.de", 5)))
-
-
-def test_lines_are_counted_at_line_feeds_only_also_in_compressed_files(tmp_path):
-    text = "one\u2028two\x85three\rfour\n" * 30 + "last without an end"
-    (tmp_path / "a.en.gz").write_bytes(gzip.compress(text.encode()))
-    (tmp_path / "a.de.xz").write_bytes(lzma.compress(("eins\n" * 31).encode()))
-    recipe = fitted_recipe("mine", (tmp_path / "a.en.gz", tmp_path / "a.de.xz"))
-    assert "for 31 sentence pairs" in recipe
-    assert "source: en\n  target: de\n" in recipe
-    (tmp_path / "a.en.gz").write_bytes(gzip.compress(text.encode())[:-9])
-    with pytest.raises(UserError, match=r"a.en.gz: cannot be read: Compressed file ended"):
-        fitted_recipe("mine", (tmp_path / "a.en.gz", tmp_path / "a.de.xz"))

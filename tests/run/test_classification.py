@@ -5,13 +5,12 @@ import random
 import shutil
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
 from s2s.cli.main import commands
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.recipe.reading import read
 from s2s.run.classification import Classifying
 from s2s.run.classification_evaluation import evaluate_classifier
@@ -170,7 +169,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Classifying, "validate", interrupted)
-        with pytest.raises(click.Abort):
+        with pytest.raises(Stopped):
             _s2s("train", "tiny.yaml", "run.dir=cut")
     _s2s("train", "cut", "--resume")
     for file in ("model.safetensors", "training.safetensors"):

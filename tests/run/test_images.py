@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from s2s.cli.runs import classify_file, score_runs
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.recipe.reading import read
 from s2s.run import training
 from s2s.run.image_evaluation import evaluate_images
@@ -112,7 +112,7 @@ def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(RunLog, "update", stop)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Stopped):
             _train("run.dir=stopped", *brief)
     training.resume(Path("stopped"), Console(file=io.StringIO()))
     for file in ("model.safetensors", "training.safetensors"):

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
+from s2s.training.precision import ProductTimes
 
 RECIPE = """
 name: tiny
@@ -84,6 +85,30 @@ def test_a_killed_and_resumed_run_ends_in_the_same_bits(tmp_path, monkeypatch, p
         assert all(one[name].equal(two[name]) for name in one)
 
 
+def test_text_changed_under_the_same_size_and_date_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = RECIPE.replace(
+        "{train: 400, validation: 8, test: 4}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
+    )
+    (tmp_path / "tiny.yaml").write_text(recipe.replace("training: {updates: 45", "training: {updates: 4"))
+    (tmp_path / "a.de").write_text("".join(f"der Hund {i}\n" for i in range(40)))
+
+    def written(word: str) -> None:
+        (tmp_path / "a.en").write_text("".join(f"the {word} {i}\n" for i in range(40)))
+        os.utime(tmp_path / "a.en", (1_700_000_000, 1_700_000_000))
+
+    written("dog")
+    assert _here("tiny.yaml", "run.dir=dog").exit_code == 0
+    written("pig")
+    refused = _here("dog", "--resume")
+    assert isinstance(refused.exception, UserError)
+    assert "changed since the run was started" in str(refused.exception)
+    assert _here("tiny.yaml", "run.dir=pig").exit_code == 0
+    dog, pig = (json.loads((tmp_path / run / "manifest.json").read_text())[0]["hashes"] for run in ("dog", "pig"))
+    assert dog["training_data"] != pig["training_data"]
+    assert _losses(tmp_path / "dog") != _losses(tmp_path / "pig")
+
+
 def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
@@ -92,7 +117,8 @@ def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypa
     for words, reason in (
         (["tiny.yaml"], "holds a run already"),
         (["tiny.yaml", "data.corpus=files", "data.train=nowhere.tsv", "--overwrite"], "nowhere.tsv"),
-        (["runs/tiny", "training.updates=50", "--resume"], "training.updates=50"),
+        (["runs/tiny", "training.updates=11", "--resume"], "the run has had 12 updates"),
+        (["runs/tiny", "training.clip=2", "--resume"], "training.clip=2"),
         (["runs/none", "--resume"], "not a run"),
     ):
         refused = _here(*words).exception
@@ -101,3 +127,25 @@ def test_a_run_is_neither_overwritten_nor_resumed_by_accident(tmp_path, monkeypa
         assert (tmp_path / "runs/tiny/metrics.jsonl").read_bytes() == before
     assert _here("tiny.yaml", "training.updates=8", "validation.every=6", "--overwrite").exception is None
     assert len(_losses(tmp_path / "runs/tiny")) == 8
+
+
+def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    faster = {"fp32": 1.0, "bf16": 0.5}
+    monkeypatch.setattr("s2s.run.course.measure", lambda model, rows: ProductTimes(**faster, rows=rows, threads=1))
+    words = ("device.threads=1", "training.updates=20")
+    assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
+    assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None
+    assert _losses(tmp_path / "auto") == _losses(tmp_path / "bf16")
+    (start,) = json.loads((tmp_path / "auto/manifest.json").read_text())
+    assert start["device"].endswith(", bf16")
+    assert start["products"]["bf16"] == 0.5
+    # on another machine fp32 would be the faster one
+    faster["fp32"] = 0.1
+    found = _here("auto", "--resume")
+    assert found.exception is None
+    assert "bf16" not in found.output
+    assert json.loads((tmp_path / "auto/manifest.json").read_text())[1]["device"].endswith(", bf16")
+    told = _here("auto", "--resume", "device.precision=fp32").output
+    assert "until now this run computed in bf16, from here on it does in fp32" in " ".join(told.split())

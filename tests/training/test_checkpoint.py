@@ -61,7 +61,7 @@ def test_what_a_crash_leaves_half_written_is_no_checkpoint(tmp_path, monkeypatch
     def crash(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    for step in ("s2s.training.checkpoint.save_weights", "s2s.training.checkpoint._sync", "pathlib.Path.rename"):
+    for step in ("s2s.training.checkpoint.save_weights", "s2s.files._sync", "pathlib.Path.replace"):
         with monkeypatch.context() as broken:
             broken.setattr(step, crash)
             with pytest.raises(KeyboardInterrupt):
@@ -74,7 +74,7 @@ def test_what_a_crash_leaves_half_written_is_no_checkpoint(tmp_path, monkeypatch
 
 def test_the_average_of_checkpoints_is_the_mean_of_their_weights(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), keep_last=3)
-    paths = [_save(checkpoints, update, None) for update in (1, 2, 6)]
+    paths = [_save(checkpoints, update, 0.5) for update in (1, 2, 6)]
     model = _model(0.0)
     average(model, paths)
     assert torch.equal(model.weight, _model(3.0).weight)

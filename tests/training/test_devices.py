@@ -1,3 +1,4 @@
+import os
 import platform
 import resource
 import statistics
@@ -7,7 +8,7 @@ import torch
 
 from s2s.errors import UserError
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import choose, seed_for
+from s2s.training.devices import choose, prepare_process, seed_for
 
 
 def test_auto_takes_what_is_here():
@@ -30,7 +31,7 @@ def test_products_run_in_the_precision_asked_for(precision, product):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
-    choose(DeviceSettings(kind="cpu"))
+    prepare_process(DeviceSettings(kind="cpu"))
 
     def new_pages() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -39,6 +40,29 @@ def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
 
     # what lies around a freed block can make glibc pass it over once or twice, not again and again
     assert statistics.median(new_pages() for _ in range(20)) < (64 << 20) / resource.getpagesize() / 100
+
+
+@pytest.fixture
+def process_as_before():
+    """Whatever a test prepares, the process is as it was when the test has ended."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("process_as_before")
+def test_a_process_is_prepared_once_and_choosing_changes_nothing(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    prepare_process(DeviceSettings(threads=1))
+    choose(DeviceSettings(kind="cpu", threads=2, deterministic=True))
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (1, False)
+    prepare_process(DeviceSettings(threads=2, deterministic=True))
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (2, True)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    # a null leaves the threads as they are; what is not asked for is not left on
+    prepare_process(DeviceSettings())
+    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == (2, False)
 
 
 def test_seeds_of_different_places_differ_and_of_the_same_place_agree():

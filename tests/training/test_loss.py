@@ -54,3 +54,40 @@ def test_in_bf16_the_loss_is_that_of_autocast_products(case):
     assert smoothed.item() == pytest.approx(expected.item(), rel=0.02)
     assert gradient.dtype == torch.float32
     torch.testing.assert_close(gradient, torch.autograd.grad(expected, weight)[0], atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_in_bf16_a_token_known_by_heart_is_learned_in_the_right_direction(smoothing):
+    torch.manual_seed(0)
+    weight, targets = torch.randn(300, 64) / 8, torch.arange(256)[None]
+    # as large as p of the target is 0.999, in scores that differ from one wrong class to another
+    states = 14 * functional.normalize(weight[:256], dim=1)[None]
+    states = states * (1 + 0.05 * torch.randn(1, 256, 1))
+    share = (states[0] @ weight.T).softmax(1).gather(1, targets.T)
+    assert share.median() > 0.998
+    gradients = {}
+    for bf16 in (False, True):
+        leaves = [states.detach().clone().requires_grad_(), weight.detach().clone().requires_grad_()]
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            smoothed, plain = cross_entropy(*leaves, targets, torch.ones_like(targets, dtype=torch.bool), smoothing)
+        gradients[bf16] = torch.autograd.grad(smoothed, leaves)
+        assert plain.item() == pytest.approx(-share.log().sum().item(), rel=0.1)
+    for low, full in zip(gradients[True], gradients[False], strict=True):
+        assert functional.cosine_similarity(low.flatten(), full.flatten(), dim=0) > 0.99
+
+
+def test_in_bf16_learning_by_heart_ends_where_fp32_ends():
+    ends = {}
+    for bf16 in (False, True):
+        torch.manual_seed(0)
+        states, weight = (torch.randn(*size).requires_grad_() for size in ((1, 64, 32), (80, 32)))
+        optimizer = torch.optim.Adam([states, weight], lr=0.02)
+        targets = torch.randint(80, (1, 64))
+        for _ in range(400):
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss, _ = cross_entropy(states, weight, targets, torch.ones_like(targets, dtype=torch.bool))
+            optimizer.zero_grad()
+            (loss / 64).backward()
+            optimizer.step()
+        ends[bf16] = [loss.item() / 64, weight.norm().item()]
+    assert ends[True] == pytest.approx(ends[False], rel=0.2)

@@ -12,6 +12,16 @@ def _settings(**changes) -> TrainingSettings:
     return TrainingSettings(**({"updates": 100, "warmup": 10, "learning_rate": 0.5} | changes))
 
 
+def test_a_warm_up_as_a_share_is_the_number_of_updates_that_it_makes():
+    for updates, share, expected in ((1900, 0.1, 190), (50, 0.1, 5), (3, 0.1, 1), (1, 0.9, 0), (10, 0.99, 9)):
+        shared = _settings(updates=updates, warmup=share, schedule="cosine")
+        assert shared == _settings(updates=updates, warmup=expected, schedule="cosine")
+        assert type(shared.warmup) is int
+        assert shared.model_dump()["warmup"] == expected
+        rates = [learning_rate(update, shared) for update in range(1, updates + 1)]
+        assert rates.index(max(rates)) == max(0, expected - 1)
+
+
 @pytest.mark.parametrize("schedule", ["inverse-sqrt", "cosine", "linear", "constant"])
 def test_the_rate_rises_linearly_to_its_peak_and_never_above(schedule):
     settings = _settings(schedule=schedule)
@@ -53,17 +63,20 @@ def test_clipping_is_that_of_torch():
         norm, layers = optimization.gradient_norms()
         assert norm == pytest.approx(nn.utils.clip_grad_norm_(theirs.parameters(), 0.7).item())
         assert math.sqrt(sum(n**2 for n in layers.values())) == pytest.approx(norm)
-        assert optimization.step(update, norm)
+        optimization.step(update, norm)
         adam.step()
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
 def test_short_gradients_are_not_clipped():
-    model = _model()
-    optimization = Optimization(model, _settings(clip=1e6))
-    _gradient(model, 1)
-    assert not optimization.step(1, optimization.gradient_norms()[0])
+    ours, free = _model(), _model()
+    for model, clip in ((ours, 1e6), (free, None)):
+        optimization = Optimization(model, _settings(clip=clip))
+        _gradient(model, 1)
+        optimization.step(1, optimization.gradient_norms()[0])
+    for a, b in zip(ours.parameters(), free.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_weight_decay_spares_biases_and_embeddings():
@@ -72,7 +85,7 @@ def test_weight_decay_spares_biases_and_embeddings():
     before = [p.detach().clone() for p in model.parameters()]
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
-    optimization.step(1, 0.0)
+    optimization.step(1, torch.tensor(0.0))
     embedding, weight, bias = model.parameters()
     assert torch.equal(embedding, before[0])
     torch.testing.assert_close(weight, before[1] * (1 - 0.5 * 0.5))
@@ -131,7 +144,7 @@ def test_a_scaled_rate_is_that_of_an_optimiser_with_the_smaller_rate():
     for update in (1, 2):
         for optimization, model in zip(optimizations, (ours, slow, fast), strict=True):
             _gradient(model, update)
-            optimization.step(update, 1.0)
+            optimization.step(update, torch.tensor(1.0))
     for (name, p), a, b in zip(ours.named_parameters(), slow.parameters(), fast.parameters(), strict=True):
         assert torch.equal(p, a if name in scales else b)
         assert not torch.equal(a, b)
@@ -146,3 +159,41 @@ def test_what_is_frozen_stays_and_needs_no_moments():
     optimization.step(1, optimization.gradient_norms()[0])
     assert [torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True)] == [True, False, False]
     assert not [name for name in optimization.state() if name.endswith(".0.weight")]
+
+
+def test_a_parameter_that_never_had_a_gradient_is_saved_and_goes_on():
+    """It begins its moments when it gets one, as in a training that was never stopped."""
+
+    def learn(model: nn.Module, optimization: Optimization, update: int) -> None:
+        _gradient(model, update)
+        if update < 4:
+            model[0].weight.grad = None
+        optimization.step(update, torch.tensor(1.0))
+
+    first, second = _model(), _model()
+    settings = _settings(schedule="constant", warmup=0)
+    one, two = Optimization(first, settings), Optimization(second, settings)
+    for update in (1, 2):
+        learn(first, one, update)
+    second.load_state_dict(first.state_dict())
+    state = {name: tensor.clone() for name, tensor in one.state().items()}
+    assert not [name for name in state if name.endswith(".0.weight")]
+    wanted, may = two.expected(state)
+    assert may == {f"adam.{key}.0.weight" for key in ("step", "exp_avg", "exp_avg_sq")}
+    assert wanted.keys() - may == state.keys()
+    two.load_state(state)
+    for update in (3, 4, 5):
+        learn(first, one, update)
+        learn(second, two, update)
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_moments_that_are_there_in_part_are_not_taken_for_none():
+    model = _model()
+    optimization = Optimization(model, _settings())
+    _gradient(model, 1)
+    optimization.step(1, torch.tensor(1.0))
+    state = optimization.state()
+    del state["adam.step.0.weight"]
+    assert "adam.step.0.weight" not in optimization.expected(state)[1]

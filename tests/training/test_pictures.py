@@ -9,6 +9,14 @@ from s2s.training.pictures import attention_picture
 
 def test_pieces_are_text_not_formulas():
     weights = torch.rand(2, 3, 3).softmax(dim=-1)
-    figure = attention_picture(weights, ["a", "$$", "c"], ["$x^", "\\frac", "c"])
+    figure = attention_picture(weights, ["a", "$$", "c"], ["$x^", "\\frac", "c"], "my $run^")
     figure.savefig(io.BytesIO())
-    assert len(figure.axes) == 2
+    assert len(figure.axes) == 3
+
+
+def test_a_picture_says_whose_attention_it_is_and_what_its_greys_mean():
+    figure = attention_picture(torch.rand(4, 2, 2), ["a", "b"], ["c", "d"], "runs/mine, checkpoint best: layer 2")
+    assert figure.get_suptitle().replace("\n", " ") == "runs/mine, checkpoint best: layer 2"
+    *heads, bar = figure.axes
+    assert [panel.get_title() for panel in heads] == [f"head {head}" for head in range(4)]
+    assert bar.get_ylabel() == "share of a target piece's attention"

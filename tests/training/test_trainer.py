@@ -1,5 +1,8 @@
 """The trainer's equalities: micro-batches, padding, resuming, and what it says when numbers blow up."""
 
+from contextlib import nullcontext
+from pathlib import Path
+
 import datasets
 import numpy as np
 import pytest
@@ -138,6 +141,21 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_update_module
         assert torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
+def test_what_is_not_finite_by_chance_is_found_by_the_very_same_chance(pairs):
+    trainer = _trainer(pairs)
+    drawn = []
+
+    def unlucky(_module, _inputs, output):
+        drawn.append(float(torch.rand(())))
+        # as a dropout may be that strikes out all but what is too large
+        return output * float("inf") if drawn[-1] == drawn[0] else output
+
+    trainer.model.encoder.layers[0].feedforward.register_forward_hook(unlucky)
+    with pytest.raises(UserError, match=r"the output of module encoder.layers.0.feedforward is not finite"):
+        next(trainer.updates(1))
+    assert drawn.count(drawn[0]) == 2
+
+
 def test_a_gradient_that_is_not_finite_is_named(pairs):
     trainer = _trainer(pairs)
     parameter = trainer.model.encoder.layers[0].attention.query.weight
@@ -154,3 +172,26 @@ def test_every_update_drops_other_numbers():
     assert len({round(loss, 4) for loss in losses}) == 3
     without = [update.loss for update in _trainer(alike, 0.0, 2000, **still).updates(3)]
     assert max(without) - min(without) < 1e-5
+
+
+def test_a_place_beyond_the_epoch_and_tensors_of_another_model_are_refused(pairs):
+    trainer = _trainer(pairs)
+    list(trainer.updates(2))
+    tensors, place = trainer.state()
+    for position, wrong in ((len(trainer.groups), False), (len(trainer.groups) + 1, True)):
+        with pytest.raises(UserError, match="an epoch has") if wrong else nullcontext():
+            _trainer(pairs).load_state(tensors, place | {"position": position})
+    name = next(iter(tensors))
+    for others in (
+        {},
+        tensors | {"more": tensors[name]},
+        tensors | {name: tensors[name].int()},
+        tensors | {name: tensors[name][:1]},
+        {n: tensor for n, tensor in tensors.items() if n != name},
+        {n: tensor for n, tensor in tensors.items() if not n.startswith("adam.step.")},
+    ):
+        fresh = _trainer(pairs)
+        before = _weights(fresh)
+        with pytest.raises(UserError, match=r"there: .* tensors do not fit the model, first"):
+            fresh.load_state(others, place, Path("there"))
+        assert all(torch.equal(a, b) for a, b in zip(_weights(fresh), before, strict=True))

@@ -1,0 +1,372 @@
+"""The parts of `gpu.py`: each takes the options and gives back what JSON can hold."""
+
+import argparse
+import json
+import math
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+
+from baselines.scan import scan
+from s2s.data.corpora import load_split
+from s2s.data.encoding import Encoded
+from s2s.decoding.translator import Translator
+from s2s.errors import UserError
+from s2s.experiments.allocation import peak_bytes
+from s2s.experiments.operations import counted_flops, unfused
+from s2s.experiments.timing import spent
+from s2s.models.contract import parameter_count
+from s2s.models.transformer import Settings, build
+from s2s.recipe.reading import read
+from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
+from s2s.run.loading import load_run
+from s2s.training.checkpoint import read_tensors
+from s2s.training.devices import Computer
+from s2s.training.loss import cross_entropy
+from s2s.training.translation import translation_trainer
+
+ROOT = Path(__file__).parents[1]
+Options = argparse.Namespace
+Found = dict[str, Any]
+
+TINY_MODEL = {"width": 16, "heads": 2, "feedforward": 32, "encoder_layers": 1, "decoder_layers": 1}
+# Vaswani et al. (2017), table 3
+BASE = {"width": 512, "heads": 8, "feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6}
+BIG = {"width": 1024, "heads": 16, "feedforward": 4096, "encoder_layers": 6, "decoder_layers": 6}
+
+
+def short(value: float) -> float:
+    """Four digits that count."""
+    return float(f"{value:.4g}")
+
+
+def median_seconds(work: Callable[[], object], device: torch.device, repetitions: int = 10) -> float:
+    """The median of some repetitions, after three to warm up."""
+    times = [spent(work, device) for _ in range(repetitions + 3)]
+    return statistics.median(times[3:])
+
+
+def machine(options: Options) -> Found:
+    """What computes, and what it can do at best: products in bf16 and fp32, and copies."""
+    device = torch.device(options.device)
+    cuda = device.type == "cuda"
+    side = 256 if options.tiny else 8192
+    found: Found = {
+        "device": torch.cuda.get_device_name(device) if cuda else platform.processor() or device.type,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d"),
+        "tiny": options.tiny,
+    }
+    if cuda:
+        found["memory_gib"] = round(torch.cuda.get_device_properties(device).total_memory / 2**30, 1)
+    for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        # random numbers: zeros are multiplied faster than real data are
+        a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+        found[f"{name}_tflops"] = short(2 * side**3 / median_seconds(lambda a=a, b=b: a @ b, device) / 1e12)
+    large = torch.randn(2**18 if options.tiny else 2**30, device=device)
+    other = torch.empty_like(large)
+    seconds = median_seconds(lambda: other.copy_(large), device)
+    found["copy_tb_per_second"] = short(2 * 4 * large.numel() / seconds / 1e12)
+    return found
+
+
+def tests(options: Options) -> Found:
+    """The equalities of the fast tests, computed on the device."""
+    where = ["tests/devices/test_on_device.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *where]
+    environment = os.environ | {"S2S_TEST_DEVICE": options.device, "S2S_TEST_ALL": "0" if options.tiny else "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    print(done.stdout, done.stderr)
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout)}
+    failed = re.findall(r"^(?:FAILED|ERROR) (.*)$", done.stdout, re.M)
+    return {"status": done.returncode, "counts": counts, "failed": failed}
+
+
+RUN = """
+name: resume
+data: {train: 400, validation: 8, test: 40}
+tokenizer: {kind: char, size: 200}
+batches: {tokens: 400}
+model: {kind: KIND, width: 32, encoder_layers: 1, decoder_layers: 1, dropout: 0.2}
+training: {updates: 60, warmup: 10, learning_rate: 0.003, tokens_per_update: 700, ema: 0.9}
+validation: {every: 20, metric: loss, sentences: 3}
+"""
+
+
+def resume(options: Options) -> Found:
+    """Whether a run that is killed and resumed ends with the bits of one that was not."""
+    kinds = ["transformer"] if options.tiny else ["transformer", "lstm-attention", "mingru"]
+    return {kind: _killed(options, kind) for kind in kinds}
+
+
+def _killed(options: Options, kind: str) -> Found:
+    folder = options.out / "resume"
+    folder.mkdir(exist_ok=True)
+    recipe = folder / f"{kind}.yaml"
+    recipe.write_text(RUN.replace("KIND", kind), encoding="utf-8")
+    asked = [f"device.kind={options.device}", "device.deterministic=true"]
+    try:
+        read(recipe, asked)
+    except UserError as error:
+        asked, deterministic = asked[:1], f"not available: {error.what}"
+    else:
+        deterministic = "asked for"
+    # cuBLAS repeats itself only with buffers of a fixed size
+    environment = os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    command = [sys.executable, "-m", "s2s.cli.main", "train"]
+    runs = [folder / f"{kind}-{name}" for name in ("whole", "again", "killed")]
+    for run in runs[:2]:
+        subprocess.run([*command, str(recipe), f"run.dir={run}", "--overwrite", *asked], env=environment, check=True)
+    process = subprocess.Popen([*command, str(recipe), f"run.dir={runs[2]}", "--overwrite", *asked], env=environment)
+    metrics = runs[2] / "metrics.jsonl"
+    while process.poll() is None and (not metrics.exists() or metrics.read_bytes().count(b'"gradient_norm"') < 30):
+        time.sleep(0.01)
+    in_time = process.poll() is None
+    process.kill()
+    process.wait()
+    subprocess.run([*command, str(runs[2]), "--resume"], env=environment, check=True)
+    whole, again, killed = (read_tensors(run / "checkpoints/0000060/training.safetensors") for run in runs)
+    return {
+        "deterministic": deterministic,
+        "killed_in_time": in_time,
+        "twice_the_same_bits": _equal(whole, again),
+        "resumed_to_the_same_bits": _equal(whole, killed),
+    }
+
+
+def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def training(options: Options) -> Found:
+    """Target tokens a second in bf16, and the share of the measured peak that the model's own products use."""
+    shapes = {"tiny": TINY_MODEL} if options.tiny else {"base": BASE, "big": BIG}
+    peak = _products_per_second(options)
+    return {name: _throughput(options, shape, peak) for name, shape in shapes.items()}
+
+
+def _products_per_second(options: Options) -> float:
+    device, side = torch.device(options.device), 256 if options.tiny else 8192
+    a, b = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * side**3 / median_seconds(lambda: a @ b, device)
+
+
+def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
+    device = torch.device(options.device)
+    pieces, tokens, updates = (50, 200, 3) if options.tiny else (32_000, 25_000, 40)
+    data = random_pairs(60 if options.tiny else 60_000, pieces)
+    torch.manual_seed(1)
+    model = build(Settings(**shape, dropout=0.1), pieces, pieces).to(device)
+    trainer = translation_trainer(
+        model,
+        data,
+        TrainingSettings(updates=10_000, learning_rate=1e-4),
+        BatchSettings(tokens=tokens),
+        SeedSettings(),
+        Computer(device, torch.bfloat16),
+    )
+    steps, first = trainer.updates(10_000), 1 if options.tiny else 10
+    for _ in range(first):
+        # to ask for the loss is to wait
+        print(f"loss {next(steps).loss:.3f}", flush=True)
+    counted = 0
+
+    def work() -> None:
+        nonlocal counted
+        for _ in range(updates):
+            last = next(steps)
+            counted += last.tokens
+        print(f"loss {last.loss:.3f}", flush=True)
+
+    seconds = spent(work, device)
+    flops = flops_a_token(Settings(**shape), pieces)
+    found = {
+        "parameters": parameter_count(model),
+        "target_tokens_per_second": round(counted / seconds),
+        "updates_per_second": round(updates / seconds, 2),
+        "tokens_per_update": round(counted / updates),
+        "flops_per_target_token": flops,
+        "utilisation": short(flops * counted / seconds / peak),
+    }
+    if device.type == "cuda":
+        found["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
+        torch.cuda.reset_peak_memory_stats()
+    return found
+
+
+def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
+    """Floating-point operations of a model's products per target token of a pair of equal sides, there and back."""
+    explicit = settings.model_copy(update={"attention": "explicit"})
+    with torch.device("meta"):
+        model = build(explicit, pieces, pieces)
+        tokens = torch.zeros(4, length, dtype=torch.long)
+        valid = torch.ones(4, length, dtype=torch.bool)
+        with unfused(), counted_flops() as flops:
+            model.logits(tokens, valid, tokens).sum().backward()
+    return flops.get_total_flops() / tokens.numel()
+
+
+def random_pairs(count: int, pieces: int) -> Encoded:
+    """Pairs of random pieces, 20 to 60 on each side."""
+    generator = np.random.default_rng(0)
+    sides = {
+        side: [generator.integers(4, pieces, n, dtype=np.int32) for n in generator.integers(20, 61, count)]
+        for side in ("source", "target")
+    }
+    features = datasets.Features({side: datasets.List(datasets.Value("int32")) for side in sides})
+    return Encoded(datasets.Dataset.from_dict(sides, features=features))
+
+
+def multi30k(options: Options) -> Found:
+    """The recipe to its score; in tiny sizes, the built-in corpus in its place."""
+    run = options.out / "multi30k"
+    asked = [f"run.dir={run}", f"device.kind={options.device}"]
+    if options.tiny:
+        recipe = "translate"
+        asked += ["data.train=2000", "data.validation=20", "data.test=40", "tokenizer.size=500", "training.updates=20"]
+        asked += ["training.warmup=5", "validation.every=10", "model.width=16", "model.heads=2", "model.feedforward=32"]
+    elif options.data is None or not (options.data / "multi30k").is_dir():
+        return {"skipped": f"no folder multi30k in --data ({options.data})"}
+    else:
+        recipe = "multi30k"
+        asked += [f"data.root={options.data / 'multi30k'}", "validation.every=2000"]
+    command = [sys.executable, "-m", "s2s.cli.main", "train"]
+    begun = (run / "manifest.json").exists()
+    words = [str(run), "--resume"] if begun else [str(ROOT / "recipes" / f"{recipe}.yaml"), *asked]
+    subprocess.run([*command, *words], check=True)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    updates = [line for line in lines if "loss" in line]
+    scores = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))["scores"]
+    return {
+        "recipe": recipe,
+        "scores": scores,
+        "updates": len(updates),
+        "seconds_of_updates": round(sum(line["seconds"] for line in updates), 1),
+        "target_tokens_per_second": round(sum(u["tokens"] for u in updates) / sum(u["seconds"] for u in updates)),
+    }
+
+
+def decoding(options: Options) -> Found:
+    """Sentences a second of the run that the part before trained, greedy and with a beam of five."""
+    path = options.out / "multi30k"
+    if not path.is_dir():
+        return {"skipped": "multi30k left no run"}
+    run = load_run(path)
+    test = load_split(run.recipe.data, "test")
+    lines = list(test["source"]) if test is not None else []
+    found: Found = {"sentences": len(lines)}
+    for beam in (1, 5):
+        for batch in (64, 256):
+            settings = run.recipe.decoding.model_copy(update={"beam": beam, "batch": batch})
+            translate = Translator(run.model, run.source_tokenizer, run.target_tokenizer, settings)
+            translate.translate_chunk(lines[:batch])
+            seconds = spent(lambda t=translate: t.translate_chunk(lines), run.computer.device)
+            found[f"beam {beam}, batches of {batch}"] = round(len(lines) / seconds, 1)
+    return found
+
+
+def scanning(options: Options) -> Found:
+    """The parallel scan against the loop over time: milliseconds there and back, and whether they agree."""
+    device = torch.device(options.device)
+    batch, width, lengths = (2, 8, (16, 33)) if options.tiny else (16, 256, (512, 1024, 4096))
+    found: Found = {}
+    for length in lengths:
+        torch.manual_seed(0)
+        decay = torch.rand(batch, length, width, device=device).requires_grad_()
+        update = torch.randn(batch, length, width, device=device).requires_grad_()
+        start = torch.zeros(batch, width, device=device)
+        terms = (decay, update, start)
+        ways = {"scan": lambda terms=terms: scan(*terms), "loop": lambda terms=terms: loop(*terms)}
+        states = [way().detach() for way in ways.values()]
+        error = float((states[0] - states[1]).norm() / states[1].norm())
+        times = {
+            name: 1000 * median_seconds(lambda way=way: way().sum().backward(), device, 10 if name == "scan" else 3)
+            for name, way in ways.items()
+        }
+        found[str(length)] = {f"{name}_ms": round(ms, 3) for name, ms in times.items()} | {
+            "times": round(times["loop"] / times["scan"], 1),
+            "error": error,
+        }
+    return found
+
+
+def loop(decay: torch.Tensor, update: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+    """The recurrence, step by step."""
+    states = []
+    for keep, add in zip(decay.unbind(1), update.unbind(1), strict=True):
+        state = keep * state + add
+        states.append(state)
+    return torch.stack(states, dim=1)
+
+
+def memory(options: Options) -> Found:
+    """How the peak of an update grows with the length: the exponent between the two longest, for both attentions."""
+    device = torch.device(options.device)
+    lengths = (16, 48) if options.tiny else (1024, 2048, 4096, 8192)
+    shape = TINY_MODEL if options.tiny else BASE | {"width": 256, "heads": 4, "feedforward": 1024}
+    found: Found = {}
+    for kind in ("fused", "explicit"):
+        torch.manual_seed(0)
+        model = build(Settings(**shape, attention=kind, dropout=0.1), 1000, 1000).to(device).train()
+        computer, peaks = Computer(device, torch.bfloat16), {}
+        for length in lengths:
+            tokens = torch.randint(4, 1000, (1, length)).to(device)
+            valid = torch.ones_like(tokens, dtype=torch.bool)
+
+            def work(tokens=tokens, valid=valid, model=model, computer=computer) -> None:
+                with computer.mixed_precision():
+                    loss = cross_entropy(model(tokens, valid, tokens), model.projection.weight, tokens, valid)[0]
+                loss.backward()
+
+            work()
+            try:
+                peaks[length] = peak_bytes(work, device)
+            except torch.OutOfMemoryError:
+                break
+        longest, before = sorted(peaks)[-1], sorted(peaks)[-2]
+        slope = math.log(peaks[longest] / peaks[before]) / math.log(longest / before)
+        found[kind] = {"mib": {n: round(b / 2**20, 2) for n, b in peaks.items()}, "slope": round(slope, 3)}
+    return found
+
+
+def compare(options: Options) -> Found:
+    """The classroom table of two models, on this machine."""
+    out = options.out / "compare"
+    command = [sys.executable, "-m", "s2s.cli.main", "compare"]
+    if (out / "comparison.json").exists():
+        words = ["--resume", str(out)]
+    else:
+        words = ["rnn", "transformer", "--profile", "quick", "--out", str(out), f"device.kind={options.device}"]
+        words += ["--seeds", "1", "--experiment", "memory"] if options.tiny else []
+    subprocess.run([*command, *words], check=True)
+    findings = {}
+    for path in sorted(out.glob("*/result.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        findings[result["experiment"]] = result["findings"]
+    return {"findings": findings}
+
+
+PARTS: dict[str, Callable[[Options], Found]] = {
+    "machine": machine,
+    "tests": tests,
+    "resume": resume,
+    "training": training,
+    "multi30k": multi30k,
+    "decoding": decoding,
+    "scan": scanning,
+    "memory": memory,
+    "compare": compare,
+}

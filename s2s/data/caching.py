@@ -1,0 +1,109 @@
+"""Data sets that are made once: found again by the content of what they were made of, never by its date."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets import config
+from datasets.exceptions import DatasetGenerationError
+
+from s2s import __version__
+from s2s.errors import UserError
+
+PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
+"""Of a parallel corpus."""
+
+
+def cached(
+    read: Callable[[], Iterator[dict[str, Any]]],
+    files: tuple[Path, ...],
+    reading: str,
+    features: datasets.Features = PAIRS,
+) -> datasets.Dataset:
+    """Rows of files, written to Arrow once and found again while content, columns and our version stay the same.
+
+    Args:
+        read: gives the rows.
+        files: that they come from.
+        reading: how they are read; another reading is another result.
+        features: the columns of the rows.
+
+    Raises:
+        UserError: as `read`; or there are no rows.
+    """
+    # a file's ending says how it is read
+    fingerprint = _named(reading, *(f"{path.name} {_content_hash(path)}" for path in files))
+    failure: list[UserError] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        """The rows, until one is at fault."""
+        row = None
+        try:
+            for row in read():
+                yield row
+            if row is None:
+                # the builder would say this in its own words
+                raise UserError("holds no rows", where=", ".join(map(str, files)), remedy="name another file")
+        except UserError as error:
+            # the builder wraps what its generator raises; the user wants our words
+            failure.append(error)
+            raise
+
+    try:
+        return datasets.Dataset.from_generator(rows, features=features, fingerprint=fingerprint)  # type: ignore[return-value]
+    except DatasetGenerationError as error:
+        if failure:
+            raise failure[0] from None
+        full = error.__cause__
+        if isinstance(full, OSError):
+            raise OSError(full.errno, full.strerror, str(config.HF_DATASETS_CACHE)) from None
+        raise
+
+
+def _content_hash(path: Path) -> str:
+    """What identifies a file: dates say nothing, for it may have been restored, or copied with its date."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def cache_for(corpus: str) -> str | None:
+    """Where `datasets` keeps what it makes of the files in a folder, of which it looks at the dates alone.
+
+    Args:
+        corpus: the folder; for a data set on the hub, None is the usual place.
+    """
+    folder = Path(corpus)
+    if not folder.is_dir():
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    name = _named(*(f"{path.relative_to(folder)} {_content_hash(path)}" for path in files))
+    return str(Path(config.HF_DATASETS_CACHE) / f"s2s-{name}")
+
+
+def _named(*parts: str) -> str:
+    """A name for what our version makes of these."""
+    return hashlib.blake2b("\n".join([__version__, *parts]).encode(), digest_size=16).hexdigest()
+
+
+def converted(
+    found: datasets.Dataset,
+    take: Callable[[Mapping[str, list[Any]], list[int]], dict[str, list[Any]]],
+    reading: str,
+    features: datasets.Features = PAIRS,
+) -> datasets.Dataset:
+    """Rows of a data set as ours, made once and found again while they, the columns and our version stay the same.
+
+    Args:
+        found: the data set.
+        take: makes our columns of some rows and their numbers.
+        reading: which of the columns are read, and how; another reading is another result.
+        features: the columns that `take` gives.
+    """
+    # left alone, datasets would name the result by the code of `take`, whose callees it does not look into
+    name = _named(found._fingerprint, reading)
+    columns = found.column_names
+    return found.map(
+        take, batched=True, with_indices=True, remove_columns=columns, features=features, new_fingerprint=name
+    )

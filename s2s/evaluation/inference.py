@@ -1,0 +1,174 @@
+"""Every interval and every test of what was measured, each once: shares, means over seeds, sentences, paired systems.
+
+Nothing here knows what is scored: sentences come as counts, rows of numbers whose sums give a corpus' score.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy import special
+
+RESAMPLES = 1000
+_SWAPS = 5000
+_AT_ONCE = 2_000_000
+# sacreBLEU's own
+_SEED = 12345
+
+Counts = Shaped[np.ndarray, "sentences counts"]
+Draws = Int[np.ndarray, "resamples sentences"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval; the ends are None where too little was measured for one."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Share(Estimate):
+    """A share of successes; its interval has ends always.
+
+    Attributes:
+        value: in percent, where nothing else is said.
+        low: lower end of the 95 % interval.
+        high: upper end.
+    """
+
+    low: float
+    high: float
+
+
+def wilson(successes: int, trials: int, whole: float = 100.0) -> Share:
+    """A share with Wilson's score interval (Wilson 1927), which never leaves 0 to 100 %.
+
+    With p the share, n the trials and z the normal quantile of 97.5 %: the centre is (p + z²/2n) / (1 + z²/n), and the
+    ends are z·√(p(1 − p)/n + z²/4n²) / (1 + z²/n) away from it.
+
+    Args:
+        successes: of the trials.
+        trials: without any, everything is possible.
+        whole: what all of them are: 100 for percent.
+    """
+    if not trials:
+        return Share(0.0, 0.0, whole)
+    z = float(special.ndtri(0.975))
+    share, scale = successes / trials, 1 + z * z / trials
+    centre = (share + z * z / (2 * trials)) / scale
+    half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / scale
+    # at the ends rounding could leave the interval without its own share
+    low = 0.0 if successes == 0 else centre - half
+    high = 1.0 if successes == trials else centre + half
+    return Share(whole * share, whole * low, whole * high)
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean over seeds, with Student's interval; none below two values."""
+    array = np.asarray(values, dtype=float)
+    centre = float(array.mean())
+    if len(array) < 2:
+        return Estimate(centre, None, None)
+    half = float(special.stdtrit(len(array) - 1, 0.975) * array.std(ddof=1) / math.sqrt(len(array)))
+    return Estimate(centre, centre - half, centre + half)
+
+
+def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[Estimate, float | None]:
+    """The mean difference `second - first` over seeds that both had, and the two-sided p-value of a paired t-test.
+
+    The p-value is None below three pairs: so few say nothing. Where all differences are the same, their spread says
+    nothing either, and what is left is that their signs agree: 2 of the 2ⁿ ways in which n fair coins can fall.
+    """
+    differences = np.subtract(second, first, dtype=float)
+    estimate, count = mean(differences.tolist()), len(differences)
+    if count < 3:
+        return estimate, None
+    if np.ptp(differences) <= 1e-9 * np.abs(differences).max():
+        return estimate, 2.0 ** (1 - count) if estimate.value else 1.0
+    t = estimate.value / (differences.std(ddof=1) / math.sqrt(count))
+    return estimate, float(2 * special.stdtr(count - 1, -abs(t)))
+
+
+def coin(heads: int, tosses: int) -> float:
+    """How often a fair coin falls as far from one half, or farther: the exact binomial test, two-sided."""
+    # twice the smaller tail; where both are the same, it would be more than certain
+    return min(1.0, 2 * float(special.bdtr(min(heads, tosses - heads), tosses, 0.5))) if tosses else 1.0
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number, so that the chance of any false alarm stays that of one (Holm 1979)."""
+    order = np.argsort(p_values, kind="stable")
+    steps = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return adjusted.tolist()
+
+
+def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.ndarray], swaps: int = _SWAPS) -> float:
+    """How often two systems would differ as much, in either direction, if it were chance which of them wrote what.
+
+    Paired approximate randomisation (Noreen 1989; Riezler & Maxwell 2005): sentence by sentence, a coin decides whether
+    the systems change places. Among all such exchanges the given one is nothing special if the systems are equally
+    good, so the test rejects as often as its level says, whatever the score; the paired bootstrap does not.
+
+    Args:
+        first: what the score counts in each sentence of the first system.
+        second: in the same sentences of the second.
+        score: of sums of counts, row by row.
+        swaps: how many exchanges are tried; the least p-value is 1 / (swaps + 1).
+    """
+    sums, moved = (first.sum(axis=0), second.sum(axis=0)), second - first
+    generator = np.random.default_rng(_SEED)
+    # what rounding makes of equal differences is equal
+    wanted = abs(float(np.subtract(*score(np.stack(sums))))) - 1e-9
+    found, block = 1, max(1, _AT_ONCE // len(first))
+    for start in range(0, swaps, block):
+        size = (min(block, swaps - start), len(first))
+        shift = (generator.integers(0, 2, size, dtype=np.int8).astype(float) @ moved).astype(moved.dtype)
+        found += int((np.abs(score(sums[1] - shift) - score(sums[0] + shift)) >= wanted).sum())
+    return found / (swaps + 1)
+
+
+def drawn_rows(sentences: int, stream: int = 0) -> Iterator[Int[np.ndarray, " sentences"]]:
+    """How often each sentence is drawn with replacement, resample by resample (Koehn 2004); always the same.
+
+    Args:
+        sentences: how many there are.
+        stream: another one for sentences that have nothing to do with these; 0 draws as sacreBLEU does.
+    """
+    generator = np.random.default_rng([_SEED, stream] if stream else _SEED)
+    for _ in range(RESAMPLES):
+        yield np.bincount(generator.choice(sentences, size=sentences, replace=True), minlength=sentences)
+
+
+def draws(sentences: int, stream: int = 0) -> Draws:
+    """All of `drawn_rows`: with the same ones for two systems, differences are paired."""
+    return np.stack(list(drawn_rows(sentences, stream)))
+
+
+def estimate(value: float, resampled: Shaped[np.ndarray, " resamples"]) -> Estimate:
+    """A value with the 2.5th and the 97.5th percentile of its resamples."""
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return Estimate(value, float(low), float(high))
+
+
+def ratios(
+    parts: Shaped[np.ndarray, " sentences"], wholes: Shaped[np.ndarray, " sentences"], drawn: Draws
+) -> np.ndarray:
+    """Sums of parts over sums of wholes in each resample, e.g. the loss per token."""
+    return (drawn @ parts) / (drawn @ wholes)
+
+
+def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"], drawn: Draws) -> np.ndarray:
+    """The slope of the least-squares line through the sentences of each resample; 0 where all x are the same."""
+    # centred before they are multiplied, so that nothing large cancels
+    x, y, total = x - x.mean(), y - y.mean(), drawn.sum(axis=1)
+    mean_x, mean_y = (drawn @ x) / total, (drawn @ y) / total
+    spread = (drawn @ x**2) / total - mean_x**2
+    joint = (drawn @ (x * y)) / total - mean_x * mean_y
+    flat = spread <= 1e-12
+    return np.where(flat, 0.0, joint / np.where(flat, 1.0, spread))

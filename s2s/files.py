@@ -1,0 +1,151 @@
+"""Whole or absent: what a crash or a full disk leaves is the old file or the new one. And a lock, and a sweep."""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from s2s.errors import UserError
+
+UNFINISHED = ".unfinished-"
+"""How the names begin of what is still being written or removed."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A place to write a file or a folder that shall stand at `path`: there whole and on the disk, or not at all.
+
+    A link is followed, what is at `path` is replaced, and a failure leaves nothing behind. A device or a pipe is
+    written as it is.
+
+    Args:
+        path: of a file or a folder, or of one that is not there yet; its own folder is there.
+
+    Yields:
+        Where to write; nothing is there yet.
+
+    Raises:
+        OSError: it cannot be written; `filename` says what.
+    """
+    path = path.resolve()
+    special = path.exists() and not (path.is_file() or path.is_dir())
+    place = path if special else _aside(path)
+    try:
+        yield place
+        if not special:
+            for file in (*place.rglob("*"), place):
+                _sync(file)
+            if place.is_dir() and path.exists():
+                remove(path)
+            place.replace(path)
+            _sync(path.parent)
+    except OSError as error:
+        if error.filename is None or Path(error.filename).is_relative_to(place):
+            error.filename = path
+        raise
+    finally:
+        if not special:
+            _delete(place)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes or replaces a text file (UTF-8, lines as they are); see `whole`."""
+    with whole(path) as place:
+        place.write_bytes(text.encode("utf-8"))
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder; a removal that is cut short leaves nothing under its name, and `sweep` finds the rest."""
+    rubbish = _aside(folder).with_suffix(".old")
+    _delete(rubbish)
+    folder.rename(rubbish)
+    shutil.rmtree(rubbish)
+
+
+def sweep(folder: Path, alone: bool = False) -> None:
+    """Removes what was left half-written or half-removed in a folder by processes that are no more.
+
+    Args:
+        folder: that is looked through, not the folders in it.
+        alone: whether nobody else may be writing there, whatever processes there are.
+    """
+    for path in folder.glob(f"{UNFINISHED}*"):
+        process, dash, _ = path.name.removeprefix(UNFINISHED).partition("-")
+        if alone or not dash or process == str(os.getpid()) or not _runs(process):
+            _delete(path)
+
+
+@contextmanager
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
+    """Within it, no other process holds this lock; its file stays when it is given back.
+
+    Args:
+        path: of the lock's file.
+        wait: for another process, as long as it takes.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        # who held it may have removed it: then it is no longer what others find
+        if not (path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())):
+            raise BlockingIOError(errno.EWOULDBLOCK, "is being removed", str(path))
+        yield
+
+
+def full(error: OSError) -> bool:
+    """Whether there was no room: on the disk, or within what the user or the process may use of it."""
+    return error.errno in _NO_ROOM
+
+
+def explained(error: OSError, where: str = "", remedy: str = "") -> UserError:
+    """What the system said of a file, as a message: which, why, and what to do.
+
+    Args:
+        error: what the system said.
+        where: what was being written, where the error does not name it.
+        remedy: what to do once there is room again, where there was none.
+    """
+    what = error.strerror or str(error)
+    place = str(error.filename or where or "a file or standard output")
+    if full(error):
+        return UserError(f"cannot be written: {what}", place, f"make room, then {remedy or 'repeat the command'}")
+    return UserError(what, place, "look at the path and at who may use it")
+
+
+def _aside(path: Path) -> Path:
+    # named after the process: two may write the same file, and each of them a whole one
+    return path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name[-50:]}")
+
+
+def _runs(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except PermissionError:
+        return True
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    return True
+
+
+def _delete(path: Path) -> None:
+    """Whatever it is, if it is; what cannot be removed stays."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,66 @@
+"""The numbers of an update, which may still be on their way from the device when the update is told."""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Measured:
+    """The loss of an update, and the norms of its gradient: read when they are asked for.
+
+    A CUDA device sends them by itself, and only who asks too early waits.
+
+    Args:
+        loss: the plain loss, summed.
+        layer_norms: the gradient's norm, layer by layer.
+    """
+
+    def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor]) -> None:
+        self._names = list(layer_norms)
+        self._on_device = torch.cat([number.view(1) for number in (loss, *layer_norms.values())])
+        self._numbers = self._on_device
+        self._sent: torch.cuda.Event | None = None
+        if self._on_device.device.type == "cuda":
+            self._numbers = torch.empty(self._on_device.shape, dtype=self._on_device.dtype, pin_memory=True)
+            self._numbers.copy_(self._on_device, non_blocking=True)
+            self._sent = torch.cuda.Event()
+            self._sent.record()
+
+    @property
+    def broken(self) -> Tensor:
+        """1 where one of them is not finite, 0 otherwise, on the device: what Adam leaves the weights alone for."""
+        return (~self._on_device.isfinite()).any().float()
+
+    @property
+    def arrived(self) -> bool:
+        """Whether to ask for the numbers is not to wait."""
+        return self._sent is None or self._sent.query()
+
+    @cached_property
+    def _values(self) -> list[float]:
+        if self._sent is not None:
+            self._sent.synchronize()
+        return self._numbers.tolist()
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of them are finite."""
+        return all(map(math.isfinite, self._values))
+
+    @property
+    def loss(self) -> float:
+        """The plain loss, summed."""
+        return self._values[0]
+
+    @property
+    def layer_norms(self) -> dict[str, float]:
+        """The gradient's norm, layer by layer."""
+        return dict(zip(self._names, self._values[1:], strict=True))
+
+    @property
+    def gradient_norm(self) -> float:
+        """The norm of the whole gradient."""
+        return math.sqrt(sum(norm**2 for norm in self._values[1:]))

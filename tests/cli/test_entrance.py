@@ -1,0 +1,33 @@
+"""The very beginning and the very end of the command: interruptions while much is loaded, and output that is full."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def _s2s(*words: str, output=subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "s2s", *words]
+    return subprocess.run(
+        command, stdout=output, stderr=subprocess.PIPE, text=True, env=os.environ | environment, timeout=60
+    )
+
+
+def test_ctrl_c_within_the_imports_is_one_line_whatever_libraries_make_of_it(tmp_path):
+    (tmp_path / "click.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n    raise ImportError('numpy is broken')\n"
+    )
+    done = _s2s("models", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_output_that_takes_no_more_is_one_line_and_status_2():
+    with Path("/dev/full").open("w") as full:
+        done = _s2s("recipe", "list", output=full)
+    assert done.returncode == 2
+    assert "cannot be written: No space left on device" in done.stderr
+    assert len(done.stderr.splitlines()) == 2

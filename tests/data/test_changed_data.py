@@ -1,0 +1,58 @@
+"""What was made of data is found again only while the data, and what made it, are the same."""
+
+import json
+import os
+
+import pytest
+
+from s2s.data import caching, corpora, labelled, texts
+from s2s.data.corpora import load_split
+from s2s.recipe.classification import LabelledSettings
+from s2s.recipe.schema import DataSettings
+from s2s.recipe.texts import PlainTextSettings
+
+
+def _pairs(dataset) -> list[tuple[str, str]]:
+    return list(zip(dataset["source"], dataset["target"], strict=True))
+
+
+@pytest.mark.parametrize("kind", ["lines", "table", "folder"])
+def test_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
+    def written(word: str) -> None:
+        for name, text in (
+            ("a.en", f"a {word}\n"),
+            ("a.de", "x\n"),
+            ("a.tsv", f"en\tde\na {word}\tx\n"),
+            ("hub/train.jsonl", json.dumps({"en": f"a {word}", "de": "x"}) + "\n"),
+        ):
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    root = str(tmp_path)
+    data = {
+        "lines": DataSettings(corpus="files", root=root, train=("a.en", "a.de")),
+        "table": DataSettings(corpus="files", root=root, train="a.tsv"),
+        "folder": DataSettings(corpus=str(tmp_path / "hub"), train="train"),
+    }[kind]
+    for word in ("dog", "pig"):
+        written(word)
+        assert _pairs(load_split(data, "train")) == [(f"a {word}", "x")]
+
+
+def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, monkeypatch):
+    (tmp_path / "train.jsonl").write_text('{"text": "a dog", "label": "x", "en": "a dog", "de": "ein Hund"}\n' * 2)
+    folder = str(tmp_path)
+    readers = {
+        corpora: lambda: _pairs(load_split(DataSettings(corpus=folder), "train"))[0][0],
+        texts: lambda: texts.load_text_split(PlainTextSettings(corpus=folder), "train")["text"][0],
+        labelled: lambda: labelled._read(LabelledSettings(corpus=folder), "train").rows["text"][0],
+    }
+    for module, read in readers.items():
+        with monkeypatch.context() as patch:
+            assert read() == "a dog"
+            cells = module.checked_cells
+            patch.setattr(module, "checked_cells", lambda *given, cells=cells: tuple(c.upper() for c in cells(*given)))
+            patch.setattr(caching, "__version__", "the next one")
+            assert read() == "A DOG"

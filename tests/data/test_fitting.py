@@ -1,0 +1,227 @@
+"""What `s2s new` writes for data of many kinds: it is read, measured, and the recipe validates and fits."""
+
+import gzip
+import json
+import lzma
+import random
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from s2s.data.corpora import load
+from s2s.data.filters import filter_training
+from s2s.data.fitting_images import Places, fitted_images
+from s2s.data.fitting_labelled import Tables, fitted_classification
+from s2s.data.fitting_pairs import Splits, fitted_translation
+from s2s.data.images import load_images
+from s2s.data.labelled import load_labelled
+from s2s.data.tokenizers import UNK, train_pair
+from s2s.errors import UserError
+from s2s.recipe.reading import read
+
+RULES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules.py"))
+NATURAL = "The rain in {0} stays {1} and nobody there {2} to see it"
+
+
+def _read(folder: Path, text: str):
+    (folder / "new.yaml").write_text(text, encoding="utf-8")
+    return read(folder / "new.yaml")
+
+
+def _sentences(count: int, seed: int = 1) -> list[str]:
+    """Sentences with words of which half occur once, as natural text has them."""
+    letters = random.Random(seed)
+
+    def word() -> str:
+        return "".join(letters.choices("abcdefghijklmnopqrstuvwxyz", k=letters.randint(3, 9)))
+
+    return [NATURAL.format(word(), word(), word()) for _ in range(count)]
+
+
+def _lines(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(tmp_path):
+    pairs = RULES["commands"]()
+    assert len(pairs) == 20_910
+    train, test = RULES["split"](pairs, 400)
+    RULES["write_commands"](tmp_path / "train.txt", train[:2_500])
+    RULES["write_commands"](tmp_path / "test.txt", test)
+    splits = Splits(tmp_path / "train.txt", None, tmp_path / "test.txt")
+    recipe = _read(tmp_path, fitted_translation("scan", splits))
+    assert (recipe.data.source, recipe.data.target, recipe.tokenizer.kind) == ("IN", "OUT", "word")
+    corpus = load(recipe.data)
+    assert {**dict(train)} | dict(zip(corpus.train["source"], corpus.train["target"], strict=True)) == dict(train)
+    kept, ledger = filter_training(corpus.train, recipe.data.filters)
+    assert ledger.kept == len(corpus.train) == len(kept)
+    source, target = train_pair(kept["source"], kept["target"], recipe.tokenizer)
+    for one, other in test:
+        read_, written = source.encode(one), target.encode(other)
+        assert UNK not in read_ + written
+        assert len(written) < recipe.decoding.max_ratio * len(read_) + recipe.decoding.max_extra
+        assert max(len(read_), len(written)) < recipe.batches.max_length
+
+
+def test_words_and_phones_are_spelt_and_no_target_is_normalised(tmp_path):
+    RULES["write_words"](tmp_path / "words.csv", RULES["words"](1_000, seed=1))
+    text = fitted_translation("g2p", Splits(tmp_path / "words.csv"))
+    recipe = _read(tmp_path, text)
+    assert (recipe.data.source, recipe.data.target, recipe.tokenizer.kind) == ("word", "phones", "char")
+    assert recipe.tokenizer.normalization == "identity"
+    assert re.search("'[ptk]ʰ' to '[ptk]h'", text)
+    assert (
+        _read(tmp_path, fitted_translation("g2p", Splits(tmp_path / "words.csv"), "phones", "word")).data.source
+        == "phones"
+    )
+    corpus = load(recipe.data)
+    source, target = train_pair(corpus.train["source"], corpus.train["target"], recipe.tokenizer)
+    assert all(target.decode(target.encode(text)) == text for text in corpus.test["target"])
+    assert UNK not in [piece for text in corpus.train["source"] for piece in source.encode(text)]
+
+
+@pytest.mark.parametrize("pairs", [30, 400, 1_000])
+def test_natural_text_gets_as_many_pieces_as_it_fills(tmp_path, pairs):
+    files = _lines(tmp_path / "a.en", _sentences(pairs)), _lines(tmp_path / "a.de", _sentences(pairs, seed=2))
+    recipe = _read(tmp_path, fitted_translation("mine", Splits(files)))
+    assert recipe.tokenizer.kind == "unigram"
+    assert recipe.tokenizer.size == {30: 300, 400: 300, 1_000: 400}[pairs]
+    assert (recipe.data.source, recipe.data.target) == ("en", "de")
+    corpus = load(recipe.data)
+    assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == pairs
+    # it would refuse a size that the text does not fill
+    train_pair(corpus.train["source"], corpus.train["target"], recipe.tokenizer)
+    assert 0 < recipe.training.warmup == round(0.1 * recipe.training.updates)
+
+
+def test_nineteen_words_are_pieces_however_many_pairs_there_are(tmp_path):
+    words, draw = [f"w{number}" for number in range(19)], random.Random(1)
+    rows = [" ".join(draw.choices(words, k=draw.randint(2, 6))) for _ in range(50)]
+    for times in (1, 100):
+        _lines(tmp_path / "a.tsv", [f"{row}\t{row.upper()}" for row in rows] * times)
+        recipe = _read(tmp_path, fitted_translation("mine", Splits(tmp_path / "a.tsv")))
+        assert (recipe.tokenizer.kind, recipe.tokenizer.size) == ("word", 2 * 19 + 4)
+        assert recipe.model.width == (64 if times == 1 else 128)
+        assert len(load(recipe.data).validation) == 2
+
+
+def test_every_kind_of_table_is_read_and_its_columns_found(tmp_path):
+    texts = _sentences(30)
+    rows = [{"en": text, "de": text.upper(), "id": str(number)} for number, text in enumerate(texts)]
+    tsv = "".join(f"{row['en']}\t{row['de']}\n" for row in rows)
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(tsv.encode()))
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(tsv.encode()))
+    (tmp_path / "a.csv").write_text("id,en,de\n" + "".join(f"{row['id']},{row['en']},{row['de']}\n" for row in rows))
+    _lines(tmp_path / "a.jsonl", [json.dumps(row) for row in rows])
+    _lines(tmp_path / "b.jsonl", [json.dumps({"translation": {"en": row["en"], "de": row["de"]}}) for row in rows])
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    _lines(tmp_path / "b.txt", [f"en: {row['en']} de: {row['de']}" for row in rows])
+    for name, columns in (
+        ("a.tsv.gz", (None, None)),
+        ("a.txt.xz", (None, None)),
+        ("a.csv", ("en", "de")),
+        ("a.jsonl", ("en", "de")),
+        ("b.jsonl", (None, None)),
+        ("a.parquet", ("en", "de")),
+        ("b.txt", (None, None)),
+    ):
+        recipe = _read(tmp_path, fitted_translation("mine", Splits(tmp_path / name), *columns))
+        corpus = load(recipe.data)
+        parts = (corpus.train, corpus.validation, corpus.test)
+        assert sorted(text for part in parts for text in part["source"]) == sorted(texts), name
+        assert all(row["target"] == row["source"].upper() for part in parts for row in part), name
+
+
+MISTAKES = {
+    "no such column": ("a.csv", ("wrod", None), r"a.csv: no column 'wrod'; there are 'id', 'en', 'de'(.|\n)*--source"),
+    "which columns": ("a.csv", (None, None), r"nothing tells which.*'id' \(e.g. '0'\), 'en'(.|\n)*--source COLUMN"),
+    "no such position": ("b.tsv", ("0", "7"), r"b.tsv: no column '7'; there are '0', '1'"),
+    "too few": ("b.tsv", (None, None), r"b.tsv: 3 different sources are too few"),
+    "no file": ("aa.csv", (None, None), r"aa.csv: no such file\n.*there is a.csv"),
+    "no table": ("a.doc", (None, None), r"a.doc: is no table \(.tsv, "),
+    "no marks": (
+        "a.txt",
+        (None, None),
+        r"a.txt:1: is 'A line.', expected cells with a tab between them, or `IN: … OUT",
+    ),
+    "a line without marks": ("b.txt", (None, None), r"b.txt:2: is 'IN: walk', expected IN: … OUT: …"),
+    "nothing in it": ("empty.tsv", (None, None), r"empty.tsv: holds no rows"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_what_cannot_be_fitted_is_one_clear_message(tmp_path, case):
+    _lines(tmp_path / "a.csv", ["id,en,de", *(f"{n},one {n},zwei {n}" for n in range(30))])
+    _lines(tmp_path / "b.tsv", ["One.\tEins.", "Two.\tZwei.", "Three.\tDrei."])
+    for name in ("a.doc", "a.txt"):
+        _lines(tmp_path / name, ["A line."])
+    _lines(tmp_path / "b.txt", ["IN: walk OUT: WALK", "IN: walk"])
+    (tmp_path / "empty.tsv").touch()
+    name, columns, words = MISTAKES[case]
+    with pytest.raises(UserError, match=words):
+        fitted_translation("mine", Splits(tmp_path / name), *columns)
+
+
+def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
+    texts = _sentences(120)
+    named = [f"{('neg', 'pos')[number % 2]}\t{text}" for number, text in enumerate(texts)]
+    _lines(tmp_path / "named.tsv", ["label\ttext", *named])
+    _lines(tmp_path / "bare.tsv", named)
+    _lines(tmp_path / "wide.tsv", [f"{row}\tmore\t{number % 3}" for number, row in enumerate(named)])
+    for name, options, columns in (
+        ("named.tsv", ((), None), ("text", "label")),
+        ("bare.tsv", ((), None), ("1", "0")),
+        ("wide.tsv", (("1", "2"), "0"), (("1", "2"), "0")),
+    ):
+        recipe = _read(tmp_path, fitted_classification("mine", Tables(tmp_path / name), *options))
+        assert (recipe.task, recipe.data.text, recipe.data.label) == ("classification", *columns)
+        corpus = load_labelled(recipe.data)
+        assert corpus.classes == ("neg", "pos")
+        assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 120
+    with pytest.raises(UserError, match=r"nothing tells which columns are meant; there are '0' \(e.g. 'neg'\)"):
+        fitted_classification("mine", Tables(tmp_path / "wide.tsv"))
+    with pytest.raises(UserError, match=r"no column 'lable'; there are 'label', 'text'(.|\n)*did you mean label"):
+        fitted_classification("mine", Tables(tmp_path / "named.tsv"), (), "lable")
+
+
+def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
+    draw = np.random.default_rng(1)
+    for split, count in (("train", 24), ("test", 3)):
+        for kind in ("cat", "dog"):
+            (tmp_path / "photos" / split / kind).mkdir(parents=True)
+            for number in range(count):
+                pixels = draw.integers(0, 255, (40, 50, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "photos" / split / kind / f"{number}.png")
+    recipe = _read(tmp_path, fitted_images("photos", Places(tmp_path / "photos")))
+    assert (recipe.data.size, recipe.data.channels) == (32, 3)
+    corpus = load_images(recipe.data)
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (46, 2, 6)
+    alone = _read(tmp_path, fitted_images("photos", Places(tmp_path / "photos" / "train")))
+    assert load_images(alone.data).train.names == ("cat", "dog")
+    (tmp_path / "idx").mkdir()
+    head = bytes([0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, 28, 0, 0, 0, 28])
+    (tmp_path / "idx/train-images-idx3-ubyte").write_bytes(head + draw.bytes(40 * 28 * 28))
+    (tmp_path / "idx/train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes([0, 1] * 20))
+    for place in ("idx", "idx/train-images-idx3-ubyte"):
+        recipe = _read(tmp_path, fitted_images("digits", Places(tmp_path / place)))
+        assert (recipe.data.size, recipe.data.channels, len(load_images(recipe.data).train)) == (28, 1, 36)
+    with pytest.raises(UserError, match=r"nothing: there is no such folder or IDX file"):
+        fitted_images("mine", Places(tmp_path / "nothing"))
+    with pytest.raises(UserError, match=r"cat: has no folders of classes(.|\n)*train/cat/1.png"):
+        fitted_images("mine", Places(tmp_path / "photos/train/cat"))
+
+
+def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
+    odd = tmp_path / "null, [x]: #1 'ü' \"q\""
+    odd.mkdir()
+    files = _lines(odd / "no.en", _sentences(30)), _lines(odd / "true", _sentences(30))
+    recipe = _read(tmp_path, fitted_translation("mein erstes Rezept!", Splits(files, files)))
+    assert recipe.data.train == recipe.data.validation == (str(files[0]), str(files[1]))
+    assert (recipe.data.source, recipe.data.target, recipe.name) == ("en", "true", "mein-erstes-Rezept")

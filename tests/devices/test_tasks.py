@@ -1,0 +1,104 @@
+"""Every task, whole, on a device that knows no float64: learned, validated, averaged, scored, asked."""
+
+import io
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from s2s.data.phrasebook import phrases
+from s2s.recipe.reading import read
+from s2s.run.attention import look
+from s2s.run.classification_evaluation import evaluate_classifier
+from s2s.run.evaluation import evaluate_run
+from s2s.run.image_evaluation import evaluate_images
+from s2s.run.masked_lm_loading import evaluate_masked_lm
+from s2s.run.probing import fill_blank, weigh
+from s2s.run.training import train
+
+MODEL = "kind: transformer, width: 8, heads: 2, feedforward: 8, encoder_layers: 1, dropout: 0.1"
+SHORT = """
+training: {updates: 2, warmup: 1, ema: 0.9, average_last: 2}
+validation: {every: 1}
+"""
+
+
+def _run(folder: Path, recipe: str, counts) -> Path:
+    (folder / "recipe.yaml").write_text("name: tiny\n" + recipe + SHORT, encoding="utf-8")
+    run = train(read(folder / "recipe.yaml", [f"run.dir={folder / 'run'}"]), Console(file=io.StringIO()))
+    assert counts["aten._fused_adam_.default"] == 2
+    return run
+
+
+@pytest.fixture
+def texts(tmp_path) -> Path:
+    chance, path = random.Random(1), tmp_path / "texts.tsv"
+    lines = [f"{chance.randrange(2)}\t{phrase.source}" for phrase in phrases("train", 120, seed=4)]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_translation(tmp_path, chosen, counts):
+    recipe = f"""
+data: {{train: 100, validation: 4, test: 4}}
+tokenizer: {{kind: char, size: 100}}
+batches: {{tokens: 2000}}
+model: {{{MODEL}, decoder_layers: 1}}
+decoding: {{beam: 2, max_ratio: 0.2}}
+"""
+    run = _run(tmp_path, recipe, counts)
+    assert evaluate_run(run, "validation", keep=False).scores
+    assert look(run, "a dog runs", "ein Hund rennt").weights.shape[0] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["attention", "max"])
+def test_classification_with_attention_and_without(tmp_path, texts, chosen, counts, pooling):
+    kind = MODEL if pooling == "attention" else "kind: mingru, width: 8, encoder_layers: 1"
+    recipe = f"""
+task: classification
+data: {{corpus: files, train: {texts}, text: "1", label: "0", classes: [no, yes], validation: 20, test: {texts}}}
+tokenizer: {{kind: word, size: 60}}
+batches: {{tokens: 1000, max_length: 12}}
+model: {{{kind}}}
+head: {{pooling: {pooling}}}
+"""
+    run = _run(tmp_path, recipe, counts)
+    assert evaluate_classifier(run, "validation", keep=False).probabilities
+
+
+def test_masked_lm(tmp_path, texts, chosen, counts):
+    recipe = f"""
+task: masked-lm
+data: {{train: {texts}, text: "1", validation: 10, test: 10}}
+tokenizer: {{kind: word, size: 300}}
+batches: {{tokens: 1000, max_length: 12}}
+model: {{{MODEL}}}
+"""
+    run = _run(tmp_path, recipe, counts)
+    assert evaluate_masked_lm(run, keep=False).masked
+    assert fill_blank(run, "The old ___ sleeps in the garden .").fillers
+    assert len(weigh(run, "The old ___ sleeps .", ["the", "in"]).log_probabilities) == 2
+
+
+@pytest.mark.slow
+def test_images(tmp_path, chosen, counts):
+    generator = np.random.default_rng(1)
+    for stem, count in (("train", 60), ("t10k", 20)):
+        for name, array in (("images", generator.integers(0, 256, (count, 8, 8))), ("labels", np.arange(count) % 2)):
+            kind = "idx3" if name == "images" else "idx1"
+            head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+            (tmp_path / f"{stem}-{name}-{kind}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
+    recipe = f"""
+task: images
+data: {{corpus: mnist, root: {tmp_path}, validation: 10, size: 8, classes: [no, yes]}}
+patches: {{size: 4}}
+batches: {{images: 32}}
+model: {{{MODEL}, encoder_positions: learned, max_positions: 5}}
+"""
+    run = _run(tmp_path, recipe, counts)
+    assert evaluate_images(run, keep=False).probabilities

@@ -1,0 +1,182 @@
+"""Tests reject as often as their level says where nothing differs, and see what does; intervals are what is known."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+from scipy import stats
+
+from s2s.evaluation.inference import (
+    RESAMPLES,
+    coin,
+    draws,
+    estimate,
+    holm,
+    mean,
+    paired_difference,
+    paired_p,
+    wilson,
+)
+from s2s.evaluation.mcnemar import mcnemar
+from s2s.evaluation.metrics import metrics, scores_of
+from s2s.evaluation.significance import compare
+
+TRIALS = 2500
+
+
+def _rate(sums):
+    """Errors in a hundred words."""
+    return 100 * sums[:, 0] / sums[:, 1]
+
+
+def _systems(generator, advantage=0.0, sentences=60):
+    """Errors and words of two systems: sentences differ in length and hardness, and both find the same ones hard."""
+    words = generator.integers(4, 30, sentences)
+    hardness = generator.beta(1, 3, sentences)
+    chance = [np.clip(hardness + generator.normal(0, 0.1, sentences) + by, 0, 1) for by in (advantage, 0.0)]
+    return [np.stack([generator.binomial(words, share), words], axis=1) for share in chance]
+
+
+def test_systems_that_are_equally_good_are_called_different_in_five_of_a_hundred_cases():
+    generator = np.random.default_rng(1)
+    found = [paired_p(*_systems(generator), _rate, swaps=199) for _ in range(TRIALS)]
+    for level in (0.01, 0.05, 0.1):
+        assert np.mean(np.array(found) <= level) == pytest.approx(level, abs=4 * math.sqrt(level / TRIALS))
+    assert 0.035 < np.mean(np.array(found) <= 0.05) < 0.065
+
+
+def test_a_real_difference_is_seen_in_either_direction():
+    generator = np.random.default_rng(2)
+    for way in (1, -1):
+        found = [paired_p(*_systems(generator, 0.1)[::way], _rate, swaps=199) for _ in range(200)]
+        assert np.mean(np.array(found) <= 0.05) > 0.9
+
+
+def test_p_values_are_those_of_sacrebleus_randomisation():
+    chosen = random.Random(3)
+    references = [" ".join(chosen.choices("abcdefghij", k=chosen.randint(4, 12))) for _ in range(80)]
+    first, second, third = (
+        [" ".join("x" if chosen.random() < share else w for w in text.split()) for text in references]
+        for share in (0.2, 0.23, 0.5)
+    )
+    test = PairedTest(
+        [("a", first), ("b", second), ("c", third)], {"bleu": BLEU()}, [references], test_type="ar", n_samples=1000
+    )
+    theirs = [result.p_value for result in test()[1]["BLEU"][1:]]
+    ours = [c.p_value for c in compare({"a": first, "b": second, "c": third}, references) if c.metric == "bleu"][1:]
+    assert ours == pytest.approx(theirs, abs=0.05)
+    assert 0.05 < ours[0] < 0.95
+    assert ours[1] <= 0.001
+
+
+def test_equal_scores_of_different_translations_are_no_difference():
+    references = ["a b c d e f", "g h i j k l"] * 20
+    first = ["a b c d e f", "x x x x x x"] * 20
+    # as many right sentences, but others
+    second = ["x x x x x x", "g h i j k l"] * 20
+    found = {(c.system, c.metric): c for c in compare({"a": first, "b": second, "same": list(first)}, references)}
+    for metric in metrics():
+        assert found["b", metric].value == pytest.approx(found["a", metric].value)
+        assert found["b", metric].p_value == found["same", metric].p_value == 1.0
+
+
+def test_it_does_not_matter_which_system_is_the_first():
+    first, second = _systems(np.random.default_rng(4), 0.03)
+    assert paired_p(first, second, _rate) == paired_p(second, first, _rate)
+    # one sentence cannot tell two systems apart
+    assert paired_p(first[:1], second[:1], _rate) == 1.0
+
+
+def test_the_scores_of_sums_are_those_of_the_texts():
+    references, texts = ["the cat sat on the mat", "a dog ran"], ["the cat sat on mat", "a big dog ran"]
+    for metric in metrics().values():
+        counts = np.array(metric._extract_corpus_statistics(texts, [references]))
+        whole = metric.corpus_score(texts, [references]).score
+        assert scores_of(metric, counts.sum(axis=0)[None]) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_the_test_over_seeds_holds_its_level(seeds):
+    generator = np.random.default_rng(seeds)
+    pairs = generator.normal(30, 1, (TRIALS, 2, seeds))
+    found = [paired_difference(first.tolist(), second.tolist())[1] for first, second in pairs]
+    assert found[:50] == pytest.approx([stats.ttest_rel(b, a).pvalue for a, b in pairs[:50]])
+    assert 0.035 < np.mean(np.array(found) <= 0.05) < 0.065
+
+
+def test_differences_without_spread_are_as_many_coins_that_agree():
+    # a t-test would be certain of what three runs of the same length say by chance
+    assert paired_difference([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])[1] == 0.25
+    assert paired_difference([0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6])[1] == 0.125
+    assert paired_difference([1, 2, 3], [1, 2, 3])[1] == 1.0
+
+
+def test_a_paired_difference_needs_three_pairs_for_a_test():
+    found, p = paired_difference([1, 2], [2, 4])
+    assert (found.value, p) == (1.5, None)
+    found, p = paired_difference([1.0, 2.0, 3.0, 4.0], [2.0, 3.1, 3.9, 5.0])
+    assert found.low > 0
+    assert p < 0.01
+
+
+@pytest.mark.parametrize("disagreements", [5, 24, 25, 26, 60, 200])
+def test_mcnemars_test_never_rejects_more_often_than_its_level(disagreements):
+    truth, wrong = np.zeros(disagreements, int), np.ones(disagreements, int)
+    rejected = [
+        b
+        for b in range(disagreements + 1)
+        if mcnemar(
+            truth, np.where(np.arange(disagreements) < b, truth, wrong), (np.arange(disagreements) < b) * wrong
+        ).p_value
+        <= 0.05
+    ]
+    assert stats.binom.pmf(rejected, disagreements, 0.5).sum() <= 0.05
+    assert rejected or disagreements < 6
+
+
+def test_a_coin_is_scipys_binomial_test():
+    for heads, tosses in ((0, 1), (3, 10), (5, 10), (9, 10), (0, 40), (25, 40)):
+        assert coin(heads, tosses) == pytest.approx(stats.binomtest(heads, tosses).pvalue)
+    assert coin(0, 0) == 1.0
+
+
+def test_a_share_has_wilsons_interval():
+    for successes, trials in ((0, 7), (1, 1), (8, 10), (499, 1000)):
+        theirs = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+        found = wilson(successes, trials, whole=1)
+        assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+        assert wilson(successes, trials).value == pytest.approx(100 * found.value)
+    assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 100.0)
+
+
+def test_the_interval_of_a_mean_is_students():
+    found = mean([1.0, 2.0, 4.0])
+    low, high = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem([1, 2, 4]))
+    assert (found.value, found.low, found.high) == pytest.approx((7 / 3, low, high))
+    assert (mean([3.0]).value, mean([3.0]).low, mean([3.0]).high) == (3.0, None, None)
+
+
+def test_holm_corrects_for_the_number_of_tests():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def test_draws_are_sacrebleus_and_the_same_each_time_and_differ_by_stream():
+    theirs = np.random.default_rng(12345).choice(20, size=(RESAMPLES, 20), replace=True)
+    assert (draws(20) == np.stack([np.bincount(row, minlength=20) for row in theirs])).all()
+    assert (draws(20) == draws(20)).all()
+    assert (draws(20) != draws(20, stream=1)).any()
+
+
+def test_a_bootstrap_interval_holds_its_share_of_the_truth():
+    generator = np.random.default_rng(5)
+    drawn = draws(80)
+    inside = 0
+    for _ in range(400):
+        values = generator.gamma(2.0, 1.0, 80)
+        found = estimate(values.mean(), (drawn @ values) / 80)
+        inside += found.low <= 2.0 <= found.high
+    assert 0.9 < inside / 400 < 0.98

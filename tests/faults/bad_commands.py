@@ -1,0 +1,201 @@
+"""Bad command lines: commands, options and paths that are none, runs of the wrong task, damaged comparisons."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.faults.world import TRANSLATION, Case, directory, fifo, zero
+
+# how each command names a recipe, and a run
+RECIPES = {
+    "train": ("train",),
+    "validate": ("recipe", "validate"),
+    "show": ("recipe", "show"),
+    "data check": ("data", "check"),
+    "compare on translation": ("compare", "rnn", "gru", "--recipe"),
+    "compare on classification": ("compare", "rnn", "gru", "--task"),
+}
+RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "translate": (("translate",), ()),
+    "classify": (("classify",), ()),
+    "evaluate": (("evaluate",), ()),
+    "attention": (("attention",), ("A text.",)),
+    "fill": (("fill",), ("A ___.",)),
+    "probe": (("probe", "bias"), ("--text", "A ___.", "--words", "a/b")),
+    "resume": (("train",), ("--resume",)),
+    "report": (("report",), ()),
+    "resume a comparison": (("compare", "--resume"), ()),
+}
+NO_RECIPES = {
+    "missing": ("gone.yaml", {}, "gone.yaml"),
+    "near": ("tranlate", {}, "did you mean translate?"),
+    "a folder": ("folder", {"folder": directory}, "folder"),
+    "a pipe": ("pipe.yaml", {"pipe.yaml": fifo}, "not a regular file"),
+    "a device": ("zero.yaml", {"zero.yaml": zero}, "device"),
+    "of 300 characters": ("n" * 300, {}, "nnn"),
+}
+NO_RUNS = {
+    "missing": ("runs/gone", {}, "runs/gone"),
+    "empty": ("runs/empty", {"runs/empty": directory}, "runs/empty"),
+    "a file": ("run", {"run": "text"}, "run"),
+    "a pipe": ("pipe", {"pipe": fifo}, "pipe"),
+}
+
+# words of a command line, and what is told
+WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a command": ("transalte", ("'transalte'", "did you mean translate?")),
+    "no command at all near": ("xyzzy", ("'xyzzy'", "there are train")),
+    "data": ("data chek", ("'chek'", "did you mean check?")),
+    "recipe": ("recipe valdate", ("'valdate'", "did you mean validate?")),
+    "new": ("new tranlate", ("'tranlate'", "did you mean translate?")),
+    "probe": ("probe bais", ("'bais'", "did you mean bias?")),
+    "an option": ("train translate --resum", ("--resum", "--resume")),
+    "a long word": ("w" * 10_000, ("wwww",)),
+    "no argument": ("train", ("RECIPE",)),
+    "overfit and resume": ("train {world}/t.yaml --overfit --resume", ("--overfit", "--resume")),
+    "overfit classes": ("train {world}/c.yaml --overfit", ("--overfit", "classification")),
+    "resume by another recipe": ("train {world}/runs/t --resume training.updates=x", ("training.updates=x",)),
+    "resume a checkpoint": ("train {world}/runs/t/checkpoints/0000001 --resume", ("is a checkpoint", "runs/t")),
+    "a run that is there": ("train {world}/t.yaml run.dir={world}/runs/t", ("runs/t", "--resume", "--overwrite")),
+    "a folder that is no run": ("train {world}/t.yaml run.dir={world}/i", ("world/i", "run.dir=DIR")),
+    "a folder that is a file": ("train {world}/t.yaml run.dir={world}/c.tsv", ("c.tsv", "run.dir=DIR")),
+    "a folder's long name": (f"train {{world}}/t.yaml run.dir={'d' * 300}", ("ddd", "run.dir")),
+    "a wide model": ("train {world}/t.yaml model.width=65536 model.feedforward=262144", ("parameters", "model.width")),
+    "a deep model": ("train {world}/t.yaml model.width=8192 model.encoder_layers=1000", ("parameters", "GiB")),
+    "a wide classifier": ("train {world}/c.yaml model.kind=lstm model.width=65536", ("parameters", "GiB")),
+    "one model": ("compare rnn", ("rnn", "two different models")),
+    "a model twice": ("compare rnn rnn", ("rnn, rnn",)),
+    "a model that is none": ("compare rnn transfomer", ("'transfomer'", "did you mean transformer?")),
+    "no seeds": ("compare rnn gru --seeds 0", ("--seeds", "0")),
+    "seeds in words": ("compare rnn gru --seeds many", ("--seeds", "'many'")),
+    "a profile": ("compare rnn gru --profile fast", ("--profile", "'fast'", "quick")),
+    "a match": ("compare rnn gru --match size", ("--match", "'size'", "time")),
+    "an experiment": ("compare rnn gru --experiment memry", ("'memry'", "did you mean memory?")),
+    "another task's experiment": ("compare rnn gru --experiment text-length", ("'text-length'", "translation")),
+    "a setting of an absent model": ("compare rnn gru lstm.width=5", ("lstm.width=5",)),
+    "a wrong setting": ("compare rnn gru training.updates=0", ("training.updates", "0")),
+    "two recipes": ("compare rnn gru --task ag_news --recipe translate", ("--task", "--recipe")),
+    "a recipe of another task": ("compare rnn gru --recipe {world}/c.yaml", ("c.yaml", "classification")),
+    "resume and more": ("compare rnn gru --resume x", ("--resume",)),
+    "no run": ("evaluate data.test=5", ("s2s evaluate",)),
+    "a run twice": ("evaluate {world}/runs/t {world}/runs/t", ("twice",)),
+    "runs of two tasks": ("evaluate {world}/runs/t {world}/runs/c", ("translation", "classification")),
+    "a split": ("evaluate {world}/runs/t --split train", ("--split", "'train'")),
+    "lower-case classes": ("evaluate {world}/runs/c --lowercase", ("--lowercase", "classification")),
+    "a beam for classes": ("evaluate {world}/runs/c --beam 2", ("--beam", "classification")),
+    "a JSON file nowhere": ("evaluate {world}/runs/t --json gone/x.json", ("gone",)),
+    "other classes": ("evaluate {world}/runs/c data.classes=[x,y]", ("data.classes",)),
+    "another model": ("evaluate {world}/runs/t model.width=32", ("model.width=32",)),
+    "no beam": ("translate {world}/runs/t --beam 0", ("--beam", "0")),
+    "no translations": ("translate {world}/runs/t --nbest 0", ("--nbest", "0")),
+    "a negative penalty": ("translate {world}/runs/t --length-penalty -1", ("--length-penalty", "-1")),
+    "no input": ("translate {world}/runs/t --input gone.txt", ("--input", "gone.txt")),
+    "output into nothing": ("translate {world}/runs/t --output gone/x.txt", ("gone",)),
+    "output into a folder": ("translate {world}/runs/t --output {world}", ("--output", "is a folder")),
+    "a checkpoint": ("translate {world}/runs/t --checkpoint 7", ("'7'", "0000001")),
+    "a checkpoint in words": ("classify {world}/runs/c --checkpoint worst", ("'worst'", "best")),
+    "a checkpoint to score": ("evaluate {world}/runs/t --checkpoint 99", ("'99'", "0000001")),
+    "translate by a classifier": ("translate {world}/runs/c", ("classification", "s2s classify")),
+    "translate by images": ("translate {world}/runs/i", ("images",)),
+    "classify by a translator": ("classify {world}/runs/t", ("translation", "s2s translate")),
+    "fill by a translator": ("fill {world}/runs/t ___", ("translation", "masked-lm")),
+    "attention of a classifier": ("attention {world}/runs/c text", ("classification",)),
+    "nothing to fill": ("fill {world}/runs/m text", ("___",)),
+    "two blanks": ("fill {world}/runs/m ___,___", ("___",)),
+    "many pieces": ("fill {world}/runs/m ___ --pieces 9", ("--pieces", "9")),
+    "no fillers": ("fill {world}/runs/m ___ --best 0", ("--best", "0")),
+    "a picture of no kind": ("attention {world}/runs/t text --output x.xyz", (".xyz", ".png")),
+    "a layer": ("attention {world}/runs/t text --layer 9 --output x.png", ("layer 9", "--layer")),
+    "no layer": ("attention {world}/runs/t text --layer -1", ("--layer", "-1")),
+    "half a probe": ("probe bias {world}/runs/m --text ___", ("--words",)),
+    "one word": ("probe bias {world}/runs/m --text ___ --words a", ("--words",)),
+    "words without a blank": ("probe bias {world}/runs/m --text text --words a/b", ("___",)),
+    "a recipe to copy": ("recipe copy tranlate", ("'tranlate'", "did you mean translate?")),
+    "a copy nowhere": ("recipe copy translate gone/x.yaml", ("gone/x.yaml", "mkdir")),
+    "a copy over a file": ("recipe copy translate {world}/t.yaml", ("t.yaml", "--overwrite")),
+    "a schema": ("recipe schema --model transfomer", ("'transfomer'", "did you mean transformer?")),
+    "only overrides": ("recipe validate training.updates=5", ("training.updates=5",)),
+    "a check of images": ("data check {world}/i.yaml", ("images",)),
+    "a validation of one side": (
+        "new translate --source a --target b --validation-source c",
+        ("c", "--validation-target"),
+    ),
+    "one side": ("new translate --source a", ("--target",)),
+}
+
+SUMMARY: dict[str, Any] = {
+    "command": "s2s compare rnn gru",
+    "profile": "quick",
+    "match": "parameters",
+    "models": ["rnn", "gru"],
+    "seeds": [1],
+    "experiments": ["memory"],
+    "contenders": [],
+    "machine": {},
+    "seconds": 1,
+}
+SERIES: dict[str, Any] = {"label": "rnn", "model": "rnn", "x": [1.0], "y": [2.0]}
+FIGURE: dict[str, Any] = {"name": "f", "title": "F", "series": [SERIES]}
+RESULT: dict[str, Any] = {
+    "experiment": "memory",
+    "question": "?",
+    "method": "m",
+    "models": ["rnn", "gru"],
+    "seeds": [1],
+    "findings": [],
+    "figures": [FIGURE],
+}
+# changes of a comparison's summary, and of its result, and what is told
+SUMMARIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "a parent for an experiment": ({"experiments": [".."]}, ("experiments", "'..'")),
+    "a path for an experiment": ({"experiments": ["/tmp"]}, ("experiments", "'/tmp'")),
+    "an open quote": ({"command": "s2s compare 'rnn"}, ("command", "quotation")),
+    "another version": ({"format": 2}, ("format", "comparison.json")),
+    "another profile": ({"profile": "fast"}, ("profile",)),
+    "an unknown field": ({"colour": "red"}, ("colour",)),
+    "seeds in words": ({"seeds": ["x"]}, ("seeds",)),
+}
+RESULTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "another experiment": ({"experiment": "quality"}, ("result.json", "'quality'")),
+    "a parent for an experiment": ({"experiment": "../../elsewhere"}, ("experiment", "elsewhere")),
+    "a path for a figure": ({"figures": [FIGURE | {"name": "../f"}]}, ("figures.0.name",)),
+    "a figure twice": ({"figures": [FIGURE, FIGURE]}, ("'f'", "twice")),
+    "an infinite value": ({"figures": [FIGURE | {"y": {"label": "y", "log": 5}}]}, ("figures.0.y.log",)),
+    "a huge value": (
+        {"figures": [FIGURE | {"series": [SERIES | {"y": [1e308]}]}]},
+        ("'rnn'", "1e300"),
+    ),
+    "a value too many": (
+        {"figures": [FIGURE | {"series": [SERIES | {"y": [1.0, 2.0]}]}]},
+        ("'rnn'",),
+    ),
+    "a short row": ({"tables": [{"name": "t", "title": "T", "columns": ["a", "b"], "rows": [["x"]]}]}, ("'t'", "row")),
+}
+TEXTS = {"empty": "", "no JSON": "{", "a list": "[]", "null": "null", "nothing": "{}", "deep": "[" * 100_000}
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for command, words in RECIPES.items():
+        for name, (recipe, files, told) in NO_RECIPES.items():
+            yield Case(f"{command}: recipe {name}", (*words, recipe), (told,), files)
+    for command, (before, after) in RUNS.items():
+        for name, (run, files, told) in NO_RUNS.items():
+            yield Case(f"{command}: run {name}", (*before, run, *after), (told,), files)
+    for name, (text, told) in WORDS.items():
+        yield Case(f"words: {name}", tuple(text.split(" ")), told)
+    report = ("report", "folder")
+    for name, text in TEXTS.items():
+        yield Case(f"report: summary {name}", report, ("comparison.json",), {"folder/comparison.json": text})
+        resume = ("compare", "--resume", "folder")
+        files = {"folder/comparison.json": text, "folder/recipe.yaml": TRANSLATION}
+        yield Case(f"compare: summary {name}", resume, ("comparison.json",), files)
+    for name, (changes, told) in SUMMARIES.items():
+        files = {"folder/comparison.json": json.dumps(SUMMARY | changes)}
+        yield Case(f"report: summary with {name}", report, told, files)
+    for name, (changes, told) in RESULTS.items():
+        files = {
+            "folder/comparison.json": json.dumps(SUMMARY),
+            "folder/memory/result.json": json.dumps(RESULT | changes),
+        }
+        yield Case(f"report: result with {name}", report, told, files)

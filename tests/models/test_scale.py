@@ -1,0 +1,71 @@
+"""How large numbers are in a model that has learned nothing yet: inputs, states and gradients, of every model."""
+
+import math
+
+import pytest
+import torch
+
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import models, module_of
+from s2s.training.loss import cross_entropy
+
+WIDTH, SIZE, LENGTH = 128, 500, 24
+# a stranger's model may be of another make
+KINDS = [kind for kind in sorted(models()) if module_of(kind).__name__.startswith(("s2s.", "baselines."))]
+TIES = ("all", "target", "none")
+
+
+def _rms(x: torch.Tensor) -> float:
+    return x.detach().pow(2).mean().sqrt().item()
+
+
+def _built(kind: str, tie: str) -> Seq2Seq:
+    torch.manual_seed(0)
+    module = module_of(kind)
+    own = {"tie": tie} if "tie" in module.Settings.model_fields else {}
+    return module.build(module.Settings(kind=kind, width=WIDTH, **own), SIZE, SIZE).eval()
+
+
+@pytest.fixture
+def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    source, target = torch.randint(4, SIZE, (2, 16, LENGTH))
+    return source, torch.ones_like(source, dtype=torch.bool), target
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_read_has_the_size_of_a_state(kind, tie, batch):
+    model = _built(kind, tie)
+    source, _, target = batch
+    assert 0.9 < _rms(model.encoder.embedding(source)) < 1.3
+    if hasattr(model.decoder, "embedding"):
+        assert 0.9 < _rms(model.decoder.embedding(target)) < 1.3
+
+
+@pytest.mark.parametrize("tie", TIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_and_scores_start_neither_dead_nor_sure(kind, tie, batch):
+    model = _built(kind, tie)
+    source, valid, target = batch
+    memory = model.encoder(source, valid)
+    states = model(source, valid, target)
+    # an LSTM's gates are half open, so that a sixth comes out; unscaled inputs would leave a twentieth
+    assert 0.12 < _rms(memory.states) < 1.5
+    assert 0.12 < _rms(memory.summary) < 1.5
+    assert 0.12 < _rms(states) < 1.5
+    loss, _ = cross_entropy(states, model.projection.weight, target.roll(-1, 1), valid)
+    assert loss.item() / target.numel() == pytest.approx(math.log(SIZE), rel=0.2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_meets_the_source_first_learns_from_the_start(kind, batch):
+    model = _built(kind, "none")
+    source, valid, target = batch
+    loss, _ = cross_entropy(model(source, valid, target), model.projection.weight, target.roll(-1, 1), valid)
+    (loss / target.numel()).backward()
+    first = next(p for n, p in model.encoder.named_parameters() if p.dim() == 2 and "embedding" not in n)
+    table = next(p for p in model.encoder.parameters() if len(p) == SIZE)
+    for p in (first, table):
+        assert p.grad is not None
+        assert 8e-4 < (p.grad.norm() / p.norm()).item() < 0.1

@@ -1,0 +1,226 @@
+"""Letters in, phones out: a vocabulary for each side, error rates, other test sets, and words of no known letter."""
+
+import contextlib
+import json
+import random
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from click.testing import CliRunner
+
+from s2s.cli.main import main
+from s2s.data.seen import FILE, Seen
+from s2s.data.tokenizers import Tokenizer
+from s2s.errors import UserError
+from s2s.evaluation.metrics import scores
+from s2s.recipe.reading import read
+from s2s.run.loading import load_run
+from s2s.run.pretrained import open_source
+from s2s.run.translation import check_tying
+from s2s.training.checkpoint import Checkpoints, read_progress
+
+PHONES = dict(zip("abdeginoprst", ["ɑ", "b", "d", "e", "ɡ", "iː", "n", "o", "p", "r", "ʃ", "t"], strict=True))
+RECIPE = """
+name: phones
+data: {corpus: files, train: train.tsv, validation: valid.tsv, test: valid.tsv, source: "0", target: "1"}
+tokenizer: {normalization: identity, source: {kind: char}, target: {kind: word}}
+batches: {tokens: 300}
+model: {kind: gru-attention, width: 16}
+training: {updates: 30, warmup: 5, learning_rate: 0.01}
+validation: {every: 6, metric: wer, keep_best: 9}
+decoding: {beam: 1, max_ratio: 1.2}
+device: {threads: 1}
+"""
+
+
+def _s2s(folder: Path, *words: str) -> tuple[int, str, str]:
+    status = 0
+    with contextlib.chdir(folder), mock.patch.object(sys, "argv", ["s2s", *words]):
+        with CliRunner().isolation() as (out, err, _):
+            try:
+                main()
+            except SystemExit as end:
+                status = end.code
+        return status, out.getvalue().decode(), err.getvalue().decode()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder, generator = tmp_path_factory.mktemp("phones"), random.Random(1)
+    words = sorted({"".join(generator.choices(list(PHONES), k=generator.randint(2, 6))) for _ in range(300)})
+    generator.shuffle(words)
+    rows = [f"{word}\tˈ {' '.join(PHONES[letter] for letter in word)}\n" for word in words]
+    (folder / "train.tsv").write_text("".join(rows[20:]))
+    (folder / "valid.tsv").write_text("".join(rows[:20]))
+    (folder / "phones.yaml").write_text(RECIPE)
+    status, out, err = _s2s(folder, "train", "phones.yaml")
+    assert status == 0, err
+    assert "17 source pieces (char), 17 target pieces (word)" in out
+    return folder
+
+
+def test_each_side_has_its_own_vocabulary_in_recipe_checkpoint_and_manifest(folder):
+    run = folder / "runs/phones"
+    for place in (run, *Checkpoints(run).numbered()):
+        recipe = read(place / "recipe.yaml")
+        assert (recipe.tokenizer.source.kind, recipe.tokenizer.target.kind) == ("char", "word")
+        # what a side leaves out is as above it
+        assert {s.normalization for s in (recipe.tokenizer.source, recipe.tokenizer.target)} == {"identity"}
+        assert (recipe.tokenizer.shared, recipe.model.tie) == (False, "target")
+        source, target = (Tokenizer.load(place / "tokenizer", side) for side in ("source", "target"))
+        assert (source.kind, target.kind) == ("char", "word")
+    hashes = json.loads((run / "manifest.json").read_text())[0]["hashes"]
+    assert (hashes["source_tokenizer"], hashes["target_tokenizer"]) == (source.digest, target.digest)
+    assert source.digest != target.digest
+    model = load_run(run).model
+    assert source.size == target.size
+    # as many pieces on both sides, and still no common table
+    assert len({p.data_ptr() for p in model.parameters() if p.shape == (source.size, 16)}) == 2
+
+
+def test_a_changed_tokenizer_of_one_side_is_refused(folder, tmp_path):
+    place = folder / "runs/phones/tokenizer/source.json"
+    kept = place.read_text()
+    try:
+        place.write_text(kept.replace("identity", "nfkc"))
+        status, _, err = _s2s(folder, "train", "runs/phones", "--resume")
+        assert (status, "source.json has changed" in err) == (2, True)
+    finally:
+        place.write_text(kept)
+    assert _s2s(folder, "train", "runs/phones", "--resume")[0] == 0
+
+
+def test_one_table_for_two_vocabularies_is_refused_when_it_is_asked_for(folder):
+    with contextlib.chdir(folder):
+        asked = read(Path("phones.yaml"), ["model.tie=all"])
+    with pytest.raises(UserError, match=r"model\.tie: is all, but source and target(.|\n)*model\.tie: target"):
+        check_tying(asked)
+    status, _, err = _s2s(folder, "train", "phones.yaml", "model.tie=all", "run.dir=none")
+    assert (status, err.count("\n"), (folder / "none").exists()) == (2, 2, False)
+    assert "model.tie" in err
+    status, _, err = _s2s(folder, "train", "phones.yaml", "tokenizer.source.knd=word", "tokenizer.target.size=0")
+    assert "tokenizer.source.knd: unknown key; did you mean kind?" in err
+    assert "tokenizer.target.size: is 0" in err
+    assert "shared is true" in _s2s(folder, "train", "phones.yaml", "tokenizer.shared=true")[2]
+    status, _, err = _s2s(folder, "train", "phones.yaml", "tokenizer.target.size=4", "run.dir=none")
+    assert "set tokenizer.target.size=5 or higher" in err
+
+
+def test_the_best_checkpoint_is_the_one_with_the_lowest_error_rate(folder):
+    checkpoints = Checkpoints(folder / "runs/phones")
+    lines = [json.loads(line) for line in (folder / "runs/phones/metrics.jsonl").read_text().splitlines()]
+    rates = {line["update"]: line["validation"]["wer"] for line in lines if "validation" in line}
+    assert {"bleu", "chrf", "exact", "cer", "loss"} <= lines[-1]["validation"].keys()
+    assert len(set(rates.values())) > 2
+    assert rates[read_progress(checkpoints.best()).update] == min(rates.values())
+    assert read_progress(checkpoints.last()).score == -rates[30]
+
+
+def test_an_encoder_is_taken_over_with_its_sides_tokenizer(folder):
+    done = _s2s(folder, "train", "phones.yaml", "init_from=runs/phones", "run.dir=again", "training.updates=6")
+    assert done[0] == 0, done[2]
+    recipe = read(folder / "again/recipe.yaml")
+    assert (recipe.tokenizer.source.kind, recipe.tokenizer.target.kind) == ("char", "word")
+    one, two = (Tokenizer.load(folder / run / "tokenizer", "source") for run in ("runs/phones", "again"))
+    assert one.digest == two.digest
+
+
+def test_any_pair_of_files_is_a_test_set_and_scored_as_any_file_is(folder):
+    rows = [line.split("\t") for line in (folder / "valid.tsv").read_text().splitlines()]
+    (folder / "words.txt").write_text("".join(f"{word}\n" for word, _ in rows))
+    (folder / "phones.txt").write_text("".join(f"{phones} \n" for _, phones in rows))
+    before = {p.name for p in (folder / "runs/phones").glob("evaluation*")}
+    pair = ("--source", "words.txt", "--reference", "phones.txt")
+    status, out, err = _s2s(folder, "evaluate", "runs/phones", *pair)
+    assert status == 0, err
+    assert "file-words.txt: 20 sentences" in out
+    new = {p.name for p in (folder / "runs/phones").glob("evaluation*")} - before
+    assert new == {"evaluation-file-words.txt.json"}
+    found = json.loads((folder / "runs/phones/evaluation-file-words.txt.json").read_text())
+    usual = json.loads((folder / "runs/phones/evaluation-test.json").read_text())
+    assert found["translations"] == usual["translations"]
+    assert found["references"] == [f"{phones} " for _, phones in rows]
+    # the same once more, by the files alone
+    assert _s2s(folder, "translate", "runs/phones", "--input", "words.txt", "--output", "out.txt")[0] == 0
+    status, out, err = _s2s(folder, "score", "out.txt", "phones.txt", "--json", "scores.json")
+    kept = json.loads((folder / "scores.json").read_text())["scores"][0]
+    assert kept["scores"] == found["scores"]
+    lines = (folder / "out.txt").read_text().splitlines()
+    assert f"  {'WER':8} {scores(lines, found['references'])['wer'].value:6.2f}" in out
+    assert kept["lines"] == 20
+
+
+def test_several_files_are_tested_against_the_first(folder):
+    (folder / "ref").write_text("a b c\nd e\n" * 20)
+    (folder / "good").write_text("a b c\nd e\n" * 19 + "x\ny\n")
+    (folder / "bad").write_text("a x c\nd x\n" * 20)
+    status, out, _ = _s2s(folder, "score", "good", "bad", "ref", "--metric", "wer")
+    assert status == 0
+    assert "against the first" in out
+    assert "BLEU" not in out
+    assert "bleu" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["score", "ref"], "is one file"),
+        (["score", "nothere", "ref"], "no such file"),
+        (["score", "ref", "empty"], "ref has 2 lines, empty has 0"),
+        (["score", "empty", "empty2"], "has no lines"),
+        (["score", "ref", "ref", "ref"], "named twice"),
+        (["score", "ref", "ref", "--json", "no/where.json"], "there is no folder no"),
+        (["evaluate", "runs/phones", "--source", "ref"], "--reference FILE"),
+        (["evaluate", "runs/phones", "--source", "ref", "--reference", "nothere"], "no such file"),
+        (["evaluate", "runs/phones", "--source", "ref", "--reference", "empty"], "empty has 0"),
+    ],
+)
+def test_what_cannot_be_scored_is_told_in_one_message(folder, words, message):
+    (folder / "ref").write_text("a\nb\n")
+    for name in ("empty", "empty2"):
+        (folder / name).write_text("")
+    status, _, err = _s2s(folder, *words)
+    assert (status, message in err, "Traceback" in err) == (2, True, False), err
+
+
+def test_lines_far_from_the_training_text_are_told_once_for_a_file(folder):
+    lines = ["abend", "", "straße", "ñññ", "gros"]
+    (folder / "mixed.txt").write_text("".join(f"{line}\n" for line in lines))
+    status, out, err = _s2s(folder, "translate", "runs/phones", "--input", "mixed.txt")
+    assert (status, out.count("\n")) == (0, 5)
+    # every test word is new, so words say nothing; ß and ñ were in no training word
+    assert "2 of 5 lines are far from the training text" in err
+    assert "first line 3: 14% of its pieces" in err
+    (folder / "runs/phones/tokenizer" / FILE).rename(folder / "away")
+    kept = [place.rename(f"{place}.away") for place in (folder / "runs/phones/checkpoints").glob(f"*/tokenizer/{FILE}")]
+    assert kept
+    try:
+        # as a run of an earlier version is
+        status, again, err = _s2s(folder, "translate", "runs/phones", "--input", "mixed.txt")
+        assert (status, again, err) == (0, out, "")
+    finally:
+        for place in kept:
+            place.rename(str(place).removesuffix(".away"))
+
+
+def test_a_word_outside_a_closed_language_is_named(folder):
+    cut = load_run(folder / "runs/phones").source_tokenizer
+    words = frozenset({"the", "dog", "runs"})
+    closed = Seen(frozenset(range(cut.size)), words)
+    assert closed.far("The dog RUNS.", cut) is None
+    assert closed.far("The (helicopter) runs!", cut) == "'helicopter' (1 of 3 words)"
+    # where a third of a validation sentence is new, a third is usual
+    assert Seen(frozenset(range(cut.size)), words, 0.0, 1 / 3).far("The helicopter runs!", cut) is None
+
+
+def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
+    one = ("tokenizer.source=null", "tokenizer.target=null", "tokenizer.shared=true", "tokenizer.kind=char")
+    done = _s2s(folder, "train", "phones.yaml", *one, "run.dir=one", "training.updates=2", "training.warmup=1")
+    assert done[0] == 0, done[2]
+    assert (folder / "one/tokenizer" / FILE).exists()
+    with contextlib.chdir(folder):
+        source = open_source(read(Path("phones.yaml"), ["init_from=one"]))
+    assert source.tokenizer.digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
+    assert read(folder / "one/recipe.yaml").model.tie == "all"

@@ -1,0 +1,342 @@
+"""Nothing is lost: who is stopped, who finds the disk full, and who wants to go on longer."""
+
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from s2s.cli.main import commands
+from s2s.errors import Stopped, UserError
+from s2s.recipe.reading import read
+from s2s.run import evaluation, manifest
+from s2s.run.folder import created
+from s2s.run.stopping import Wish
+from s2s.training.checkpoint import read_progress
+from s2s.training.logger import RunLog, forget_after
+
+RECIPE = """
+name: tiny
+data: {train: 60, validation: 1, test: 1}
+tokenizer: {kind: bytes}
+batches: {tokens: 700}
+model: {kind: transformer, width: 8, heads: 2, feedforward: 8, encoder_layers: 1, decoder_layers: 1, dropout: 0.2}
+training: {updates: 5, warmup: 1, schedule: constant, average_last: 2, ema: 0.8, learning_rate: 0.01}
+validation: {every: 2, sentences: 1, metric: loss}
+decoding: {beam: 1, max_ratio: 0.1, max_extra: 1}
+device: {kind: cpu, threads: 1}
+"""
+
+
+def _s2s(*words: str) -> None:
+    commands(words, standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "tiny.yaml").write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        _s2s("train", "tiny.yaml", "run.dir=run")
+    return folder
+
+
+@pytest.fixture
+def folder(trained, tmp_path, monkeypatch) -> Path:
+    shutil.copytree(trained, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def _bits(run: Path) -> dict[str, object]:
+    tensors = {p.relative_to(run).as_posix(): p.read_bytes() for p in run.rglob("*.safetensors")}
+    losses = [entry["loss"] for line in _lines(run) if "loss" in (entry := json.loads(line))]
+    return tensors | {"losses": losses}
+
+
+def _lines(run: Path) -> list[str]:
+    return (run / "metrics.jsonl").read_text().splitlines()
+
+
+def _signalled(monkeypatch, at: int, *numbers: int) -> None:
+    """Sends these signals to this process within an update."""
+    told = RunLog.update
+
+    def update(log: RunLog, update) -> None:
+        told(log, update)
+        for number in numbers if update.update == at else ():
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(RunLog, "update", update)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_asked_to_stop_saves_says_how_to_go_on_and_ends_in_the_same_bits(folder, monkeypatch, number):
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with monkeypatch.context() as once:
+        _signalled(once, 3, number)
+        with pytest.raises(Stopped) as stopped:
+            _s2s("train", "tiny.yaml", "run.dir=ein Läuf $(x)")
+    assert stopped.value.signal == number
+    assert "after update 3 of 5; saved" in str(stopped.value)
+    assert "go on: s2s train 'ein Läuf $(x)' --resume" in str(stopped.value)
+    assert {n: signal.getsignal(n) for n in before} == before
+    assert (folder / "ein Läuf $(x)/checkpoints/0000003").exists()
+    _s2s("train", "ein Läuf $(x)", "--resume")
+    assert _bits(folder / "ein Läuf $(x)") == _bits(folder / "run")
+
+
+def test_a_second_wish_stops_at_once(folder, monkeypatch):
+    _signalled(monkeypatch, 3, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(Stopped, match="after update 3 of 5; saved is update 2") as stopped:
+        _s2s("train", "tiny.yaml", "run.dir=twice")
+    assert stopped.value.signal == signal.SIGINT
+    assert not (folder / "twice/checkpoints/0000003").exists()
+
+
+def test_ignored_signals_stay_ignored_and_others_are_noted_but_not_by_a_comparisons_processes(monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Wish() as wish:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert wish.signal == signal.SIGTERM
+    own = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "somebody")
+    with Wish():
+        assert signal.getsignal(signal.SIGTERM) == own
+
+
+def test_how_often_it_is_saved_changes_no_bit(folder, monkeypatch):
+    there = []
+    save = "s2s.training.checkpoint.Checkpoints.save"
+    from s2s.training.checkpoint import Checkpoints
+
+    kept = Checkpoints.save
+    monkeypatch.setattr(save, lambda *words: there.append(kept(*words)) or there[-1])
+    _s2s("train", "tiny.yaml", "run.dir=often", "run.save_minutes=0.000001")
+    assert [int(path.name) for path in there] == [1, 2, 3, 4, 5]
+    # the last two, and the last two that a longer run would have
+    kept_at_the_end = ["0000002", "0000004", "0000005", "average"]
+    assert sorted(p.name for p in (folder / "often/checkpoints").iterdir()) == kept_at_the_end
+    assert _bits(folder / "often") == _bits(folder / "run")
+
+
+@pytest.mark.parametrize("schedule", ["constant", pytest.param("inverse-sqrt", marks=pytest.mark.slow)])
+def test_a_run_made_longer_is_one_that_was_so_long_from_the_start(folder, schedule):
+    """Also where the shorter one ended out of turn, better than ever: at 5, with validations at 2, 4, 6 and 8."""
+    words = ("tiny.yaml", f"training.schedule={schedule}")
+    _s2s("train", *words, "run.dir=short")
+    _s2s("train", "short", "--resume", "training.updates=9", "device.threads=1")
+    _s2s("train", *words, "run.dir=long", "training.updates=9")
+    assert _bits(folder / "short") == _bits(folder / "long")
+    assert (folder / "short/recipe.yaml").read_text() == (folder / "long/recipe.yaml").read_text().replace(
+        "dir: long", "dir: short"
+    )
+    _s2s("train", "short", "--resume")
+
+
+def test_the_tail_of_a_cosine_begins_again_and_it_is_said(folder, capsys):
+    _s2s("train", "tiny.yaml", "run.dir=cosine", "training.schedule=cosine")
+    _s2s("train", "cosine", "--resume", "training.updates=8")
+    assert "the cosine schedule ends with the last update, so its tail begins again" in capsys.readouterr().out
+    assert [json.loads(line)["update"] for line in _lines(folder / "cosine") if "count" in line] == list(range(1, 9))
+    with pytest.raises(UserError, match="the run has had 8 updates"):
+        _s2s("train", "cosine", "--resume", "training.updates=7")
+
+
+@contextmanager
+def _room(size: int) -> Iterator[None]:
+    """No file may be longer than this, in bytes: as a full disk, and seen by every library."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [100, 3_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_full_disk_is_one_line_and_nothing_is_half_written(folder, size):
+    with _room(size), pytest.raises((UserError, OSError)) as refused:
+        _s2s("train", "tiny.yaml", "run.dir=full", "training.updates=8")
+    error = refused.value
+    assert isinstance(error, UserError) or error.filename
+    assert "File too large" in str(error)
+    assert [path for path in folder.rglob(".unfinished*")] == []
+    if (folder / "full").exists():
+        assert "make room, then go on: s2s train full --resume" in str(error)
+        _s2s("train", "full", "--resume")
+        _s2s("train", "tiny.yaml", "run.dir=roomy", "training.updates=8")
+        assert _bits(folder / "full") == _bits(folder / "roomy")
+
+
+def test_a_recipe_or_a_result_that_finds_no_room_leaves_what_was_there(folder, capsys):
+    # what is printed is kept in memory meanwhile: pytest's own files would find no room, either
+    (folder / "there.txt").write_text("before")
+    (folder / "lines.txt").write_text("A dog.\n" * 30)
+    for words in (
+        ("recipe", "copy", "multi30k", "new.yaml"),
+        ("new", "translate", "--source", "lines.txt", "--target", "lines.txt", "--output", "other.yaml"),
+        ("translate", "run", "--input", "lines.txt", "--output", "there.txt"),
+        ("evaluate", "run", "--json", "there.txt"),
+    ):
+        with _room(10), pytest.raises(OSError, match="File too large") as refused:
+            _s2s(*words)
+        assert refused.value.filename
+    assert not list(folder.glob("*.yaml*")) or {p.name for p in folder.glob("*.yaml")} == {"tiny.yaml"}
+    assert (folder / "there.txt").read_text() == "before"
+    assert not list(folder.glob(".unfinished*"))
+
+
+def test_scores_that_cannot_be_kept_are_shown_all_the_same(folder, monkeypatch, capsys):
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(evaluation, "write_atomically", refuse)
+    _s2s("evaluate", "run")
+    shown = capsys.readouterr()
+    assert "chrF2++" in shown.out
+    assert "not kept: run/evaluation-test.json: Permission denied" in shown.err
+
+
+def test_of_two_starts_of_one_run_one_wins_and_the_other_says_so(folder):
+    recipe = read(Path("tiny.yaml"), ["run.dir=new"])
+    with created(recipe, {}, overwrite=False):
+        for overwrite in (False, True):
+            with pytest.raises(UserError, match=r"holds a run already|is being trained by another"):
+                created(recipe, {}, overwrite).__enter__()
+        assert (folder / "new/recipe.yaml").exists()
+
+
+def test_what_an_interrupted_start_left_is_taken_and_what_is_somebodys_is_not(folder, monkeypatch):
+    def interrupt(*_words: object) -> None:
+        raise KeyboardInterrupt
+
+    recipe = read(Path("tiny.yaml"), ["run.dir=new"])
+    with monkeypatch.context() as once:
+        once.setattr("s2s.run.folder.write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            created(recipe, {}, False).__enter__()
+    assert not (folder / "new").exists()
+    # killed, it cleans nothing up
+    for name in ("new/tokenizer", "new/.unfinished-1-tokenizer"):
+        (folder / name).mkdir(parents=True)
+    with pytest.raises(UserError, match="exists and is not a run"):
+        created(recipe, {}, False).__enter__()
+    (folder / "new/.lock").touch()
+    with created(recipe, {}, False) as new:
+        assert sorted(p.name for p in new.iterdir()) == [".lock", "recipe.yaml", "tokenizer"]
+
+
+def test_rubbish_of_killed_removals_is_swept(folder):
+    rubbish = folder / "run/checkpoints/.unfinished-0000006"
+    (rubbish / "tokenizer").mkdir(parents=True)
+    (folder / "run/.unfinished-999999999-metrics.jsonl").touch()
+    _s2s("train", "run", "--resume")
+    assert not list((folder / "run").rglob(".unfinished*"))
+
+
+LAST = "checkpoints/0000005"
+STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "scores": [[5, -1.0]], "seconds": 1.0}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        *("4", 4.5, None, 1e9, [], {}),
+        *(STATE | {"update": wrong} for wrong in (-1, 10**9, "5", None, True, 5.0)),
+        *(STATE | {"position": wrong} for wrong in (-7, "x", 10**9)),
+        *(STATE | {"seconds": wrong} for wrong in (-1, float("nan"), None)),
+        *(STATE | {"scores": wrong} for wrong in ([[-1, 2.0]], [[1]], [["x", 2.0]], [[1, None]])),
+        *(STATE | {key: "x"} for key in ("score", "scores", "seconds", "epoch", "more")),
+        "nested",
+    ],
+)
+def test_a_state_that_cannot_be_is_named(tmp_path, state):
+    (tmp_path / "0000005").mkdir()
+    text = "[" * 100_000 if state == "nested" else json.dumps(state)
+    (tmp_path / "0000005/state.json").write_text(text)
+    with pytest.raises(UserError, match=r"0000005: not a whole checkpoint: state.json: (.|\n)*remove this checkpoint"):
+        read_progress(tmp_path / "0000005")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[{}]", "null", '[{"hashes": []}]', '[{"hashes": {}}]', '[{"hashes": {"a": "b"}}]', "[" * 99_999],
+)
+def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=r"manifest.json: (is|cannot)(.|\n)*restore it"):
+        manifest.read(tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize("text", ["5", "[1]", '{"a":1}', '{"update":"x"}', "null"])
+def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\n' + text + "\n")
+    with pytest.raises(UserError, match=r"metrics.jsonl:2: '.*' is no line of a run"):
+        forget_after(path, 5)
+    assert path.read_text().endswith(text + "\n")
+
+
+def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"update": 1}\n{"update": 7}\n{"upd\n\0\0\xff\n' + b"[" * 100_000)
+    forget_after(path, 5)
+    assert path.read_text() == '{"update": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        (f"{LAST}/state.json", json.dumps(STATE | {"update": -1}), "not a whole checkpoint"),
+        (f"{LAST}/state.json", json.dumps(STATE | {"digest": "0"}), "has changed since the checkpoint was saved"),
+        ("manifest.json", "{}", "is no list of starts"),
+        ("manifest.json", "[]", "is missing or empty"),
+        ("metrics.jsonl", "5", "metrics.jsonl:1: '5' is no line of a run"),
+    ],
+)
+def test_a_damaged_run_is_not_resumed(folder, file, text, message):
+    (folder / "run" / file).write_text(text)
+    with pytest.raises(UserError, match=message):
+        _s2s("train", "run", "--resume")
+
+
+def test_foreign_tensors_are_not_trained_on(folder):
+    path = folder / "run" / LAST / "training.safetensors"
+    (path.parent / "state.json").write_text(json.dumps(STATE))
+    whole = load_file(path)
+    first = next(iter(whole))
+    for tensors in (
+        {},
+        whole | {first: whole[first].int()},
+        whole | {first: whole[first][..., :1]},
+        {name: tensor for name, tensor in whole.items() if name != first},
+        load_file(path.with_name("model.safetensors")),
+    ):
+        save_file(tensors, path)
+        with pytest.raises(UserError, match=r"tensors do not fit the model"):
+            _s2s("train", "run", "--resume")
+    # of the right shape, but not what was saved
+    shutil.copy(folder / "run/checkpoints/0000004/training.safetensors", path)
+    shutil.copy(folder / "run/checkpoints/0000004/state.json", path.with_name("state.json"))
+    with pytest.raises(UserError, match=r"update is 4, but the folder says 5"):
+        _s2s("train", "run", "--resume")
+
+
+def test_tensors_of_another_update_are_not_trained_on(folder):
+    there = folder / "run/checkpoints"
+    shutil.copy(there / "0000004/training.safetensors", there / "0000005/training.safetensors")
+    with pytest.raises(UserError, match=r"has changed since the checkpoint was saved"):
+        _s2s("train", "run", "--resume")
