@@ -31,7 +31,7 @@ SMALL = {
     "mine.yaml": "tokenizer.size=450 model.encoder_layers=1 model.decoder_layers=1 model.dropout=0.0",
 }
 
-BRIEF = "training.updates=6 training.warmup=2 validation.every=3 validation.sentences=3 batches.tokens=600"
+BRIEF = "training.updates=6 training.warmup=2 validation.every=6 validation.sentences=3 batches.tokens=600"
 # oneDNN compiles a kernel for each new shape of bf16, and an untrained model does not know where to stop
 BRIEF += " device.precision=fp32 decoding.max_ratio=0.5 decoding.max_extra=1"
 
@@ -40,7 +40,7 @@ COMPARED = "--experiment quality --seeds 1 data.train=300 data.validation=8 data
 
 
 CLASSIFIED = "--seeds 1 data.validation=20 tokenizer.kind=word batches.tokens=600 model.width=32"
-CLASSIFIED += " model.encoder_layers=1 training.updates=8 training.warmup=2 validation.every=4"
+CLASSIFIED += " model.encoder_layers=1 training.updates=4 training.warmup=2 validation.every=4"
 
 
 def _commands(page: Path) -> Iterator[str]:
