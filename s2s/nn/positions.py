@@ -30,16 +30,21 @@ class Embedding(nn.Module):
         tokens: the table of token vectors; sharing one between modules ties them.
         positions: kind of position information.
         max_positions: number of learned positions; without meaning for the other kinds.
+        scaled: whether vectors are scaled; as they are in the table, they have about length one.
     """
 
     def __init__(
-        self, tokens: nn.Embedding, positions: Literal["sinusoidal", "learned", "none"], max_positions: int
+        self,
+        tokens: nn.Embedding,
+        positions: Literal["sinusoidal", "learned", "none"],
+        max_positions: int,
+        scaled: bool = True,
     ) -> None:
         super().__init__()
         self.tokens: nn.Module = tokens
         self.kind = positions
         self.width = tokens.embedding_dim
-        self.scale = math.sqrt(self.width)
+        self.scale = math.sqrt(self.width) if scaled else 1.0
         self.positions = nn.Embedding(max_positions, self.width) if positions == "learned" else None
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=self.width**-0.5)
