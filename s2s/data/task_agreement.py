@@ -8,10 +8,9 @@ import re
 from collections import Counter
 from functools import cache
 
-from s2s.data import phrasebook_words as tables
 from s2s.data.phrasebook import Phrase, phrases
-from s2s.data.phrasebook_german import SINGULAR, THEY, present, preterite
-from s2s.data.phrasebook_lexicon import verbs
+from s2s.data.phrasebook.german import SINGULAR, THEY, present, preterite
+from s2s.data.phrasebook.lexicon import verbs
 from s2s.data.tasks import Examples, Exercise, Split
 from s2s.data.tokenizers import train_pair
 from s2s.errors import UserError
@@ -86,7 +85,7 @@ def _other_numbers() -> dict[str, str]:
 @cache
 def _numbers() -> frozenset[tuple[str, str]]:
     """Third persons, singular and plural, of all verbs that can stand there."""
-    forms = [verb.present for verb in verbs(tables.INTRANSITIVE)]
+    forms = [verb.present for verb in verbs("intransitive")]
     forms += [present(auxiliary) for auxiliary in ("sein", "haben", "werden")] + [preterite("sein")]
     return frozenset((form[SINGULAR], form[THEY]) for form in forms)
 

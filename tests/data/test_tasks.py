@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from s2s.data.phrasebook import phrases
-from s2s.data.phrasebook_lexicon import nouns
+from s2s.data.phrasebook.lexicon import nouns
 from s2s.data.task_agreement import Agreement, agreeing_verb
 from s2s.data.tasks import (
     EXERCISES,
