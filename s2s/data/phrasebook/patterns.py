@@ -191,14 +191,12 @@ def _asked_object(choose: Chooser) -> Draft:
 
 def imperative(choose: Chooser) -> Draft:
     """Open the door!"""
-
-    def ordered(table: str) -> Clause:
-        return any_clause(choose, table, tense="present", denied=0.2, time=0, subject=pronoun("you"))
-
-    clause = ordered(choose.even(menu("commands")))
-    if not _of_persons(clause) or clause.verb.state:
-        clause = _until(lambda c: _of_persons(c) and not c.verb.state, lambda: ordered("transitive"))
-    return command(clause, choose.chance(0.4))
+    table = choose.even(menu("commands"))
+    while True:
+        clause = any_clause(choose, table, tense="present", denied=0.2, time=0, subject=pronoun("you"))
+        if _of_persons(clause) and not clause.verb.state:
+            return command(clause, choose.chance(0.4))
+        table = "transitive"
 
 
 def command(clause: Clause, polite: bool) -> Draft:
