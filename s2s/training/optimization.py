@@ -138,7 +138,8 @@ class Optimization:
         return moments | self._averages()
 
     def _averages(self) -> dict[str, Tensor]:
-        return {f"average.{name}": a for name, a in zip(self.names, self.average or [], strict=False)}
+        # detached: within `averaged`, what is told here stays the average
+        return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average or [], strict=False)}
 
     def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
         """What `state` gives, in shapes and kinds of number, and the names that may be missing.
