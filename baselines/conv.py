@@ -8,6 +8,8 @@ from s2s.recipe.limits import Layers, Length, Probability, Width
 from s2s.recipe.schema import Section
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from s2s.models.contract import Encoder, Seq2Seq
 
 
@@ -44,13 +46,24 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     Raises:
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """
-    from baselines import convolution
+    from baselines.convolution import ConvDecoder
+    from s2s.models.contract import Seq2Seq
+    from s2s.models.embeddings import tables
 
-    return convolution.build(settings, source_size, target_size)
+    source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
+    encoder = _encoder(settings, source)
+    decoder = ConvDecoder(target, settings.decoder_layers, settings.kernel, settings.max_positions, settings.dropout)
+    return Seq2Seq(encoder, decoder, projection)
 
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from baselines import convolution
+    from s2s.models.embeddings import table
 
-    return convolution.build_encoder(settings, source_size), settings.width
+    return _encoder(settings, table(source_size, settings.width)), settings.width
+
+
+def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
+    from baselines.convolution import ConvEncoder
+
+    return ConvEncoder(tokens, settings.encoder_layers, settings.kernel, settings.max_positions, settings.dropout)

@@ -12,9 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from baselines.conv import EncoderSettings, Settings
-from baselines.embeddings import table, tables
-from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
+from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
 from s2s.nn.dropout import Dropout
 from s2s.nn.positions import Embedding
 
@@ -54,21 +52,25 @@ class ConvMemory(Memory):
 
 
 class ConvEncoder(Encoder):
-    """Reads the source with centred windows; beyond its ends stand zeros."""
+    """Reads the source with centred windows; beyond its ends stand zeros.
 
-    def __init__(self, settings: EncoderSettings, tokens: nn.Embedding) -> None:
+    Args:
+        tokens: the table of token vectors.
+        layers: convolutions.
+        kernel: positions of a window.
+        positions: longest source.
+        dropout: probability of dropping a number of a token's vector, and of what a convolution reads.
+    """
+
+    def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
         super().__init__()
-        self.embedding = Embedding(tokens, "learned", settings.max_positions)
-        self.longest = settings.max_positions
-        self.dropout = Dropout(settings.dropout)
-        self.layers = nn.ModuleList(
-            [
-                GatedConvolution(settings.width, settings.kernel, settings.dropout)
-                for _ in range(settings.encoder_layers)
-            ]
-        )
-        self.before = (settings.kernel - 1) // 2
-        self.after = settings.kernel - 1 - self.before
+        self.embedding = Embedding(tokens, "learned", positions)
+        self.longest = positions
+        self.dropout = Dropout(dropout)
+        width = tokens.embedding_dim
+        self.layers = nn.ModuleList([GatedConvolution(width, kernel, dropout) for _ in range(layers)])
+        self.before = (kernel - 1) // 2
+        self.after = kernel - 1 - self.before
 
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> ConvMemory:
         """One state for each source position."""
@@ -103,18 +105,25 @@ class ConvDecoder(Decoder[ConvContext, ConvState]):
 
     The scores of attention are divided by the square root of the width, which the paper does not: its embeddings start
     at a tenth of the size of ours, and a softmax over scores of ours would look at one position from the beginning.
+
+    Args:
+        tokens: the table of token vectors.
+        layers: convolutions, each with an attention of its own.
+        kernel: positions of a window.
+        positions: longest target.
+        dropout: probability of dropping a number of a token's vector, and of what a convolution reads.
     """
 
-    def __init__(self, settings: Settings, tokens: nn.Embedding) -> None:
+    def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
         super().__init__()
-        width, count = settings.width, settings.decoder_layers
-        self.kernel = settings.kernel
-        self.embedding = Embedding(tokens, "learned", settings.max_positions)
-        self.longest = settings.max_positions
-        self.dropout = Dropout(settings.dropout)
-        self.layers = nn.ModuleList([GatedConvolution(width, settings.kernel, settings.dropout) for _ in range(count)])
-        self.queries = nn.ModuleList([nn.Linear(width, width) for _ in range(count)])
-        self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(count)])
+        width = tokens.embedding_dim
+        self.kernel = kernel
+        self.embedding = Embedding(tokens, "learned", positions)
+        self.longest = positions
+        self.dropout = Dropout(dropout)
+        self.layers = nn.ModuleList([GatedConvolution(width, kernel, dropout) for _ in range(layers)])
+        self.queries = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
+        self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
 
     def start(self, memory: Memory, limit: int) -> tuple[ConvContext, ConvState]:
         """Before the first token stand zeros."""
@@ -152,14 +161,3 @@ class ConvDecoder(Decoder[ConvContext, ConvState]):
             x = (x + (hidden + read) * _HALF) * _HALF
             weights.append(looked)
         return x, ConvState(tuple(windows), state.length + tokens.shape[1]), weights
-
-
-def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
-    """A freshly initialised model; see `baselines.conv.build`."""
-    source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
-    return Seq2Seq(ConvEncoder(settings, source), ConvDecoder(settings, target), projection)
-
-
-def build_encoder(settings: EncoderSettings, source_size: int) -> Encoder:
-    """A freshly initialised encoder."""
-    return ConvEncoder(settings, table(source_size, settings.width))

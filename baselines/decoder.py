@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from baselines.attention import Attention, Keys, Scores, States, score_of
+from baselines.attention import Attention, Keys, Scores, States
 from baselines.cells import CellState, Stack, initialize_parts
-from baselines.settings import Attentive, Recurrent
 from s2s.models.contract import Decoder, Memory, Rows
 from s2s.nn.dropout import Dropout
 from s2s.nn.positions import Embedding
@@ -30,9 +29,9 @@ class Bridge(nn.Module):
 
     def forward(self, summary: Float[Tensor, "batch width"]) -> tuple[CellState, ...]:
         """The state of each layer."""
-        found = iter(torch.tanh(self.linear(summary)).chunk(sum(self.parts), dim=1))
+        parts = iter(torch.tanh(self.linear(summary)).chunk(sum(self.parts), dim=1))
         # cuDNN takes no views
-        return tuple(tuple(next(found).contiguous() for _ in range(count)) for count in self.parts)
+        return tuple(tuple(next(parts).contiguous() for _ in range(count)) for count in self.parts)
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,18 @@ class SqueezedDecoder(Decoder[Nothing, Cells]):
     the language sooner, but less of the source for good (docs/log.md).
 
     Args:
-        cell: kind of the recurrent layers.
-        settings: the model's section of the recipe.
         tokens: the table of token vectors.
+        stack: the recurrent layers.
+        bridge: makes their first state.
+        dropout: probability of dropping a number of a token's vector, and of the output.
     """
 
-    def __init__(self, cell: str, settings: Recurrent, tokens: nn.Embedding) -> None:
+    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float) -> None:
         super().__init__()
-        width, rate = settings.width, settings.dropout
         self.embedding = Embedding(tokens, "none", 0, scaled=False)
-        self.dropout = Dropout(rate)
-        self.stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
-        self.bridge = Bridge(width, self.stack.parts)
+        self.dropout = Dropout(dropout)
+        self.stack = stack
+        self.bridge = bridge
 
     def start(self, memory: Memory, limit: int) -> tuple[Nothing, Cells]:
         """The summary becomes the first state."""
@@ -111,23 +110,31 @@ class AttentiveDecoder(Decoder[Source, Looking]):
     pass, and all steps look at once. With input feeding or coverage, they go one by one.
 
     Args:
-        cell: kind of the recurrent layers.
-        settings: the model's section of the recipe.
         tokens: the table of token vectors.
+        stack: the recurrent layers.
+        bridge: makes their first state.
+        attention: where to look; with coverage where its score is to see how much was looked at before.
+        dropout: probability of dropping a number of a token's vector, and of the output.
+        input_feeding: whether each step also reads what the step before wrote; the stack then reads twice the width.
     """
 
-    def __init__(self, cell: str, settings: Attentive, tokens: nn.Embedding) -> None:
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        stack: Stack,
+        bridge: Bridge,
+        attention: Attention,
+        dropout: float,
+        input_feeding: bool,
+    ) -> None:
         super().__init__()
-        width, rate = settings.width, settings.dropout
         self.embedding = Embedding(tokens, "none", 0)
-        self.dropout = Dropout(rate)
-        self.input_feeding, self.coverage = settings.input_feeding, settings.coverage
-        inputs = 2 * width if settings.input_feeding else width
-        self.stack = Stack(cell, inputs, width, settings.decoder_layers, rate, settings.residual)
-        self.bridge = Bridge(width, self.stack.parts)
-        score = score_of(settings.attention, width, settings.max_positions)
-        self.attention = Attention(score, width, settings.coverage)
-        self.combine = nn.Linear(2 * width, width, bias=False)
+        self.dropout = Dropout(dropout)
+        self.input_feeding, self.coverage = input_feeding, attention.coverage is not None
+        self.stack = stack
+        self.bridge = bridge
+        self.attention = attention
+        self.combine = nn.Linear(2 * stack.width, stack.width, bias=False)
         nn.init.xavier_uniform_(self.combine.weight)
 
     def start(self, memory: Memory, limit: int) -> tuple[Source, Looking]:

@@ -5,7 +5,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from baselines.cells import CELLS
-from baselines.settings import Reading
 from s2s.models.contract import Encoder, Memory
 from s2s.nn.dropout import Dropout
 from s2s.nn.positions import Embedding
@@ -34,9 +33,9 @@ class Layer(nn.Module):
         count, width = self.part
         states, ends = [], []
         for cell, turned in zip(self.cells, self.turned, strict=True):
-            found, _ = cell(turn_round(x, lengths) if turned else x, (x.new_zeros(len(x), width),) * count)
-            ends.append(_at(found, lengths - 1))
-            states.append(turn_round(found, lengths) if turned else found)
+            read, _ = cell(turn_round(x, lengths) if turned else x, (x.new_zeros(len(x), width),) * count)
+            ends.append(_at(read, lengths - 1))
+            states.append(turn_round(read, lengths) if turned else read)
         return torch.cat(states, dim=2), torch.cat(ends, dim=1)
 
 
@@ -48,18 +47,31 @@ class RecurrentEncoder(Encoder):
 
     Args:
         cell: kind of the recurrent layers.
-        settings: the model's section of the recipe.
-        tokens: the table of token vectors.
+        tokens: the table of token vectors; a state has their width.
+        layers: how many.
+        bidirectional: whether half of a state reads from the end to the beginning.
+        reverse: whether a single direction is that from the end to the beginning.
+        residual: add each layer's input to its output, from the second layer on.
+        dropout: probability of dropping a number of what a layer reads.
     """
 
-    def __init__(self, cell: str, settings: Reading, tokens: nn.Embedding) -> None:
+    def __init__(
+        self,
+        cell: str,
+        tokens: nn.Embedding,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        residual: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "none", 0)
-        self.dropout = Dropout(settings.dropout)
-        self.residual = settings.residual
-        turned = (False, True) if settings.bidirectional else (settings.reverse_source,)
-        width = settings.width
-        self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(settings.encoder_layers)])
+        self.dropout = Dropout(dropout)
+        self.residual = residual
+        turned = (False, True) if bidirectional else (reverse,)
+        width = tokens.embedding_dim
+        self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(layers)])
 
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One state for each source position."""

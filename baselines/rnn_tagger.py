@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from baselines.settings import Reading
+from baselines import recurrent
+from baselines.recurrent import Reading
 
 if TYPE_CHECKING:
     from s2s.models.contract import Encoder, Seq2Seq
@@ -19,13 +20,17 @@ class Settings(Reading):
 
 def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     """A freshly initialised model."""
-    from baselines import tagging
+    from torch import nn
 
-    return tagging.build(settings, source_size, target_size)
+    from baselines.tagging import TimeSyncedDecoder
+    from s2s.models.contract import Seq2Seq
+
+    encoder, width = build_encoder(settings, source_size)
+    projection = nn.Linear(width, target_size, bias=False)
+    nn.init.normal_(projection.weight, std=width**-0.5)
+    return Seq2Seq(encoder, TimeSyncedDecoder(settings.dropout), projection)
 
 
 def build_encoder(settings: Settings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from baselines.networks import recurrent_encoder
-
-    return recurrent_encoder(settings.cell, settings, source_size)
+    return recurrent.build_encoder(settings.cell, settings, source_size)

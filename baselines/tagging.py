@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from baselines.networks import recurrent_encoder
-from baselines.rnn_tagger import Settings
-from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
+from s2s.models.contract import Decoder, Memory, Rows
 from s2s.nn.dropout import Dropout
 
 
@@ -51,11 +49,3 @@ class TimeSyncedDecoder(Decoder[States, Place]):
         """The next states, as many as there are tokens."""
         end = state.step + tokens.shape[1]
         return self.dropout(context.states[:, state.step : end]), Place(end)
-
-
-def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
-    """A freshly initialised model; see `baselines.rnn_tagger.build`."""
-    encoder, width = recurrent_encoder(settings.cell, settings, source_size)
-    projection = nn.Linear(width, target_size, bias=False)
-    nn.init.normal_(projection.weight, std=width**-0.5)
-    return Seq2Seq(encoder, TimeSyncedDecoder(settings.dropout), projection)

@@ -20,7 +20,7 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.run.loading import LoadedRun, load_run
 from s2s.run.preparing import Prepared, prepare
 from s2s.training.devices import choose, prepare_process
-from s2s.training.trainer import Update
+from s2s.training.update import Update
 from s2s.training.translation import translation_trainer
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -1,7 +1,6 @@
 """`s2s new`."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -15,16 +14,6 @@ _overwrite = click.option("--overwrite", is_flag=True, help="Replace a recipe of
 _TABLE = "tsv, csv, jsonl, parquet, or a txt with tabs or `IN: … OUT: …` lines; plain, .gz or .xz"
 
 
-def _part(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option for a file of validation or test: six would make a signature too long, so `_given` finds them."""
-
-    def keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
-        """Puts it where `_given` looks."""
-        context.meta[option.name or name] = value
-
-    return click.option(name, type=_FILE, callback=keep, expose_value=False, help=help)
-
-
 @click.group(cls=Group)
 def new() -> None:
     """Write a recipe for your own files."""
@@ -34,32 +23,45 @@ def new() -> None:
 @click.option("--data", type=_FILE, help=f"A table of pairs: {_TABLE}.")
 @click.option("--source", help="Column of --data that is read; without --data, a file of lines.")
 @click.option("--target", help="Column of --data that is written; without --data, a file of lines.")
-@_part("--validation", help="A table to validate by; held out of --data when absent.")
-@_part("--test", help="A table to test on; held out of --data when absent.")
-@_part("--validation-source", help="Lines to validate by; held out of --source when absent.")
-@_part("--validation-target", help="Their translations.")
-@_part("--test-source", help="Lines to test on; held out of --source when absent.")
-@_part("--test-target", help="Their translations.")
+@click.option("--validation", type=_FILE, help="A table to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="A table to test on; held out of --data when absent.")
+@click.option("--validation-source", type=_FILE, help="Lines to validate by; held out of --source when absent.")
+@click.option("--validation-target", type=_FILE, help="Their translations.")
+@click.option("--test-source", type=_FILE, help="Lines to test on; held out of --source when absent.")
+@click.option("--test-target", type=_FILE, help="Their translations.")
 @_output
 @_overwrite
-def translate(data: Path | None, source: str | None, target: str | None, output: Path, overwrite: bool) -> None:
+def translate(
+    data: Path | None,
+    source: str | None,
+    target: str | None,
+    validation: Path | None,
+    test: Path | None,
+    validation_source: Path | None,
+    validation_target: Path | None,
+    test_source: Path | None,
+    test_target: Path | None,
+    output: Path,
+    overwrite: bool,
+) -> None:
     """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
-    from s2s.data.fitting_pairs import Splits, fitted_translation
+    from s2s.data.fitting import Splits
+    from s2s.data.fitting.pairs import fitted_translation
     from s2s.recipe.shipped import check_new
 
     check_new(output, overwrite)
-    lines = (
-        _given("validation"),
-        _given("test"),
+    held_out = (
+        _given("validation", validation, validation_source, validation_target),
+        _given("test", test, test_source, test_target),
     )
     if data:
-        if any(isinstance(pair, tuple) for pair in lines):
+        if any(isinstance(pair, tuple) for pair in held_out):
             raise UserError(
                 "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
             )
-        text = fitted_translation(output.stem, Splits(data, *lines), source, target)
+        text = fitted_translation(output.stem, Splits(data, *held_out), source, target)
     elif source and target:
-        text = fitted_translation(output.stem, Splits((Path(source), Path(target)), *lines))
+        text = fitted_translation(output.stem, Splits((Path(source), Path(target)), *held_out))
     else:
         raise UserError(
             "no data is named", remedy="s2s new translate --data TABLE, or --source LINES --target LINES: two files"
@@ -85,11 +87,12 @@ def classify(
     overwrite: bool,
 ) -> None:
     """Write a classification recipe fitted to a table of labelled texts."""
-    from s2s.data.fitting_labelled import Tables, fitted_classification
+    from s2s.data.fitting import Splits
+    from s2s.data.fitting.labelled import fitted_classification
     from s2s.recipe.shipped import check_new
 
     check_new(output, overwrite)
-    _write(output, fitted_classification(output.stem, Tables(data, validation, test), text, label), overwrite)
+    _write(output, fitted_classification(output.stem, Splits(data, validation, test), text, label), overwrite)
 
 
 @new.command()
@@ -100,15 +103,15 @@ def classify(
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
-    from s2s.data.fitting_images import Places, fitted_images
+    from s2s.data.fitting import Splits
+    from s2s.data.fitting.images import fitted_images
     from s2s.recipe.shipped import check_new
 
     check_new(output, overwrite)
-    _write(output, fitted_images(output.stem, Places(data, validation, test)), overwrite)
+    _write(output, fitted_images(output.stem, Splits(data, validation, test)), overwrite)
 
 
-def _given(split: str) -> Path | tuple[Path, Path] | None:
-    table, source, target = (click.get_current_context().meta[split + end] for end in ("", "_source", "_target"))
+def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:
     if table and (source or target):
         raise UserError(f"two {split} sets", remedy=f"give --{split}, or --{split}-source and --{split}-target")
     if source and target:

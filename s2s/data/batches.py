@@ -121,9 +121,7 @@ def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths)
     return [batches[i] for i in worst] + [rows for i, rows in enumerate(batches) if i not in worst]
 
 
-def accumulate(
-    batches: Plan, target_lengths: Lengths, tokens_per_update: int, ranks: int = 1
-) -> tuple[list[Plan], int]:
+def accumulate(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> tuple[list[Plan], int]:
     """Joins successive batches into updates of about as many target tokens.
 
     The number of batches of an update is the wanted tokens over the mean tokens of a batch, rounded, the same for the
@@ -132,28 +130,24 @@ def accumulate(
     Args:
         batches: an epoch's plan.
         target_lengths: pieces of each target, `EOS` counted.
-        tokens_per_update: target tokens that one update should learn from, over all micro-batches and ranks.
-        ranks: number of processes that share an update; of a group, rank r takes `group[r::ranks]`.
+        tokens_per_update: target tokens that one update should learn from, over all micro-batches.
 
     Returns:
-        The batches of each update, and how many of them (micro-batches) each rank has.
+        The batches of each update, and how many of them (micro-batches) it has.
 
     Raises:
-        UserError: one batch for each rank is more than twice that.
+        UserError: one batch is more than twice that.
     """
-    tokens = sum(int(target_lengths[rows].sum()) for rows in batches)
-    at_once = ranks * tokens / max(len(batches), 1)
+    at_once = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
     if tokens_per_update < at_once / 2:
         raise UserError(
-            f"an update should learn from {tokens_per_update} target tokens, but a batch has {at_once / ranks:.0f}"
-            + (f" on each of {ranks} devices" if ranks > 1 else ""),
+            f"an update should learn from {tokens_per_update} target tokens, but a batch has {at_once:.0f}",
             where="training.tokens_per_update",
             remedy=f"divide batches.tokens by {at_once / tokens_per_update:.1f}, "
             f"or set training.tokens_per_update={at_once:.0f}",
         )
-    micro_batches = max(1, round(tokens_per_update / at_once)) if batches else 1
-    together = ranks * micro_batches
-    return [batches[i : i + together] for i in range(0, len(batches), together)], micro_batches
+    together = max(1, round(tokens_per_update / at_once)) if batches else 1
+    return [batches[i : i + together] for i in range(0, len(batches), together)], together
 
 
 def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> Batch:

@@ -6,8 +6,8 @@ from functools import cache
 
 import torch
 
-from s2s.data.task_agreement import Agreement
-from s2s.data.tasks import EXERCISES, Examples, Exercise, joined, unseen
+from s2s.data.agreement import Agreement
+from s2s.data.exercises import EXERCISES, Examples, Exercise, joined, unseen
 from s2s.experiments.contest import Contest, Contestant, Experiment, Measured, Scale, Task, check_translates
 from s2s.experiments.long_range_findings import conclude
 from s2s.experiments.matching import matched, size_of

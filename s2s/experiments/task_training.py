@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from s2s.data.batches import collate, plan
 from s2s.data.encoding import Encoded
-from s2s.data.tasks import Examples
+from s2s.data.exercises import Examples
 from s2s.data.tokenizers import BOS, PAD
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq

@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017, "Attention Is All You Need"): its settings, and how it is built.
 
-The network itself is in `transformer_network.py`; this module stays free of torch until `build` is called, so
-that a mistake in a recipe is answered at once.
+The network's parts are in `transformer_network.py` and `s2s/nn`; this module stays free of torch until `build` is
+called, so that a mistake in a recipe is answered at once.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -12,7 +12,14 @@ from s2s.recipe.limits import Inner, Layers, Length, Probability, Width
 from s2s.recipe.schema import Section
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
     from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.nn.attention import Attention
+    from s2s.nn.feedforward import FeedForward
+    from s2s.nn.residual import Residual
 
 Positions = Literal["sinusoidal", "learned", "none"]
 
@@ -86,13 +93,62 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     Raises:
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """
-    from s2s.models import transformer_network
+    from s2s.models.contract import Seq2Seq
+    from s2s.models.embeddings import tables
+    from s2s.models.transformer_network import DecoderLayer, TransformerDecoder
+    from s2s.nn.positions import Embedding
 
-    return transformer_network.build(settings, source_size, target_size)
+    source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
+    encoder = _encoder(settings, source)
+    attention, feedforward, residual = _parts(settings)
+    embedding = Embedding(target, settings.decoder_positions, settings.max_positions)
+    layers = [
+        DecoderLayer(attention(), attention(), feedforward(), (residual(), residual(), residual()))
+        for _ in range(settings.decoder_layers)
+    ]
+    return Seq2Seq(encoder, TransformerDecoder(embedding, layers, _last_norm(settings), settings.dropout), projection)
 
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.models import transformer_network
+    from s2s.models.embeddings import table
 
-    return transformer_network.build_encoder(settings, source_size), settings.width
+    return _encoder(settings, table(source_size, settings.width)), settings.width
+
+
+def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
+    from s2s.models.transformer_network import EncoderLayer, TransformerEncoder
+    from s2s.nn.positions import Embedding
+
+    attention, feedforward, residual = _parts(settings)
+    embedding = Embedding(tokens, settings.encoder_positions, settings.max_positions)
+    layers = [
+        EncoderLayer(attention(), feedforward(), (residual(), residual())) for _ in range(settings.encoder_layers)
+    ]
+    return TransformerEncoder(embedding, layers, _last_norm(settings), settings.dropout)
+
+
+def _parts(
+    settings: EncoderSettings,
+) -> "tuple[Callable[[], Attention], Callable[[], FeedForward], Callable[[], Residual]]":
+    """What makes the parts of a layer, each a fresh one."""
+    from torch import nn
+
+    from s2s.nn.attention import Attention
+    from s2s.nn.dropout import Dropout
+    from s2s.nn.feedforward import FeedForward
+    from s2s.nn.residual import Residual
+
+    width, rate, before = settings.width, settings.dropout, settings.norm == "pre"
+    return (
+        lambda: Attention(width, settings.heads, settings.attention_dropout, settings.attention),
+        lambda: FeedForward(width, settings.feedforward, settings.activation, settings.activation_dropout),
+        lambda: Residual(nn.LayerNorm(width), Dropout(rate), before),
+    )
+
+
+def _last_norm(settings: EncoderSettings) -> "nn.Module":
+    """What is normalised before each block is normalised behind the last one, too."""
+    from torch import nn
+
+    return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()

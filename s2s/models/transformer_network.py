@@ -7,66 +7,59 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from s2s.errors import UserError
-from s2s.models.contract import Decoder, Encoder, Memory, Rows, Seq2Seq, mean_over_valid
-from s2s.models.transformer import EncoderSettings, Settings
+from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
 from s2s.nn.attention import Attention, Heads, Mask, causal_mask
 from s2s.nn.dropout import Dropout
 from s2s.nn.feedforward import FeedForward
 from s2s.nn.positions import Embedding
+from s2s.nn.residual import Residual
 
-
-class Block(nn.Module):
-    """A residual connection and its normalisation: x + f(norm(x)), or norm(x + f(x)) as first published."""
-
-    def __init__(self, settings: EncoderSettings) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(settings.width)
-        self.dropout = Dropout(settings.dropout)
-        self.before = settings.norm == "pre"
-
-    def enter(self, x: Tensor) -> Tensor:
-        """What the block's function reads."""
-        return self.norm(x) if self.before else x
-
-    def leave(self, x: Tensor, change: Tensor) -> Tensor:
-        """The block's output, from its input and what its function made of it."""
-        x = x + self.dropout(change)
-        return x if self.before else self.norm(x)
+KeysAndValues = tuple[Tensor, Tensor]
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward block."""
+    """Self-attention over the source, then the feed-forward block.
 
-    def __init__(self, settings: EncoderSettings) -> None:
+    Args:
+        attention: where positions look at each other.
+        feedforward: what each position makes of that.
+        residuals: around the one and the other.
+    """
+
+    def __init__(self, attention: Attention, feedforward: FeedForward, residuals: tuple[Residual, Residual]) -> None:
         super().__init__()
-        self.attention = _attention(settings)
-        self.feedforward = _feedforward(settings)
-        self.attention_block = Block(settings)
-        self.feedforward_block = Block(settings)
+        self.attention = attention
+        self.feedforward = feedforward
+        self.attention_block, self.feedforward_block = residuals
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """The layer's output for each position."""
-        read = self.attention_block.enter(x)
-        x = self.attention_block.leave(x, self.attention(read, *self.attention.keys_and_values(read), mask))
-        return self.feedforward_block.leave(x, self.feedforward(self.feedforward_block.enter(x)))
+        x = self.attention_block(x, lambda read: self.attention(read, *self.attention.keys_and_values(read), mask))
+        return self.feedforward_block(x, self.feedforward)
 
     def weights(self, x: Tensor, mask: Tensor) -> Heads:
         """Where each position looks."""
-        read = self.attention_block.enter(x)
+        read = self.attention_block.read(x)
         return self.attention.weights(read, self.attention.keys_and_values(read)[0], mask)
 
 
 class TransformerEncoder(Encoder):
-    """Reads the source with self-attention; the summary is the mean over real tokens."""
+    """Reads the source with self-attention; the summary is the mean over real tokens.
 
-    def __init__(self, settings: EncoderSettings, embedding: Embedding) -> None:
+    Args:
+        embedding: makes a vector of each token.
+        layers: one above the other.
+        norm: of what the last layer gives.
+        dropout: probability of dropping a number of the embedded source.
+    """
+
+    def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module, dropout: float) -> None:
         super().__init__()
         self.embedding = embedding
         self.longest = embedding.longest
-        self.dropout = Dropout(settings.dropout)
-        self.layers = nn.ModuleList([EncoderLayer(settings) for _ in range(settings.encoder_layers)])
-        self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+        self.dropout = Dropout(dropout)
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
 
     def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
         """One vector for each source position."""
@@ -108,41 +101,69 @@ class TransformerState(Rows):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention over the target, attention over the source, then the feed-forward block."""
+    """Masked self-attention over the target, attention over the source, then the feed-forward block.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        self_attention: where target positions look at those before them.
+        cross_attention: where they look at the source.
+        feedforward: what each position makes of that.
+        residuals: around each of the three.
+    """
+
+    def __init__(
+        self,
+        self_attention: Attention,
+        cross_attention: Attention,
+        feedforward: FeedForward,
+        residuals: tuple[Residual, Residual, Residual],
+    ) -> None:
         super().__init__()
-        self.self_attention = _attention(settings)
-        self.cross_attention = _attention(settings)
-        self.feedforward = _feedforward(settings)
-        self.self_block = Block(settings)
-        self.cross_block = Block(settings)
-        self.feedforward_block = Block(settings)
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feedforward = feedforward
+        self.self_block, self.cross_block, self.feedforward_block = residuals
 
-    def look_back(self, x: Tensor, past: tuple[Tensor, Tensor] | None, mask: Mask) -> tuple[Tensor, tuple]:
+    def look_back(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
         """After self-attention over the target so far: the states, and the keys and values to keep."""
-        read = self.self_block.enter(x)
-        key, value = self.self_attention.keys_and_values(read)
-        if past is not None:
-            key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
-        return self.self_block.leave(x, self.self_attention(read, key, value, mask)), (key, value)
+        kept: list[KeysAndValues] = []
+
+        def attend(read: Tensor) -> Tensor:
+            """The newest positions, looking at those before them and at themselves."""
+            key, value = self.self_attention.keys_and_values(read)
+            if past is not None:
+                key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
+            kept.append((key, value))
+            return self.self_attention(read, key, value, mask)
+
+        return self.self_block(x, attend), kept[0]
 
     def look_across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """After attention over the source and the feed-forward block."""
-        x = self.cross_block.leave(x, self.cross_attention(self.cross_block.enter(x), key, value, mask))
-        return self.feedforward_block.leave(x, self.feedforward(self.feedforward_block.enter(x)))
+        x = self.cross_block(x, lambda read: self.cross_attention(read, key, value, mask))
+        return self.feedforward_block(x, self.feedforward)
+
+    def weights(self, x: Tensor, key: Tensor, mask: Tensor) -> Heads:
+        """Where each position, after `look_back`, looks in the source."""
+        return self.cross_attention.weights(self.cross_block.read(x), key, mask)
 
 
 class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
-    """Writes the target with masked self-attention and attention over the source."""
+    """Writes the target with masked self-attention and attention over the source.
 
-    def __init__(self, settings: Settings, embedding: Embedding) -> None:
+    Args:
+        embedding: makes a vector of each token.
+        layers: one above the other.
+        norm: of what the last layer gives.
+        dropout: probability of dropping a number of the embedded target.
+    """
+
+    def __init__(self, embedding: Embedding, layers: list[DecoderLayer], norm: nn.Module, dropout: float) -> None:
         super().__init__()
         self.embedding = embedding
         self.longest = embedding.longest
-        self.dropout = Dropout(settings.dropout)
-        self.layers = nn.ModuleList([DecoderLayer(settings) for _ in range(settings.decoder_layers)])
-        self.norm = nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+        self.dropout = Dropout(dropout)
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
 
     def start(self, memory: Memory, limit: int) -> tuple[TransformerContext, TransformerState]:
         """Projects the source once for all steps; the target so far is empty."""
@@ -182,46 +203,10 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
             x, keep = layer.look_back(x, past, mask)
             kept.append(keep)
             if with_weights:
-                read = layer.cross_block.enter(x)
-                weights.append(layer.cross_attention.weights(read, context.keys[i], context.mask))
+                weights.append(layer.weights(x, context.keys[i], context.mask))
             x = layer.look_across(x, context.keys[i], context.values[i], context.mask)
         state = TransformerState(tuple(key for key, _ in kept), tuple(value for _, value in kept), length)
         return self.norm(x), state, weights
-
-
-def build(settings: Settings, source_size: int, target_size: int) -> Seq2Seq:
-    """A freshly initialised Transformer for vocabularies of these sizes.
-
-    Raises:
-        UserError: all embeddings shall be tied, but the vocabularies differ in size.
-    """
-    if settings.tie == "all" and source_size != target_size:
-        raise UserError(
-            f"model.tie is all, but the source has {source_size} pieces and the target {target_size}",
-            remedy="set tokenizer.shared: true, or model.tie: target",
-        )
-    source_table = _token_table(source_size, settings.width)
-    target_table = source_table if settings.tie == "all" else _token_table(target_size, settings.width)
-    projection = nn.Linear(settings.width, target_size, bias=False)
-    if settings.tie == "none":
-        nn.init.normal_(projection.weight, std=settings.width**-0.5)
-    else:
-        projection.weight = target_table.weight
-    encoder = TransformerEncoder(settings, Embedding(source_table, settings.encoder_positions, settings.max_positions))
-    decoder = TransformerDecoder(settings, Embedding(target_table, settings.decoder_positions, settings.max_positions))
-    return Seq2Seq(encoder, decoder, projection)
-
-
-def build_encoder(settings: EncoderSettings, source_size: int) -> Encoder:
-    """A freshly initialised Transformer encoder."""
-    table = _token_table(source_size, settings.width)
-    return TransformerEncoder(settings, Embedding(table, settings.encoder_positions, settings.max_positions))
-
-
-def _token_table(size: int, width: int) -> nn.Embedding:
-    table = nn.Embedding(size, width)
-    nn.init.normal_(table.weight, std=width**-0.5)
-    return table
 
 
 def _mask(new: int, length: int, device: torch.device) -> Mask:
@@ -229,11 +214,3 @@ def _mask(new: int, length: int, device: torch.device) -> Mask:
     if new == 1:
         return None
     return "causal" if new == length else causal_mask(new, length, device)[None, None]
-
-
-def _attention(settings: EncoderSettings) -> Attention:
-    return Attention(settings.width, settings.heads, settings.attention_dropout, settings.attention)
-
-
-def _feedforward(settings: EncoderSettings) -> FeedForward:
-    return FeedForward(settings.width, settings.feedforward, settings.activation, settings.activation_dropout)

@@ -2,13 +2,30 @@
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
+from typing import Any, Protocol
 
 from s2s.errors import UserError
 from s2s.recipe.schema import Section
 from s2s.recipe.wording import shown, suggestion
 
 GROUP = "s2s.models"
+
+
+class Model(Protocol):
+    """What an entry point names: a module, or an object in one, with these names.
+
+    Beside them it may have `EncoderSettings`, the section of its encoder alone.
+    """
+
+    Settings: type[Section]
+
+    def build(self, settings: Any, source_size: int, target_size: int) -> Any:
+        """A freshly initialised `Seq2Seq`."""
+        ...
+
+    def build_encoder(self, settings: Any, source_size: int) -> Any:
+        """A freshly initialised encoder and the width of its summary; may be missing."""
+        ...
 
 
 @functools.cache
@@ -37,11 +54,11 @@ def package_of(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "unknown package"
 
 
-def module_of(kind: str) -> ModuleType:
-    """The module of a model, with `Settings` and `build`.
+def module_of(kind: str) -> Model:
+    """The module of a model, or the object that stands for one, with `Settings` and `build`.
 
     Raises:
-        UserError: no such model is installed, or its module does not load or lacks a part.
+        UserError: no such model is installed, or it does not load or lacks a part.
     """
     known = models()
     if not known:

@@ -18,7 +18,7 @@ _REMEDY = (
 
 
 def explain(
-    model: nn.Module, again: Callable[[Batch], None], batches: Sequence[Batch], update: int, noun: str
+    model: nn.Module, again: Callable[[Batch], object], batches: Sequence[Batch], update: int, noun: str
 ) -> UserError:
     """The error that stops training: which update, which module first, which rows of the corpus.
 
@@ -56,13 +56,13 @@ def _error(what: str, update: int, batch: Collated, noun: str) -> UserError:
     return UserError(f"{what}; batch of {noun} {rows}{more}", where=f"update {update}", remedy=_REMEDY)
 
 
-def _first_bad_output(model: nn.Module, again: Callable[[Batch], None], batch: Batch) -> str | None:
-    found: list[str] = []
+def _first_bad_output(model: nn.Module, again: Callable[[Batch], object], batch: Batch) -> str | None:
+    bad: list[str] = []
 
     def watch(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
         def look(_module: nn.Module, _inputs: object, output: object) -> None:
             if isinstance(output, Tensor) and not torch.isfinite(output).all():
-                found.append(name)
+                bad.append(name)
 
         return module.register_forward_hook(look)
 
@@ -73,4 +73,4 @@ def _first_bad_output(model: nn.Module, again: Callable[[Batch], None], batch: B
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return bad[0] if bad else None

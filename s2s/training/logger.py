@@ -18,7 +18,7 @@ from torch.utils.tensorboard.writer import SummaryWriter
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
-from s2s.training.trainer import Update
+from s2s.training.update import Update
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,8 +148,9 @@ class RunLog:
     def settings(self, values: dict[str, object], scores: dict[str, float]) -> None:
         """Notes the recipe beside its final scores, for TensorBoard's table of runs."""
         plain = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
-        for summary in hparams(plain, {f"final/{name}": value for name, value in scores.items()}):
-            self._board._get_file_writer().add_summary(summary)
+        if writer := self._board.file_writer:
+            for summary in hparams(plain, {f"final/{name}": value for name, value in scores.items()}):
+                writer.add_summary(summary)
         for name, value in scores.items():
             self._board.add_scalar(f"final/{name}", value, self._total)
 

@@ -130,13 +130,16 @@ class Optimization:
 
     def state(self) -> dict[str, Tensor]:
         """Adam's moments and the average, by parameter name."""
-        tensors = {}
-        for name, p in zip(self.names, self.parameters, strict=True):
-            for key, value in self.adam.state[p].items():
-                tensors[f"adam.{key}.{name}"] = value
-        for name, a in zip(self.names, self.average or [], strict=False):
-            tensors[f"average.{name}"] = a.detach()
-        return tensors
+        moments = {
+            f"adam.{key}.{name}": value
+            for name, p in zip(self.names, self.parameters, strict=True)
+            for key, value in self.adam.state[p].items()
+        }
+        return moments | self._averages()
+
+    def _averages(self) -> dict[str, Tensor]:
+        # detached: within `averaged`, what is told here stays the average
+        return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average or [], strict=False)}
 
     def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
         """What `state` gives, in shapes and kinds of number, and the names that may be missing.
@@ -146,15 +149,15 @@ class Optimization:
         """
         moments, may = {}, set()
         for name, p in zip(self.names, self.parameters, strict=True):
-            its = {f"adam.{key}.{name}": like for key, like in zip(_MOMENTS, (p.new_zeros(()), p, p), strict=True)}
-            may |= set() if its.keys() & tensors.keys() else its.keys()
-            moments |= its
-        return moments | {f"average.{n}": a for n, a in zip(self.names, self.average or [], strict=False)}, may
+            wanted = {f"adam.{key}.{name}": like for key, like in zip(_MOMENTS, (p.new_zeros(()), p, p), strict=True)}
+            may |= set() if wanted.keys() & tensors.keys() else wanted.keys()
+            moments |= wanted
+        return moments | self._averages(), may
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes over what `state` gave."""
         for name, p in zip(self.names, self.parameters, strict=True):
-            its = {key: tensors.get(f"adam.{key}.{name}") for key in _MOMENTS}
-            self.adam.state[p] = {key: tensor.to(p.device) for key, tensor in its.items() if tensor is not None}
-        for name, a in zip(self.names, self.average or [], strict=False):
-            a.copy_(tensors[f"average.{name}"])
+            saved = {key: tensors.get(f"adam.{key}.{name}") for key in _MOMENTS}
+            self.adam.state[p] = {key: tensor.to(p.device) for key, tensor in saved.items() if tensor is not None}
+        for name, a in self._averages().items():
+            a.copy_(tensors[name])

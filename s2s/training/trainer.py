@@ -4,8 +4,9 @@ Whoever iterates decides when to validate, save, log or stop.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -14,72 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from s2s.data.ahead import Ahead, batches_on, runs_ahead
-from s2s.data.examples import Collated, Examples, Plan
+from s2s.data.examples import Collated, Examples
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.checkpoint import check_fit
 from s2s.training.devices import Computer, seed_for
 from s2s.training.finite import check_weights, explain
-from s2s.training.measured import Measured
 from s2s.training.optimization import Optimization, learning_rate
+from s2s.training.update import Measured, Update
 
 Whole = TypeVar("Whole", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Collated)
 
 Loss = Callable[[Whole, Batch], tuple[Tensor, Tensor]]
 """Of a model and a batch: the loss to learn from and the plain one to report, both summed over `batch.count` items."""
-
-
-@dataclass(frozen=True)
-class Update:
-    """What one update did.
-
-    Attributes:
-        update: its number, from 1 on.
-        epoch: passes over the data before it.
-        count: items that `loss` is the mean of.
-        tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
-        seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
-        learning_rate: of this step.
-        real_share: real tokens among all positions of its batches.
-        clip: the longest gradient allowed; None where any is.
-        measured: what the device found; to ask for it is to wait for the device.
-    """
-
-    update: int
-    epoch: int
-    count: int
-    tokens: int
-    seconds: float
-    learning_rate: float
-    real_share: float
-    clip: float | None
-    measured: Measured
-
-    @property
-    def ready(self) -> bool:
-        """Whether the numbers below are there; those of an update that fails never are."""
-        return self.measured.arrived and self.measured.finite
-
-    @property
-    def loss(self) -> float:
-        """The plain loss, in nats per item (target token, example or masked token, by task), before the step."""
-        return self.measured.loss / self.count
-
-    @property
-    def gradient_norm(self) -> float:
-        """Before clipping."""
-        return self.measured.gradient_norm
-
-    @property
-    def layer_norms(self) -> dict[str, float]:
-        """The gradient's norm, layer by layer."""
-        return self.measured.layer_norms
-
-    @property
-    def clipped(self) -> bool:
-        """Whether the gradient was longer than allowed."""
-        return self.clip is not None and self.gradient_norm > self.clip
 
 
 @dataclass(frozen=True)
@@ -90,12 +39,14 @@ class _Unproven(Generic[Batch]):
         number: of the update.
         place: epoch and position in it.
         batches: what it learned from, in the processor's memory.
+        count: of their items.
         measured: its numbers.
     """
 
     number: int
     place: tuple[int, int]
     batches: list[Batch]
+    count: int
     measured: Measured
 
 
@@ -132,9 +83,7 @@ class Trainer(Generic[Whole, Batch]):
         self.computer = computer
         self.optimization = Optimization(model, training, scales)
         self.update = 0
-        self.epoch = 0
-        self.position = 0
-        self.groups = self._plan_epoch()
+        self._go_to(0, 0)
         self._ahead = Ahead(examples, computer.device)
         self._unproven: _Unproven[Batch] | None = None
         # what torch.compile gives calls like the model and has its attributes
@@ -151,8 +100,7 @@ class Trainer(Generic[Whole, Batch]):
         """
         while self.update < until:
             if self.position == len(self.groups):
-                self.epoch, self.position = self.epoch + 1, 0
-                self.groups = self._plan_epoch()
+                self._go_to(self.epoch + 1, 0)
             yield self._one_update()
         self._prove()
 
@@ -164,7 +112,7 @@ class Trainer(Generic[Whole, Batch]):
         """
         self._prove()
         check_weights(self.model, self.update)
-        weights = {f"model.{name}": p.detach() for name, p in _own_tensors(self.model).items()}
+        weights = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
         place = {"update": self.update, "epoch": self.epoch, "position": self.position}
         return weights | self.optimization.state(), place
 
@@ -180,13 +128,14 @@ class Trainer(Generic[Whole, Batch]):
             UserError: they are not of this model, or the place is none of these examples.
         """
         wanted, may = self.optimization.expected(tensors)
-        check_fit(tensors, wanted | {f"model.{name}": p for name, p in _own_tensors(self.model).items()}, where, may)
+        weights = {f"model.{name}": p for name, p in self.model.named_parameters()}
+        check_fit(tensors, wanted | weights, where, may)
         with torch.no_grad():
-            for name, p in _own_tensors(self.model).items():
-                p.copy_(tensors[f"model.{name}"])
+            for name, p in weights.items():
+                p.copy_(tensors[name])
         self.optimization.load_state(tensors)
-        self.update, self.epoch, self.position = place["update"], place["epoch"], place["position"]
-        self.groups, self._unproven = self._plan_epoch(), None
+        self.update, self._unproven = place["update"], None
+        self._go_to(place["epoch"], place["position"])
         if self.position > len(self.groups):
             raise UserError(
                 f"update {self.position} of epoch {self.epoch} is named, but an epoch has {len(self.groups)}",
@@ -194,23 +143,24 @@ class Trainer(Generic[Whole, Batch]):
                 remedy="restore the checkpoint, or remove it and go on from an older one",
             )
 
-    def _plan_epoch(self) -> list[Plan]:
-        groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, self.epoch))
-        return groups
+    def _go_to(self, epoch: int, position: int) -> None:
+        """Plans the updates of an epoch; the next one is at that position of it."""
+        self.epoch, self.position = epoch, position
+        self.groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, epoch))
 
     def _one_update(self) -> Update:
         started = time.perf_counter()
-        number = self.update + 1
-        batches = self._batches()
-        count = _count(batches)
+        number, batches = self.update + 1, self._batches()
+        # all items of an update share one denominator, whatever micro-batch they are in
+        count = max(1, sum(batch.count for batch in batches))
         self._seed_dropout(number)
         self.model.train()
-        loss = torch.stack([self._add_gradient(self._called, batch, count) for batch in batches]).sum()
+        loss = torch.stack([self._add_gradient(self._called, count, batch) for batch in batches]).sum()
         # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
         self._prove()
         norm, layer_norms = self.optimization.gradient_norms()
         measured = Measured(loss, layer_norms)
-        self._unproven = _Unproven(number, (self.epoch, self.position), batches, measured)
+        self._unproven = _Unproven(number, (self.epoch, self.position), batches, count, measured)
         if runs_ahead(self.computer.device):
             self.optimization.step(number, norm, measured.broken)
         else:
@@ -238,8 +188,8 @@ class Trainer(Generic[Whole, Batch]):
     def _seed_dropout(self, update: int) -> None:
         torch.manual_seed(seed_for(self.seeds.dropout, update))
 
-    def _add_gradient(self, model: Whole, batch: Batch, count: int) -> Tensor:
-        """Adds a batch's part to the gradient; its plain loss."""
+    def _add_gradient(self, model: Whole, count: int, batch: Batch) -> Tensor:
+        """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
         with self.computer.mixed_precision():
             wanted, plain = self.loss(model, batch.to(self.computer.device))
         (wanted / count).backward()
@@ -254,22 +204,13 @@ class Trainer(Generic[Whole, Batch]):
         last, self._unproven = self._unproven, None
         if last is None or last.measured.finite:
             return
-        self.update, (self.epoch, self.position) = last.number - 1, last.place
-        self.groups = self._plan_epoch()
+        self.update = last.number - 1
+        self._go_to(*last.place)
         # its weights are still here, its gradient may not be: it is computed again, with the same dropout
         self.optimization.adam.zero_grad(set_to_none=True)
         self._seed_dropout(last.number)
-        count = _count(last.batches)
-
-        def again(batch: Batch) -> None:
-            self._add_gradient(self.model, batch, count)
-
+        again = partial(self._add_gradient, self.model, last.count)
         raise explain(self.model, again, last.batches, last.number, self.examples.noun)
-
-
-def _count(batches: Sequence[Collated]) -> int:
-    # all items of an update share one denominator, whatever micro-batch they are in
-    return max(1, sum(batch.count for batch in batches))
 
 
 def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:
@@ -284,7 +225,3 @@ def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch],
             total += loss(model, batch)[1]
             count += batch.count
     return float(total) / max(1, count)
-
-
-def _own_tensors(model: nn.Module) -> dict[str, Tensor]:
-    return dict(model.named_parameters())

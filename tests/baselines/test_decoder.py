@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from baselines.networks import recurrent
-from baselines.settings import Attentive, Recurrent
+from baselines.recurrent import Attentive, Recurrent, build
 from s2s.models.contract import Memory, Seq2Seq
 
 WIDTH, SIZE = 6, 11
@@ -13,7 +12,7 @@ WIDTH, SIZE = 6, 11
 
 def _model(cell: str, settings: Recurrent) -> Seq2Seq:
     torch.manual_seed(0)
-    model = recurrent(cell, settings, SIZE, SIZE).double()
+    model = build(cell, settings, SIZE, SIZE).double()
     for p in model.parameters():
         # zero biases would hide a wrong one
         p.data += 0.2 * torch.randn_like(p)

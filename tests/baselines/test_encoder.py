@@ -6,7 +6,6 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from baselines.encoder import RecurrentEncoder, turn_round
-from baselines.settings import Reading
 from s2s.recipe.installed import models, module_of
 
 WIDTH = 6
@@ -17,8 +16,7 @@ LENGTHS = torch.tensor([5, 2, 4])
 @pytest.mark.parametrize(("kind", "theirs"), [("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)])
 def test_layers_and_summary_are_those_of_torch_with_packed_rows(kind, theirs, bidirectional):
     torch.manual_seed(0)
-    settings = Reading(width=WIDTH, encoder_layers=3, bidirectional=bidirectional)
-    ours = RecurrentEncoder(kind, settings, nn.Embedding(9, WIDTH)).eval()
+    ours = RecurrentEncoder(kind, nn.Embedding(9, WIDTH), layers=3, bidirectional=bidirectional, dropout=0.2).eval()
     hidden = WIDTH // (1 + bidirectional)
     packed = theirs(WIDTH, hidden, num_layers=3, batch_first=True, bidirectional=bidirectional)
     for i, layer in enumerate(ours.layers):
@@ -75,8 +73,7 @@ def test_the_first_word_reaches_the_last_state_and_the_other_way_round_only_if_i
 
 def test_a_turned_encoder_reads_each_row_from_its_end():
     torch.manual_seed(0)
-    settings = Reading(width=WIDTH, encoder_layers=1, bidirectional=False, reverse_source=True)
-    encoder = RecurrentEncoder("gru", settings, nn.Embedding(9, WIDTH)).eval()
+    encoder = RecurrentEncoder("gru", nn.Embedding(9, WIDTH), reverse=True).eval()
     source = torch.randint(9, (3, 5))
     memory = encoder(source, torch.arange(5) < LENGTHS.unsqueeze(1))
     gru = encoder.layers[0].cells[0].gru
@@ -88,10 +85,9 @@ def test_a_turned_encoder_reads_each_row_from_its_end():
 
 def test_residual_layers_add_what_they_read():
     torch.manual_seed(0)
-    plain = RecurrentEncoder("gru", Reading(width=WIDTH, encoder_layers=2), nn.Embedding(9, WIDTH)).eval()
-    residual = RecurrentEncoder(
-        "gru", Reading(width=WIDTH, encoder_layers=2, residual=True), plain.embedding.tokens
-    ).eval()
+    plain = RecurrentEncoder("gru", nn.Embedding(9, WIDTH), layers=2, bidirectional=True).eval()
+    tokens = plain.embedding.tokens
+    residual = RecurrentEncoder("gru", tokens, layers=2, bidirectional=True, residual=True).eval()
     residual.load_state_dict(plain.state_dict())
     source, valid = torch.randint(9, (3, 5)), torch.arange(5) < LENGTHS.unsqueeze(1)
     first, ends = plain.layers[0](plain.embedding(source), LENGTHS)

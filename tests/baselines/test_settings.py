@@ -1,7 +1,10 @@
 """A recurrent model's settings that cannot be meant are answered with file, line and remedy."""
 
+import pickle
+
 import pytest
 
+from baselines import recurrent
 from s2s.errors import UserError
 from s2s.recipe.reading import read
 
@@ -35,3 +38,9 @@ def test_a_bad_setting_is_named_with_its_line(lines, number, words, tmp_path):
         read(path)
     assert str(caught.value).startswith(f"{path}:{number}: model")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("rung", [recurrent.gru, recurrent.lstm_attention])
+def test_a_rungs_sections_travel_to_another_process(rung):
+    for section in (rung.Settings, rung.EncoderSettings):
+        assert pickle.loads(pickle.dumps(section(width=8))) == section(width=8)

@@ -99,20 +99,20 @@ def test_a_pair_over_budget_is_named():
     assert len(plan(np.array([1, 2, 8]), np.array([8, 9, 1]), 9, 1, 0)) == 3
 
 
-@given(sides=lengths, tokens=st.integers(1, 2000), ranks=st.integers(1, 3))
-@example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=6, ranks=1)
-@example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=5, ranks=1)
-def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens, ranks):
+@given(sides=lengths, tokens=st.integers(1, 2000))
+@example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=6)
+@example(sides=(np.array([1, 1]), np.array([6, 6])), tokens=5)
+def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
     batches = plan(*sides, 100, 1, 0)
-    mean = sides[1].sum() / max(len(batches), 1) * ranks
+    mean = sides[1].sum() / max(len(batches), 1)
     if tokens < 0.5 * mean:
         with pytest.raises(UserError, match=rf"training\.tokens_per_update: .* {tokens} target tokens(.|\n)*→ divide"):
-            accumulate(batches, sides[1], tokens, ranks)
+            accumulate(batches, sides[1], tokens)
         return
-    groups, micro_batches = accumulate(batches, sides[1], tokens, ranks)
+    groups, micro_batches = accumulate(batches, sides[1], tokens)
     assert [rows.tolist() for group in groups for rows in group] == as_lists(batches)
-    assert all(len(group) == micro_batches * ranks for group in groups[:-1])
-    assert all(1 <= len(group) <= micro_batches * ranks for group in groups[-1:])
+    assert all(len(group) == micro_batches for group in groups[:-1])
+    assert all(1 <= len(group) <= micro_batches for group in groups[-1:])
     if batches:
         assert abs(micro_batches * mean - tokens) <= 0.5 * mean + 1e-6
 
@@ -122,8 +122,6 @@ def test_an_update_smaller_than_a_batch_says_what_to_set():
     with pytest.raises(UserError) as caught:
         accumulate(batches, np.array([10, 10, 10, 10]), 8)
     assert caught.value.remedy == "divide batches.tokens by 2.5, or set training.tokens_per_update=20"
-    with pytest.raises(UserError, match=r"a batch has 20 on each of 2 devices"):
-        accumulate(batches, np.array([10, 10, 10, 10]), 15, ranks=2)
 
 
 def naive(rows, first, last):

@@ -16,9 +16,10 @@ from pyarrow import parquet
 
 from s2s.data.corpora import load
 from s2s.data.filters import filter_training
-from s2s.data.fitting_images import Places, fitted_images
-from s2s.data.fitting_labelled import Tables, fitted_classification
-from s2s.data.fitting_pairs import Splits, fitted_translation
+from s2s.data.fitting import Splits
+from s2s.data.fitting.images import fitted_images
+from s2s.data.fitting.labelled import fitted_classification
+from s2s.data.fitting.pairs import fitted_translation
 from s2s.data.images import load_images
 from s2s.data.labelled import load_labelled
 from s2s.data.tokenizers import UNK, train_pair
@@ -180,15 +181,15 @@ def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
         ("bare.tsv", ((), None), ("1", "0")),
         ("wide.tsv", (("1", "2"), "0"), (("1", "2"), "0")),
     ):
-        recipe = _read(tmp_path, fitted_classification("mine", Tables(tmp_path / name), *options))
+        recipe = _read(tmp_path, fitted_classification("mine", Splits(tmp_path / name), *options))
         assert (recipe.task, recipe.data.text, recipe.data.label) == ("classification", *columns)
         corpus = load_labelled(recipe.data)
         assert corpus.classes == ("neg", "pos")
         assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 120
     with pytest.raises(UserError, match=r"nothing tells which columns are meant; there are '0' \(e.g. 'neg'\)"):
-        fitted_classification("mine", Tables(tmp_path / "wide.tsv"))
+        fitted_classification("mine", Splits(tmp_path / "wide.tsv"))
     with pytest.raises(UserError, match=r"no column 'lable'; there are 'label', 'text'(.|\n)*did you mean label"):
-        fitted_classification("mine", Tables(tmp_path / "named.tsv"), (), "lable")
+        fitted_classification("mine", Splits(tmp_path / "named.tsv"), (), "lable")
 
 
 def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
@@ -199,23 +200,23 @@ def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
             for number in range(count):
                 pixels = draw.integers(0, 255, (40, 50, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(tmp_path / "photos" / split / kind / f"{number}.png")
-    recipe = _read(tmp_path, fitted_images("photos", Places(tmp_path / "photos")))
+    recipe = _read(tmp_path, fitted_images("photos", Splits(tmp_path / "photos")))
     assert (recipe.data.size, recipe.data.channels) == (32, 3)
     corpus = load_images(recipe.data)
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (46, 2, 6)
-    alone = _read(tmp_path, fitted_images("photos", Places(tmp_path / "photos" / "train")))
+    alone = _read(tmp_path, fitted_images("photos", Splits(tmp_path / "photos" / "train")))
     assert load_images(alone.data).train.names == ("cat", "dog")
     (tmp_path / "idx").mkdir()
     head = bytes([0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, 28, 0, 0, 0, 28])
     (tmp_path / "idx/train-images-idx3-ubyte").write_bytes(head + draw.bytes(40 * 28 * 28))
     (tmp_path / "idx/train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes([0, 1] * 20))
     for place in ("idx", "idx/train-images-idx3-ubyte"):
-        recipe = _read(tmp_path, fitted_images("digits", Places(tmp_path / place)))
+        recipe = _read(tmp_path, fitted_images("digits", Splits(tmp_path / place)))
         assert (recipe.data.size, recipe.data.channels, len(load_images(recipe.data).train)) == (28, 1, 36)
     with pytest.raises(UserError, match=r"nothing: there is no such folder or IDX file"):
-        fitted_images("mine", Places(tmp_path / "nothing"))
+        fitted_images("mine", Splits(tmp_path / "nothing"))
     with pytest.raises(UserError, match=r"cat: has no folders of classes(.|\n)*train/cat/1.png"):
-        fitted_images("mine", Places(tmp_path / "photos/train/cat"))
+        fitted_images("mine", Splits(tmp_path / "photos/train/cat"))
 
 
 def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):

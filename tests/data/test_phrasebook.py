@@ -12,20 +12,19 @@ from pathlib import Path
 import pytest
 
 from s2s.data import phrasebook
-from s2s.data import phrasebook_words as tables
 from s2s.data.phrasebook import CONSTRUCTIONS, SPLITS, Phrase, phrases
-from s2s.data.phrasebook_choices import Chooser
-from s2s.data.phrasebook_english import number_words
-from s2s.data.phrasebook_english import ordinal as english_ordinal
-from s2s.data.phrasebook_german import number_word, ordinal
-from s2s.data.phrasebook_lexicon import nouns, verbs
-from s2s.data.phrasebook_patterns import PATTERNS
+from s2s.data.phrasebook.chooser import Chooser
+from s2s.data.phrasebook.english import number_words
+from s2s.data.phrasebook.english import ordinal as english_ordinal
+from s2s.data.phrasebook.german import number_word, ordinal
+from s2s.data.phrasebook.lexicon import nouns, verbs
+from s2s.data.phrasebook.patterns import PATTERNS
 from s2s.errors import UserError
 
 
 @cache
 def sample() -> list[Phrase]:
-    return phrases("train", 30_000)
+    return phrases("train", 12_000)
 
 
 def words(text: str) -> list[str]:
@@ -38,7 +37,7 @@ def words(text: str) -> list[str]:
 def test_the_splits_share_no_sentence():
     sources = {split: set() for split in SPLITS}
     for split, seed in itertools.product(SPLITS, (1, 2)):
-        sources[split] |= {phrase.source for phrase in phrases(split, 1500 if split == "train" else 300, seed)}
+        sources[split] |= {phrase.source for phrase in phrases(split, 1500 if split == "train" else 120, seed)}
     for one, two in itertools.combinations(SPLITS, 2):
         assert not sources[one] & sources[two]
 
@@ -81,10 +80,10 @@ def test_all_phrases_are_distinct():
 
 def test_a_source_determines_its_target():
     targets: dict[str, str] = {}
-    streams = (phrases("train", 30_000, 2), phrases("test", 500, 3), phrases("train", 1000, 1, depth=1))
+    streams = (phrases("train", 12_000, 2), phrases("test", 500, 3), phrases("train", 1000, 1, depth=1))
     for phrase in itertools.chain(sample(), *streams):
         assert targets.setdefault(phrase.source, phrase.target) == phrase.target
-    assert len(targets) > 50_000
+    assert len(targets) > 20_000
 
 
 def test_importing_and_asking_for_nothing_makes_nothing():
@@ -113,7 +112,7 @@ def test_sentences_are_of_ordinary_length():
 def test_every_construction_occurs_and_numbers_are_a_moderate_share():
     counts = Counter(phrase.construction for phrase in sample())
     assert set(counts) == set(CONSTRUCTIONS) == set(PATTERNS)
-    assert min(counts.values()) > 300
+    assert min(counts.values()) > 0.01 * len(sample())
     assert 0.06 < counts["number"] / len(sample()) < 0.09
 
 
@@ -182,7 +181,7 @@ def test_every_relative_clause_agrees_with_the_noun_before_it():
     plurals = {form for noun in beings for form in noun.german[4:7]} - {
         form for noun in beings for form in noun.german[:3]
     }
-    chained = [verb for table in (tables.TRANSITIVE, tables.DATIVE_VERBS) for verb in verbs(table)]
+    chained = verbs("transitive", "dative")
     english = {verb.english[1]: False for verb in chained} | {verb.english[0]: True for verb in chained}
     german = {verb.prefix + verb.present[2]: False for verb in chained}
     german |= {verb.prefix + verb.present[4]: True for verb in chained}

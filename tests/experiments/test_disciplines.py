@@ -127,7 +127,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
 
 
 def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):
-    monkeypatch.delattr("baselines.gru.build_encoder")
+    monkeypatch.setattr("baselines.recurrent.gru.build_encoder", None)
     with pytest.raises(NotForThisModel, match="gru only translates"):
         entered("gru", ag_news, {})
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from s2s.data.batches import collate
-from s2s.data.tasks import Dyck, Examples, Recall, joined
+from s2s.data.exercises import Dyck, Examples, Recall, joined
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.decoding.beam import Beam, search
 from s2s.errors import UserError

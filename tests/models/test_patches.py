@@ -13,7 +13,7 @@ from s2s.recipe.installed import encoder_settings, models, module_of
 SHAPE = ImageShape(3, 12, (0.4, 0.5, 0.6), (0.2, 0.3, 0.1))
 READERS = sorted(kind for kind in models() if hasattr(module_of(kind), "build_encoder"))
 # another package's model may be a bag of patches, and ours may not
-OURS = [kind for kind in READERS if module_of(kind).__name__.startswith(("s2s.", "baselines."))]
+OURS = [kind for kind in READERS if models()[kind].value.startswith(("s2s.", "baselines."))]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from s2s.training.loss import cross_entropy
 
 WIDTH, SIZE, LENGTH = 128, 500, 24
 # a stranger's model may be of another make
-KINDS = [kind for kind in sorted(models()) if module_of(kind).__name__.startswith(("s2s.", "baselines."))]
+KINDS = [kind for kind in sorted(models()) if models()[kind].value.startswith(("s2s.", "baselines."))]
 TIES = ("all", "target", "none")
 
 

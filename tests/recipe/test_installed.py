@@ -47,14 +47,18 @@ Install = Callable[..., None]
 def install(tmp_path, monkeypatch) -> Install:
     """Puts a package with one model where Python finds it."""
 
-    def install(package: str, text: str, kind: str = "stranger", module: str | None = None) -> None:
+    def install(
+        package: str, text: str, kind: str = "stranger", module: str | None = None, attribute: str = ""
+    ) -> None:
         module = module or package.replace("-", "_")
         monkeypatch.setattr(sys, "path", [str(tmp_path), *(p for p in sys.path if p != str(tmp_path))])
         (tmp_path / f"{module}.py").write_text(text)
         information = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
         information.mkdir()
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (information / "entry_points.txt").write_text(f"[s2s.models]\n{kind} = {module}\n")
+        (information / "entry_points.txt").write_text(
+            f"[s2s.models]\n{kind} = {module}{':' if attribute else ''}{attribute}\n"
+        )
         monkeypatch.delitem(sys.modules, module, raising=False)
         importlib.invalidate_caches()
         models.cache_clear()
@@ -85,6 +89,13 @@ def test_a_strangers_model_brings_its_keys_its_checks_and_its_page(install, tmp_
     assert definitions["model_stranger"]["required"] == ["kind", "width"]
     assert definitions["model_stranger"]["properties"]["inner"]["$ref"] == "#/$defs/stranger.Inner"
     assert "depth" in definitions["stranger.Inner"]["properties"]
+
+
+def test_an_entry_point_may_name_an_object_that_has_the_names_of_a_module(install, tmp_path):
+    text = MODULE + "\n\nclass Model:\n    Settings = Settings\n    build = staticmethod(build)\n\n\nmodel = Model()\n"
+    install("stranger-models", text, attribute="model")
+    assert read(_recipe(tmp_path, "{kind: stranger, width: 3}")).model.width == 3
+    assert module_of("stranger").__class__.__name__ == "Model"
 
 
 def test_mistakes_in_a_strangers_section_are_told_as_in_ours(install, tmp_path):

@@ -8,8 +8,7 @@ import torch
 from rich.console import Console
 
 from s2s.training.logger import RunLog
-from s2s.training.measured import Measured
-from s2s.training.trainer import Update
+from s2s.training.update import Measured, Update
 
 UPDATE = Update(
     update=1,

@@ -197,3 +197,14 @@ def test_moments_that_are_there_in_part_are_not_taken_for_none():
     state = optimization.state()
     del state["adam.step.0.weight"]
     assert "adam.step.0.weight" not in optimization.expected(state)[1]
+
+
+def test_a_state_stays_what_it_was_while_the_averaged_weights_are_in_use():
+    layer = nn.Linear(2, 2)
+    optimization = Optimization(layer, TrainingSettings(ema=0.5))
+    layer(torch.ones(1, 2)).sum().backward()
+    optimization.step(1, optimization.gradient_norms()[0])
+    state = optimization.state()
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    with optimization.averaged():
+        assert all(torch.equal(state[name], before[name]) for name in before)

@@ -1,11 +1,16 @@
-"""What the recipes of `s2s new` have in common: text is looked at, and what it is decides on pieces and sizes."""
+"""Recipes fitted to the user's own data, for `s2s new`: it is read and measured, and every choice says why.
+
+Here is what they have in common; each kind of data has a module, and a page in which its choices are put.
+"""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import datasets
 
@@ -23,6 +28,27 @@ _SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 400, 350, 300)
 _TRIED = 20_000
 _SEEN = 50
 _FEWEST = 20
+# as `s2s data check` has it
+_IMBALANCE = 10
+
+
+Files = Path | tuple[Path, Path]
+F = TypeVar("F", bound=Files, covariant=True)
+
+
+@dataclass(frozen=True)
+class Splits(Generic[F]):
+    """The user's data.
+
+    Attributes:
+        train: a table, a folder, a file of images, or two line-aligned files.
+        validation: the same; None: held out of `train`.
+        test: the same; None: held out of `train`.
+    """
+
+    train: F
+    validation: F | None = None
+    test: F | None = None
 
 
 @dataclass(frozen=True)
@@ -148,14 +174,14 @@ def spread(dataset: datasets.Dataset, most: int) -> datasets.Dataset:
     return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
 
 
-def held_out(different: int, given: bool, where: Path, what: str) -> int:
-    """How many examples are to be held out for one split.
+def parts(splits: Splits[Files], different: int, what: str, where: Path) -> dict[str, int | str | tuple[str, str]]:
+    """Validation and test, as in the recipe: files, or how many examples are held out.
 
     Args:
-        different: examples that are not the same.
-        given: whether no split is to be held out.
-        where: the file of the examples.
+        splits: where they are.
+        different: training examples that are not the same.
         what: they are called.
+        where: the user has them.
 
     Raises:
         UserError: there are too few to learn from.
@@ -164,13 +190,65 @@ def held_out(different: int, given: bool, where: Path, what: str) -> int:
         raise UserError(
             f"{different} different {what} are too few to learn from", where=str(where), remedy="collect 1,000 or more"
         )
-    return 0 if given else max(1, min(1000, different // 20))
+    held = 0 if None not in (splits.validation, splits.test) else max(1, min(1000, different // 20))
+    given = {"validation": splits.validation, "test": splits.test}
+    return {split: absolute(files) if files else held for split, files in given.items()}
 
 
-def split_line(name: str, given: int | str | tuple[str, str]) -> str:
-    """The line of validation or test: a file, two files, or how many examples are held out."""
+def absolute(files: Files) -> str | tuple[str, str]:
+    """As a recipe names them."""
+    return str(files.absolute()) if isinstance(files, Path) else (str(files[0].absolute()), str(files[1].absolute()))
+
+
+def page(
+    kind: str, name: str, train: Files, parts: Mapping[str, int | str | tuple[str, str]], choices: Mapping[str, object]
+) -> str:
+    """The recipe.
+
+    Args:
+        kind: of the recipe: the name of its page.
+        name: of the run; what a name may not hold becomes `-`, and what then has none is called like the command.
+        train: the training data.
+        parts: see the function of that name.
+        choices: everything else that the page asks for.
+    """
+    # held out of the training data, or files of its own
     own = " # held out of the training data and never trained on; or a file of your own, as above"
-    return f"  {name}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}"
+    lines = [
+        f"  {split}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}" for split, given in parts.items()
+    ]
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
+    text = resources.files("s2s.data.fitting").joinpath(f"{kind}.yaml").read_text(encoding="utf-8")
+    usual = {"translation": "translate", "classification": "classify"}.get(kind, kind)
+    given = {"name": quoted(stem or usual), "train": quoted(absolute(train)), "splits": "\n".join(lines)}
+    return text.format_map(given | dict(choices))
+
+
+def course(updates: int, size: float, examples: float) -> dict[str, object]:
+    """How long is trained, how many passes that is, and how often is validated.
+
+    Args:
+        updates: in all.
+        size: of a batch.
+        examples: to learn from, counted as the size is.
+    """
+    return {"updates": updates, "passes": updates * size / examples, "every": max(1, updates // 8)}
+
+
+def classes_metric(counts: Collection[int]) -> str:
+    """By what checkpoints of a classifier are compared, as a line of a recipe.
+
+    Args:
+        counts: of the examples of each class.
+    """
+    return "macro_f1 # the classes are uneven" if max(counts) > _IMBALANCE * min(counts) else "accuracy"
+
+
+def header_line(header: bool | None, what: str) -> str:
+    """What a recipe says of a table's first line: nothing, where columns have names by themselves."""
+    if header is None:
+        return ""
+    return f" # its first line {'names the columns' if header else f'is a {what} like all others'}"
 
 
 def power_of_two(value: float, least: int, most: int) -> int:
@@ -181,11 +259,6 @@ def power_of_two(value: float, least: int, most: int) -> int:
 def rounded(updates: float, least: int, most: int) -> int:
     """A number of updates, in hundreds, within limits."""
     return max(least, min(most, round(updates / 100) * 100))
-
-
-def recipe_name(stem: str, otherwise: str) -> str:
-    """A run's name out of a file's; what a name may not hold becomes `-`."""
-    return quoted(re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or otherwise)
 
 
 def quoted(value: str | Path | Sequence[str | Path]) -> str:

@@ -1,7 +1,8 @@
-"""The numbers of an update, which may still be on their way from the device when the update is told."""
+"""What an update did; its numbers may still be on their way from the device when it is told."""
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -64,3 +65,55 @@ class Measured:
     def gradient_norm(self) -> float:
         """The norm of the whole gradient."""
         return math.sqrt(sum(norm**2 for norm in self._values[1:]))
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did.
+
+    Attributes:
+        update: its number, from 1 on.
+        epoch: passes over the data before it.
+        count: items that `loss` is the mean of.
+        tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
+        seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
+        learning_rate: of this step.
+        real_share: real tokens among all positions of its batches.
+        clip: the longest gradient allowed; None where any is.
+        measured: what the device found; to ask for it is to wait for the device.
+    """
+
+    update: int
+    epoch: int
+    count: int
+    tokens: int
+    seconds: float
+    learning_rate: float
+    real_share: float
+    clip: float | None
+    measured: Measured
+
+    @property
+    def ready(self) -> bool:
+        """Whether the numbers below are there; those of an update that fails never are."""
+        return self.measured.arrived and self.measured.finite
+
+    @property
+    def loss(self) -> float:
+        """The plain loss, in nats per item (target token, example or masked token, by task), before the step."""
+        return self.measured.loss / self.count
+
+    @property
+    def gradient_norm(self) -> float:
+        """Before clipping."""
+        return self.measured.gradient_norm
+
+    @property
+    def layer_norms(self) -> dict[str, float]:
+        """The gradient's norm, layer by layer."""
+        return self.measured.layer_norms
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the gradient was longer than allowed."""
+        return self.clip is not None and self.gradient_norm > self.clip

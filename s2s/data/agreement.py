@@ -8,11 +8,10 @@ import re
 from collections import Counter
 from functools import cache
 
-from s2s.data import phrasebook_words as tables
+from s2s.data.exercises import Examples, Exercise, Split
 from s2s.data.phrasebook import Phrase, phrases
-from s2s.data.phrasebook_german import SINGULAR, THEY, present, preterite
-from s2s.data.phrasebook_lexicon import verbs
-from s2s.data.tasks import Examples, Exercise, Split
+from s2s.data.phrasebook.german import SINGULAR, THEY, present, preterite
+from s2s.data.phrasebook.lexicon import verbs
 from s2s.data.tokenizers import train_pair
 from s2s.errors import UserError
 from s2s.recipe.schema import TokenizerSettings
@@ -32,12 +31,12 @@ class Agreement(Exercise):
     name, title, unit = "agreement", "agreement across clauses, in translation", "words between subject and verb"
 
     def __init__(self) -> None:
-        found = [phrase for depth, size in _READ for phrase in phrases("train", size, depth=depth)]
+        sentences = [phrase for depth, size in _READ for phrase in phrases("train", size, depth=depth)]
         settings = TokenizerSettings(kind="word", size=_MOST_WORDS, lowercase=True)
         # both forms of each verb, so that a rival always has a piece
         forms = [" ".join(pair) for pair in sorted(_numbers())]
-        targets = [*(_spaced(phrase.target) for phrase in found), *forms]
-        self.tokenizer = train_pair([_spaced(phrase.source) for phrase in found], targets, settings)[0]
+        targets = [*(_spaced(phrase.target) for phrase in sentences), *forms]
+        self.tokenizer = train_pair([_spaced(phrase.source) for phrase in sentences], targets, settings)[0]
         self.pieces = self.tokenizer.size
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
@@ -46,13 +45,13 @@ class Agreement(Exercise):
         Raises:
             UserError: `distance` is no multiple of 4, or there are too few sentences.
         """
-        found = _sentences(distance, count, seed, split)
-        verbs_found = [agreeing_verb(phrase) for phrase in found]
-        rivals = self.tokenizer.encode_batch([other for _, _, other in verbs_found])
+        sentences = _sentences(distance, count, seed, split)
+        agreeing = [agreeing_verb(phrase) for phrase in sentences]
+        rivals = self.tokenizer.encode_batch([other for _, _, other in agreeing])
         return Examples(
-            self.tokenizer.encode_batch([_spaced(phrase.source) for phrase in found]),
-            self.tokenizer.encode_batch([_spaced(phrase.target) for phrase in found]),
-            [(place, rival[0]) for (place, _, _), rival in zip(verbs_found, rivals, strict=True)],
+            self.tokenizer.encode_batch([_spaced(phrase.source) for phrase in sentences]),
+            self.tokenizer.encode_batch([_spaced(phrase.target) for phrase in sentences]),
+            [(place, rival[0]) for (place, _, _), rival in zip(agreeing, rivals, strict=True)],
         )
 
     def baseline(self, distance: int) -> float:
@@ -86,7 +85,7 @@ def _other_numbers() -> dict[str, str]:
 @cache
 def _numbers() -> frozenset[tuple[str, str]]:
     """Third persons, singular and plural, of all verbs that can stand there."""
-    forms = [verb.present for verb in verbs(tables.INTRANSITIVE)]
+    forms = [verb.present for verb in verbs("intransitive")]
     forms += [present(auxiliary) for auxiliary in ("sein", "haben", "werden")] + [preterite("sein")]
     return frozenset((form[SINGULAR], form[THEY]) for form in forms)
 

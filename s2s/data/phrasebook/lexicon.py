@@ -1,12 +1,16 @@
-"""The words of the built-in corpus as records, read from the tables of ``phrasebook_words`` when first needed."""
+"""The words of the built-in corpus as records, read from `lexicon.toml` when first needed."""
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
+from typing import Any
 
-from s2s.data import phrasebook_english as english
-from s2s.data import phrasebook_german as german
-from s2s.data import phrasebook_words as words
+from s2s.data.phrasebook import english, german
+
+# English, German
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +39,12 @@ class Adjective:
 class Verb:
     """A verb of both languages with what it governs.
 
-    ``english`` is base, third person, past, participle and -ing form; ``present`` the five German forms without
-    prefix; ``participle`` and ``infinitive`` have the prefix; ``preposition`` is English, German and the case.
+    ``table`` is the table it stands in, and decides which objects it takes; ``english`` is base, third person, past,
+    participle and -ing form; ``present`` the five German forms without prefix; ``participle`` and ``infinitive`` have
+    the prefix; ``preposition`` is English, German and the case.
     """
 
+    table: str
     english: tuple[str, ...]
     particle: str
     prefix: str
@@ -58,6 +64,11 @@ class Verb:
         """The infinitive with its prefix."""
         return self.prefix + self.bare
 
+    @property
+    def looks_present(self) -> bool:
+        """Whether the English past looks like the present: they read, they put."""
+        return self.english[0] == self.english[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Adverb:
@@ -68,15 +79,37 @@ class Adverb:
     when: str
 
 
+@cache
+def _words() -> dict[str, Any]:
+    return tomllib.loads(resources.files("s2s.data.phrasebook").joinpath("lexicon.toml").read_text(encoding="utf-8"))
+
+
 def _entries(table: str) -> Iterator[str]:
-    for line in table.replace("\n", ";").split(";"):
-        if line.strip():
-            yield line.strip()
+    return (line.strip() for line in table.replace("\n", ";").split(";") if line.strip())
 
 
-def pairs(table: str) -> tuple[tuple[str, str], ...]:
-    """Read ``english/german`` words; a word without a slash is the same in both languages."""
-    return tuple((word.partition("/")[0], word.rpartition("/")[2]) for word in table.split())
+def _spelt(words: str) -> Iterator[str]:
+    for word in words.split():
+        spelling, _, often = word.partition("*")
+        yield from [spelling.replace("_", " ")] * int(often or 1)
+
+
+def closed(table: str) -> dict[str, list[Any]]:
+    """Give words of which there are but a few, as they are written: determiners, pronouns, modals or roads."""
+    return _words()[table]
+
+
+@cache
+def menu(name: str) -> tuple[str, ...]:
+    """Give what there is to draw from, each as often as its weight says."""
+    return tuple(_spelt(_words()["menus"][name]))
+
+
+@cache
+def pairs(*tables: str) -> tuple[Pair, ...]:
+    """Read tables of single words of both languages, e.g. ``pairs("months")``."""
+    words = [word for table in tables for word in _spelt(_words()["pairs"][table])]
+    return tuple((word.partition("/")[0], word.rpartition("/")[2]) for word in words)
 
 
 def _noun(entry: str, kind: str) -> Noun:
@@ -86,50 +119,46 @@ def _noun(entry: str, kind: str) -> Noun:
     weak = gender == "w"
     ending = forms[2] or ("" if gender in "fw" else "s")
     index = german.MASCULINE if weak else "mnf".index(gender)
-    return Noun(
-        (singular, plural or english.with_s(singular)),
-        german.noun_forms(forms[0], forms[1], ending, weak),
-        index,
-        kind,
-    )
+    both = singular, plural or english.with_s(singular)
+    return Noun(both, german.noun_forms(forms[0], forms[1], ending, weak), index, kind)
 
 
 @cache
 def nouns(kind: str) -> tuple[Noun, ...]:
     """Give the nouns of a class, of a group of classes, or the one noun of that English name."""
-    if kind in words.GROUPS:
-        return tuple(noun for part in words.GROUPS[kind].split() for noun in nouns(part))
-    if kind in words.NOUNS:
-        return tuple(_noun(" ".join(entry.split()), kind) for entry in words.NOUNS[kind].split(","))
-    return (next(noun for part in words.NOUNS for noun in nouns(part) if noun.english[0] == kind),)
+    words = _words()
+    if kind in words["groups"]:
+        return tuple(noun for part in words["groups"][kind].split() for noun in nouns(part))
+    if kind in words["nouns"]:
+        return tuple(_noun(entry, kind) for entry in words["nouns"][kind].split(","))
+    return (next(noun for noun in all_nouns() if noun.english[0] == kind),)
+
+
+def all_nouns() -> Iterator[Noun]:
+    """Give every noun."""
+    return (noun for kind in _words()["nouns"] for noun in nouns(kind))
 
 
 def _adjective(entry: str) -> Adjective:
     source, target, *rest = entry.split()
-    degrees = source.split("/")
-    if len(degrees) == 1:
-        degrees += english.degrees(source)
-    forms = [*target.split("/"), "", ""]
-    predicate = forms[0]
+    positive, *compared = source.split("/")
+    more, most = compared or english.degrees(source)
+    predicate, *irregular = target.split("/")
     stem = {"teuer": "teur", "dunkel": "dunkl"}.get(predicate, predicate.removesuffix("e"))
-    comparative = forms[1] or stem + "er"
-    longest = comparative[:-2] if forms[1] else predicate
-    superlative = forms[2] or longest + ("est" if longest.endswith(("d", "t", "s", "ß", "z")) else "st")
-    kinds = frozenset(part for kind in rest if kind not in {"c", "s"} for part in words.GROUPS.get(kind, kind).split())
-    return Adjective(
-        (degrees[0], degrees[1], degrees[2]),
-        predicate,
-        (stem, comparative, superlative),
-        kinds,
-        "c" in rest or "s" in rest,
-        "s" in rest,
-    )
+    comparative = irregular[0] if irregular else stem + "er"
+    longest = comparative[:-2] if irregular else predicate
+    ending = "est" if longest.endswith(("d", "t", "s", "ß", "z")) else "st"
+    superlative = irregular[1] if len(irregular) > 1 else longest + ending
+    groups = _words()["groups"]
+    kinds = frozenset(part for kind in rest if kind not in {"c", "s"} for part in groups.get(kind, kind).split())
+    stems = stem, comparative, superlative
+    return Adjective((positive, more, most), predicate, stems, kinds, "c" in rest or "s" in rest, "s" in rest)
 
 
 @cache
 def all_adjectives() -> tuple[Adjective, ...]:
     """Give every adjective."""
-    return tuple(_adjective(entry) for entry in _entries(words.ADJECTIVES))
+    return tuple(_adjective(entry) for entry in _entries(_words()["adjectives"]))
 
 
 @cache
@@ -142,10 +171,10 @@ def _classes(names: str) -> tuple[Noun, ...]:
     return tuple(noun for name in names.split(",") if name for noun in nouns(name))
 
 
-def _verb(entry: str, objects_only: bool, oblique: bool) -> Verb:
+def _verb(entry: str, table: str) -> Verb:
     source, *fields = entry.split()
     preposition = ("", "", 0)
-    if oblique:
+    if table == "oblique":
         word, target, govern, classes, *flags = fields
         name, _, case = govern.partition("/")
         preposition = (word.replace("_", " ").strip("-"), name, german.CASES[case])
@@ -157,10 +186,11 @@ def _verb(entry: str, objects_only: bool, oblique: bool) -> Verb:
     done = forms[2] if len(forms) > 2 else past
     third = {"have": "has", "be": "is"}.get(base) or english.with_s(base)
     parts = [*target.rstrip("*").split("/"), "", ""]
-    reflexive = parts[0].startswith("sich_")
     head, _, tail = parts[0].removeprefix("sich_").rpartition("+")
-    subjects, _, objects = (f"person:{classes}" if objects_only else classes).partition(":")
+    # whoever gives something to somebody is a person
+    subjects, _, objects = (f"person:{classes}" if table == "ditransitive" else classes).partition(":")
     return Verb(
+        table=table,
         english=(base, third, past, done, english.progressive(base)),
         particle=particle.replace("_", " "),
         prefix=head,
@@ -169,7 +199,7 @@ def _verb(entry: str, objects_only: bool, oblique: bool) -> Verb:
         imperative=german.imperative(tail, parts[1]),
         participle=head + (parts[2] or german.participle(tail)),
         auxiliary="sein" if target.endswith("*") else "haben",
-        reflexive=reflexive,
+        reflexive=parts[0].startswith("sich_"),
         state="=" in flags,
         subjects=_classes(subjects),
         objects=_classes(objects),
@@ -178,19 +208,15 @@ def _verb(entry: str, objects_only: bool, oblique: bool) -> Verb:
 
 
 @cache
-def verbs(table: str) -> tuple[Verb, ...]:
-    """Read a table of verbs of this module, e.g. ``verbs(TRANSITIVE)``."""
-    return tuple(_verb(entry, table is words.DITRANSITIVE, table is words.OBLIQUE) for entry in _entries(table))
+def verbs(*tables: str) -> tuple[Verb, ...]:
+    """Read tables of verbs, e.g. ``verbs("transitive")``."""
+    if len(tables) == 1:
+        return tuple(_verb(entry, tables[0]) for entry in _entries(_words()["verbs"][tables[0]]))
+    return tuple(verb for table in tables for verb in verbs(table))
 
 
 @cache
 def adverbs(*when: str) -> tuple[Adverb, ...]:
     """Give the adverbials of time of the given kinds (any, past, future, habit, mid)."""
-    read = (Adverb(*entry.split("|")) for entry in _entries(words.ADVERBS))
+    read = (Adverb(*entry.split("|")) for entry in _entries(_words()["adverbs"]))
     return tuple(adverb for adverb in read if adverb.when in when)
-
-
-@cache
-def manners() -> tuple[tuple[str, str], ...]:
-    """Give the adverbs of manner, English and German."""
-    return pairs(words.MANNER)

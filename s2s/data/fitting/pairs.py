@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,19 @@ from s2s.data.columns import pair_columns, read_head
 from s2s.data.corpora import Corpus, load, load_split, pairs
 from s2s.data.filters import broken_rule
 from s2s.data.fitting import (
+    Files,
+    Splits,
+    absolute,
     choose_normalization,
     choose_pieces,
-    held_out,
+    course,
+    header_line,
     look,
+    page,
+    parts,
     power_of_two,
     quoted,
-    recipe_name,
     rounded,
-    split_line,
     spread,
 )
 from s2s.data.tokenizers import Tokenizer
@@ -37,65 +40,8 @@ _LONGEST = 2048
 # natural text of which the usual filters drop more is not what they are made for
 _FILTERED = 0.01
 
-Files = Path | tuple[Path, Path]
 
-_PAGE = """# Made by `s2s new translate` for {pairs:,} training pairs. All keys: s2s recipe reference
-name: {name}
-data:
-  corpus: files
-  source: {source}
-  target: {target}
-  train: {train}{header}
-{splits}
-  filters:
-    max_words: {max_words}
-    max_ratio: {max_ratio}
-tokenizer:
-  kind: {kind} # {why_kind}
-  size: {size}
-  normalization: {normalization} # {why_normalization}
-batches:
-  tokens: {tokens} # {target_pieces:,} target pieces in all: {batches:,} batches or so
-  max_length: {max_length} # {why_length}
-model:
-  kind: {model}
-  width: {width}
-{heads}  encoder_layers: {layers}
-  decoder_layers: {layers}
-  dropout: {dropout} # {why_dropout}
-training:
-  updates: {updates} # {passes:.0f} passes over the pairs or so
-  learning_rate: {rate}
-  schedule: cosine
-  warmup: 0.1 # a share of the updates: a shorter training warms up as much sooner
-  label_smoothing: {smoothing}
-  ema: {ema}
-validation:
-  every: {every}
-  metric: {metric}
-  sentences: {sentences}
-decoding:
-  beam: {beam}
-  max_ratio: {longest_output} # {why_output}
-"""
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The user's pairs.
-
-    Attributes:
-        train: a table, or two line-aligned files.
-        validation: the same; None: held out of `train`.
-        test: the same; None: held out of `train`.
-    """
-
-    train: Files
-    validation: Files | None = None
-    test: Files | None = None
-
-
-def fitted_translation(name: str, splits: Splits, source: str | None = None, target: str | None = None) -> str:
+def fitted_translation(name: str, splits: Splits[Files], source: str | None = None, target: str | None = None) -> str:
     """A recipe for the user's own pairs, its sizes chosen by what they hold.
 
     Data with few words or single words are taken for data with rules, with one right answer: words or letters are the
@@ -113,49 +59,28 @@ def fitted_translation(name: str, splits: Splits, source: str | None = None, tar
     """
     columns, header = _columns(splits.train, source, target)
     settings = DataSettings(
-        corpus="files", source=columns[0], target=columns[1], train=_split(splits.train), validation=1, test=None
+        corpus="files", source=columns[0], target=columns[1], train=absolute(splits.train), validation=1, test=None
     )
     everything = load_split(settings, "train")
     different = len({one for one, _ in pairs(everything)}) if everything else 0
     first = splits.train if isinstance(splits.train, Path) else splits.train[0]
-    held = held_out(different, None not in (splits.validation, splits.test), first, "sources")
-    parts = {
-        name: held if given is None else _split(given)
-        for name, given in (("validation", splits.validation), ("test", splits.test))
-    }
-    corpus = load(settings.model_copy(update=parts))
-    choices = _chosen(corpus)
-    where = {
-        "name": recipe_name(name, "translate"),
-        "source": quoted(columns[0]),
-        "target": quoted(columns[1]),
-        "train": _files(splits.train),
-        "header": header,
-        "splits": "\n".join(split_line(name, given) for name, given in parts.items()),
-    }
-    return _PAGE.format(**where, **choices)
+    held = parts(splits, different, "sources", first)
+    choices = _chosen(load(settings.model_copy(update=held)))
+    said = {"source": quoted(columns[0]), "target": quoted(columns[1]), "header": header}
+    return page("translation", name, splits.train, held, said | choices)
 
 
 def _columns(train: Files, source: str | None, target: str | None) -> tuple[tuple[str, str], str]:
     if not isinstance(train, Path):
         return (source or _ending(train[0]), target or _ending(train[1])), ""
     head = read_head(train, [name for name in (source, target) if name])
-    said = {True: " # its first line names the columns", False: " # its first line is a pair like all others"}
-    return pair_columns(head, source, target), said.get(head.header, "")  # type: ignore[call-overload]
+    return pair_columns(head, source, target), header_line(head.header, "pair")
 
 
 def _ending(path: Path) -> str:
     """`en` for `a.en` and `a.en.gz`."""
     name = Path(path.stem) if path.suffix in (".gz", ".xz") else path
     return name.suffix.removeprefix(".") or name.name
-
-
-def _split(files: Files) -> str | tuple[str, str]:
-    return str(files.absolute()) if isinstance(files, Path) else (str(files[0].absolute()), str(files[1].absolute()))
-
-
-def _files(files: Files) -> str:
-    return quoted(_split(files))
 
 
 def _chosen(corpus: Corpus) -> dict[str, object]:
@@ -181,10 +106,9 @@ def _chosen(corpus: Corpus) -> dict[str, object]:
         "why_normalization": why,
         "target_pieces": target_pieces,
         "batches": max(1, round(target_pieces / sizes["tokens"])),
-        "passes": sizes["updates"] * sizes["tokens"] / max(target_pieces, sizes["tokens"]),
+        **course(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
         "max_length": max_length,
         "why_length": why_length,
-        "every": max(1, sizes["updates"] // 8),
         "sentences": min(500, len(corpus.validation)),
         **_output(lengths, ruled),
         **sizes,
@@ -197,8 +121,8 @@ def _texts(side: int, parts: Sequence[datasets.Dataset]) -> Iterator[str]:
 
 def _lengths(part: datasets.Dataset, tokenizer: Tokenizer) -> Int[np.ndarray, "2 pairs"]:
     """Pieces of each source and target, without special ones; no pairs with an empty side."""
-    found = [[len(pieces) for pieces in tokenizer.encode_batch(list(_texts(side, [part])))] for side in (0, 1)]
-    lengths = np.array(found, dtype=np.int64)
+    encoded = [tokenizer.encode_batch(list(_texts(side, [part]))) for side in (0, 1)]
+    lengths = np.array([[len(pieces) for pieces in side] for side in encoded], dtype=np.int64)
     return lengths[:, (lengths > 0).all(0)]
 
 
@@ -208,16 +132,12 @@ def _filters(kept: datasets.Dataset, ruled: bool) -> dict[str, object]:
     if ruled:
         return {"max_words": "null # data with rules: what is unequal is right, too", "max_ratio": "null"}
     broken = Counter(broken_rule(one, other, usual) for one, other in pairs(kept))
-    found: dict[str, object] = {}
+    choices: dict[str, object] = {}
     for key in ("max_words", "max_ratio"):
-        count = broken[f"over {key}"]
+        count, value = broken[f"over {key}"], getattr(usual, key)
         drops = f" # drops {count:,} training pairs: see `s2s data check`" if count else ""
-        found[key] = (
-            f"{getattr(usual, key)}{drops}"
-            if count <= _FILTERED * len(kept)
-            else f"null # {getattr(usual, key)} would drop {count:,}"
-        )
-    return found
+        choices[key] = f"{value}{drops}" if count <= _FILTERED * len(kept) else f"null # {value} would drop {count:,}"
+    return choices
 
 
 def _rule_sizes(examples: int, pieces: int, kind: str) -> dict[str, Any]:

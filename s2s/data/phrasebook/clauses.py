@@ -3,35 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from s2s.data import phrasebook_german as german
-from s2s.data.phrasebook_english import indefinite
-from s2s.data.phrasebook_german import (
-    ACCUSATIVE,
-    DATIVE,
-    FIRST,
-    GENITIVE,
-    NOMINATIVE,
-    PLURAL,
-    SECOND,
-    SINGULAR,
-    THEY,
-    WE,
-)
-from s2s.data.phrasebook_lexicon import Adjective, Adverb, Noun, Verb
+from s2s.data.phrasebook import german
+from s2s.data.phrasebook.english import indefinite
+from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, PLURAL, SINGULAR, THEY
+from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb, closed
 
 
 @dataclass(frozen=True, slots=True)
 class Nominal:
     """A noun phrase, a name or a pronoun in both languages.
 
-    ``german`` has the four cases, each word marked (see ``phrasebook_german.marked``); ``form`` chooses the verb form
+    ``german`` has the four cases, each word marked (see ``german.marked``); ``form`` chooses the verb form
     (``FIRST`` to ``THEY``), ``gender`` the relative pronoun; ``tail`` counts the German words that follow the head
     noun.
     """
 
     english: str
     english_object: str
-    german: tuple[str, str, str, str]
+    german: tuple[str, ...]
     form: int = SINGULAR
     gender: int = 0
     pronoun: bool = False
@@ -45,48 +34,23 @@ class Nominal:
 
     def with_tail(self, english: str, target: str) -> "Nominal":
         """Add what follows the head noun, such as a relative clause."""
-        cases = self.german
         return replace(
             self,
             english=f"{self.english} {english}",
             english_object=f"{self.english_object} {english}",
-            german=(cases[0] + target, cases[1] + target, cases[2] + target, cases[3] + target),
+            german=tuple(case + target for case in self.german),
             tail=self.tail + target.count(" "),
         )
 
 
-_PRONOUNS = {
-    "I": Nominal("I", "me", ("ich", "mich", "mir", ""), FIRST, 0, True),
-    "you": Nominal("you", "you", ("du", "dich", "dir", ""), SECOND, 0, True),
-    "he": Nominal("he", "him", ("er", "ihn", "ihm", ""), SINGULAR, 0, True),
-    "she": Nominal("she", "her", ("sie", "sie", "ihr", ""), SINGULAR, 2, True),
-    "we": Nominal("we", "us", ("wir", "uns", "uns", ""), WE, PLURAL, True),
-    "they": Nominal("they", "them", ("sie", "sie", "ihnen", ""), THEY, PLURAL, True),
-}
-
-# English singular, English plural, German word; "" where the number is not used ("-": no word at all).
-DETERMINERS = {
-    "the": ("the", "the", "der"), "a": ("a", "-", "ein"), "this": ("this", "these", "dies"),
-    "my": ("my", "my", "mein"), "your": ("your", "your", "dein"), "his": ("his", "his", "sein"),
-    "her": ("her", "her", "ihr"), "our": ("our", "our", "unser"), "their": ("their", "their", "ihr"),
-    "every": ("every", "", "jed"), "no": ("no", "no", "kein"), "not any": ("any", "any", "kein"),
-    "not a": ("a", "any", "kein"), "all": ("", "all", "all"), "many": ("", "many", "viel"),
-    "some": ("", "some", "einig"), "several": ("", "several", "mehrer"), "both": ("", "both", "beid"),
-    "two": ("", "two", "zwei"), "three": ("", "three", "drei"), "four": ("", "four", "vier"),
-    "five": ("", "five", "fünf"), "six": ("", "six", "sechs"), "ten": ("", "ten", "zehn"),
-    "which": ("which", "which", "welch"), "": ("-", "-", ""),
-}  # fmt: skip
-
-
-def _marked(cases: Sequence[str]) -> tuple[str, str, str, str]:
-    nominative, accusative, dative, genitive = (german.marked(cases[case], case) for case in range(4))
-    return nominative, accusative, dative, genitive
+def _marked(cases: Sequence[str]) -> tuple[str, ...]:
+    return tuple(german.marked(words, case) for case, words in enumerate(cases))
 
 
 def pronoun(word: str) -> Nominal:
     """Give a personal pronoun by its English subject form."""
-    found = _PRONOUNS[word]
-    return replace(found, german=_marked(found.german))
+    english_object, cases, form, gender = closed("pronouns")[word]
+    return Nominal(word, english_object, _marked([*cases.split(), ""]), form, gender, True)
 
 
 def name(english: str, target: str, gender: int) -> Nominal:
@@ -105,28 +69,24 @@ def noun_phrase(
 
     Args:
         noun: the head.
-        determiner: a key of ``DETERMINERS``; ``"a"`` has no word in the plural, ``""`` never has one.
+        determiner: a determiner of ``lexicon.toml``; ``"a"`` has no word in the plural, ``""`` never has one.
         adjective: an attribute, if any.
         plural: the number.
         degree: 0 positive, 1 comparative, 2 superlative.
     """
-    singular_word, plural_word, article = DETERMINERS[determiner]
+    *words, article = closed("determiners")[determiner]
+    word = words[plural]
     gender = PLURAL if plural else noun.gender
+    english = noun.english[plural]
+    core = noun.german[4 * plural : 4 * plural + 4]
     if plural and determiner == "a":
         article = ""
-    word = plural_word if plural else singular_word
-    english = noun.english[plural]
-    offset = 4 if plural else 0
-    if adjective is None:
-        core = [noun.german[offset + case] for case in range(4)]
-    else:
+    if adjective is not None:
         english = f"{adjective.english[degree]} {english}"
-        stem = adjective.stems[degree]
-        core = [
-            f"{stem}{german.adjective_ending(article, case, gender)} {noun.german[offset + case]}" for case in range(4)
-        ]
+        endings = [german.adjective_ending(article, case, gender) for case in range(4)]
+        core = [f"{adjective.stems[degree]}{ending} {form}" for ending, form in zip(endings, core, strict=True)]
     if article:
-        core = [f"{german.determiner(article, case, gender)} {core[case]}" for case in range(4)]
+        core = [f"{german.determiner(article, case, gender)} {form}" for case, form in enumerate(core)]
     if word == "a":
         english = indefinite(english)
     elif word != "-":
@@ -138,10 +98,8 @@ def possessed(owner: Nominal, noun: Noun, plural: bool = False) -> Nominal:
     """Build a name in the genitive and a noun: Anna's dog, Annas Hund."""
     english = f"{owner.english}'s {noun.english[plural]}"
     form, gender = (THEY, PLURAL) if plural else (SINGULAR, noun.gender)
-    nominative, accusative, dative, genitive = _marked(noun.german[4 * plural : 4 * plural + 4])
-    name = owner.german[GENITIVE]
-    core = f"{name} {nominative}", f"{name} {accusative}", f"{name} {dative}", f"{name} {genitive}"
-    return Nominal(english, english, core, form, gender)
+    core = _marked(noun.german[4 * plural : 4 * plural + 4])
+    return Nominal(english, english, tuple(f"{owner.german[GENITIVE]} {words}" for words in core), form, gender)
 
 
 def owned(thing: Nominal, owner: Nominal) -> Nominal:
@@ -151,14 +109,12 @@ def owned(thing: Nominal, owner: Nominal) -> Nominal:
 
 def coordinate(first: Nominal, second: Nominal) -> Nominal:
     """Join two phrases by and: a plural."""
-    cases = [f"{one} und {two}" for one, two in zip(first.german, second.german, strict=True)]
     return Nominal(
         f"{first.english} and {second.english}",
         f"{first.english_object} and {second.english_object}",
-        (cases[0], cases[1], cases[2], cases[3]),
+        tuple(f"{one} und {two}" for one, two in zip(first.german, second.german, strict=True)),
         THEY,
         PLURAL,
-        tail=0,
     )
 
 
@@ -175,49 +131,36 @@ class Clause:
     tense: str = "present"
     accusative: Nominal | None = None
     dative: Nominal | None = None
-    place: tuple[str, str] | None = None
-    predicate: tuple[str, str] | None = None
-    manner: tuple[str, str] | None = None
+    place: Pair | None = None
+    predicate: Pair | None = None
+    manner: Pair | None = None
     time: Adverb | None = None
     negated: bool = False
     passive: bool = False
     recipient_last: bool = False
 
 
-# name: English forms for I, you, he, we, they; the word before the infinitive; does it need do; German verb, preterite?
-_MODALS = {
-    "can": ("can can can can can", "", "", "können", False),
-    "must": ("must must must must must", "", "", "müssen", False),
-    "should": ("should should should should should", "", "", "sollen", True),
-    "want": ("want want wants want want", "to", "want", "wollen", False),
-    "would like": ("would would would would would", "like to", "", "mögen", True),
-    "allowed": ("am are is are are", "allowed to", "", "dürfen", False),
-    "could": ("could could could could could", "", "", "können", True),
-    "wanted": ("wanted wanted wanted wanted wanted", "to", "want", "wollen", True),
-    "had to": ("had had had had had", "to", "have", "müssen", True),
-}
-MODALS = tuple(_MODALS)
 _BE = ("am", "are", "is", "are", "are")
 _WAS = ("was", "were", "was", "were", "were")
 _HAVE = ("have", "have", "has", "have", "have")
 _DO = ("do", "do", "does", "do", "do")
 _PAST_TENSES = ("past", "wanted", "had to")
+_PREPOSITIONS = {"for", "at", "to"}  # of English verbs; other particles follow a pronoun: turn it on
 _IS_SIMPLE = {"be", "have"}  # German keeps their simple past where other verbs take the perfect
 
 
-def _english_verbs(clause: Clause, form: int, support: bool) -> tuple[str, str]:
+def _english_verbs(clause: Clause, form: int, support: bool) -> Pair:
     """Give the finite word and the rest of the English verb group; ``support``: do is needed (question, not)."""
     base, third, past, participle, progressive = clause.verb.english
     tense = clause.tense
-    if tense in _MODALS:
-        finite, link, plain, _, _ = _MODALS[tense]
-        tail = f"be {participle}" if clause.passive else base
-        rest = f"{link} {tail}" if link else tail
+    infinitive = f"be {participle}" if clause.passive else base
+    if tense in closed("modals"):
+        finite, link, plain, _, _ = closed("modals")[tense]
         if support and plain:
-            return ("did" if tense in _PAST_TENSES else _DO[form]), f"{plain} {rest}"
-        return finite.split()[form], rest
+            return ("did" if tense in _PAST_TENSES else _DO[form]), _join(plain, link, infinitive)
+        return finite.split()[form], _join(link, infinitive)
     if tense == "future":
-        return "will", f"be {participle}" if clause.passive else base
+        return "will", infinitive
     if tense in {"perfect", "pluperfect"}:
         return ("had" if tense == "pluperfect" else _HAVE[form]), f"been {participle}" if clause.passive else participle
     if clause.passive:
@@ -233,30 +176,26 @@ def _english_verbs(clause: Clause, form: int, support: bool) -> tuple[str, str]:
     return (third if form == SINGULAR else base), ""
 
 
-def _german_verbs(clause: Clause, form: int) -> tuple[str, str, str]:
-    """Give finite verb and right bracket of a main clause, and the whole group of a subordinate one."""
+def _german_verbs(clause: Clause, form: int) -> Pair:
+    """Give the finite verb and the right bracket: a prefix, a participle or an infinitive."""
     verb, tense = clause.verb, clause.tense
-    infinitive = f"{verb.participle} werden" if clause.passive else verb.infinitive
-    if tense in _MODALS:
-        _, _, _, modal, preterite = _MODALS[tense]
-        finite = (german.preterite(modal) if preterite else german.present(modal))[form]
-        return finite, infinitive, f"{infinitive} {finite}"
+
+    def finite(auxiliary: str, past: bool) -> str:
+        return (german.preterite if past else german.present)(auxiliary)[form]
+
+    if tense in closed("modals"):
+        *_, modal, preterite = closed("modals")[tense]
+        return finite(modal, preterite), f"{verb.participle} werden" if clause.passive else verb.infinitive
     if tense == "future":
-        finite = german.present("werden")[form]
-        return finite, infinitive, f"{infinitive} {finite}"
-    simple = verb.english[0] in _IS_SIMPLE
+        return finite("werden", False), f"{verb.participle} werden" if clause.passive else verb.infinitive
     if clause.passive and tense in {"present", "past"}:
-        finite = (german.preterite("werden") if tense == "past" else german.present("werden"))[form]
-        return finite, verb.participle, f"{verb.participle} {finite}"
-    if tense == "past" and simple:
-        finite = german.preterite(verb.bare)[form]
-        return finite, "", finite
+        return finite("werden", tense == "past"), verb.participle
+    if tense == "past" and verb.english[0] in _IS_SIMPLE:
+        return finite(verb.bare, True), ""
     if tense in {"past", "perfect", "pluperfect"}:
         auxiliary = "sein" if clause.passive else verb.auxiliary
-        done = f"{verb.participle} worden" if clause.passive else verb.participle
-        finite = (german.preterite(auxiliary) if tense == "pluperfect" else german.present(auxiliary))[form]
-        return finite, done, f"{done} {finite}"
-    return verb.present[form], verb.prefix, verb.prefix + verb.present[form]
+        return finite(auxiliary, tense == "pluperfect"), f"{verb.participle}{' worden' if clause.passive else ''}"
+    return verb.present[form], verb.prefix
 
 
 def _join(*parts: str) -> str:
@@ -268,18 +207,12 @@ def _complements(clause: Clause, skip: str = "") -> str:
     accusative = "" if clause.accusative is None or skip == "acc" else clause.accusative.english_object
     dative = "" if clause.dative is None or skip == "dat" else clause.dative.english_object
     particle = clause.verb.particle
-    if accusative and clause.accusative is not None and clause.accusative.pronoun and not _is_preposition(particle):
+    if accusative and clause.accusative and clause.accusative.pronoun and particle not in _PREPOSITIONS:
         accusative, particle = _join(accusative, particle), ""
     objects = (accusative, f"to {dative}") if dative and clause.recipient_last else (dative, accusative)
-    predicate = clause.predicate[0] if clause.predicate else ""
-    manner = clause.manner[0] if clause.manner else ""
-    place = clause.place[0] if clause.place else ""
+    others = [pair[0] for pair in (clause.predicate, clause.manner, clause.place) if pair]
     time = clause.time.english if clause.time and clause.time.when != "mid" else ""
-    return _join(particle, *objects, predicate, manner, place, time)
-
-
-def _is_preposition(particle: str) -> bool:
-    return particle in {"for", "at", "to"}
+    return _join(particle, *objects, *others, time)
 
 
 def english_clause(clause: Clause, *, question: bool = False, skip: str = "", subject: bool = True) -> str:
@@ -344,11 +277,12 @@ def german_clause(
         The clause and the number of words between the two ends of its longest dependency.
     """
     person = clause.subject
-    finite, bracket, group = _german_verbs(clause, person.form)
+    finite, bracket = _german_verbs(clause, person.form)
     who = person.german[NOMINATIVE] if subject else ""
     middle = _middle(clause, skip)
     reflexive = german.REFLEXIVE[person.form] if clause.verb.reflexive else ""
     if order == "final":
+        group = f"{bracket}{finite}" if bracket == clause.verb.prefix else f"{bracket} {finite}"
         text = _join(front, who, reflexive, *middle, group)
         return text, person.tail + _count([reflexive, *middle, group]) - 1
     if order == "statement":
@@ -365,14 +299,9 @@ def _count(parts: list[str]) -> int:
     return sum(part.count(" ") + 1 for part in parts if part)
 
 
-def german_infinitive(clause: Clause) -> str:
-    """Render the German infinitive with zu, without subject: das Buch zu lesen, die Tür aufzumachen."""
+def infinitive_clause(clause: Clause) -> Pair:
+    """Render the infinitive without subject: to read the book, das Buch zu lesen; die Tür aufzumachen."""
     verb = clause.verb
     reflexive = german.REFLEXIVE[clause.subject.form] if verb.reflexive else ""
     with_zu = f"{verb.prefix}zu{verb.bare}" if verb.prefix else f"zu {verb.bare}"
-    return _join(reflexive, *_middle(clause), with_zu)
-
-
-def english_infinitive(clause: Clause) -> str:
-    """Render the English infinitive with to, without subject."""
-    return _join("to", clause.verb.english[0], _complements(clause))
+    return _join("to", verb.english[0], _complements(clause)), _join(reflexive, *_middle(clause), with_zu)

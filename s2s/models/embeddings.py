@@ -44,6 +44,6 @@ def tables(
 
 def table(size: int, width: int) -> nn.Embedding:
     """Vectors of about length one."""
-    found = nn.Embedding(size, width)
-    nn.init.normal_(found.weight, std=width**-0.5)
-    return found
+    vectors = nn.Embedding(size, width)
+    nn.init.normal_(vectors.weight, std=width**-0.5)
+    return vectors

@@ -7,10 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from s2s.data.phrasebook import phrases
-from s2s.data.phrasebook_lexicon import nouns
-from s2s.data.task_agreement import Agreement, agreeing_verb
-from s2s.data.tasks import (
+from s2s.data.agreement import Agreement, agreeing_verb
+from s2s.data.exercises import (
     EXERCISES,
     FIRST,
     Adding,
@@ -23,6 +21,8 @@ from s2s.data.tasks import (
     joined,
     unseen,
 )
+from s2s.data.phrasebook import phrases
+from s2s.data.phrasebook.lexicon import nouns
 from s2s.data.tokenizers import UNK
 from s2s.errors import UserError
 

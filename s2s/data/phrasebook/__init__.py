@@ -1,9 +1,8 @@
 """The built-in parallel corpus: English and German sentences from one synchronous grammar.
 
-Lexicon and grammar are our own. ``phrasebook_words`` has the words, ``phrasebook_english`` and ``phrasebook_german``
-inflect them, ``phrasebook_clauses`` renders a structure in both languages, ``phrasebook_choices`` and
-``phrasebook_scenes`` draw structures, and ``phrasebook_patterns`` and ``phrasebook_figures`` have a function for each
-kind of sentence.
+Lexicon and grammar are our own. ``lexicon.toml`` has the words and how often each is drawn, ``english`` and ``german``
+inflect them, ``clauses`` renders a structure in both languages, ``chooser`` and ``scenes`` draw structures, and
+``patterns`` has a function for each kind of sentence.
 """
 
 import random
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 
-from s2s.data.phrasebook_choices import Chooser, menu
-from s2s.data.phrasebook_german import cases_of, unmarked
-from s2s.data.phrasebook_patterns import PATTERNS, agreement
+from s2s.data.phrasebook.chooser import Chooser
+from s2s.data.phrasebook.german import cases_of, unmarked
+from s2s.data.phrasebook.patterns import PATTERNS, agreement
 from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")
@@ -43,7 +42,7 @@ class Phrase:
 
 @cache
 def _constructions() -> tuple[str, ...]:
-    return menu({name: weight for name, (weight, _) in PATTERNS.items()})
+    return tuple(name for name, (weight, _) in PATTERNS.items() for _ in range(weight))
 
 
 def _split_of(source: str) -> str:
@@ -83,20 +82,20 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
     choose = Chooser(random.Random(seed))
-    found: dict[str, Phrase] = {}
+    drawn: dict[str, Phrase] = {}
     fruitless = 0
-    while len(found) < size:
+    while len(drawn) < size:
         construction = choose.even(_constructions()) if depth is None else "agreement"
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
         source = _finish(english)
-        if source not in found and _split_of(source) == split:
+        if source not in drawn and _split_of(source) == split:
             target = _finish(german)
-            found[source] = Phrase(source, unmarked(target), cases_of(target), construction, distance)
+            drawn[source] = Phrase(source, unmarked(target), cases_of(target), construction, distance)
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
             raise UserError(
-                f"the {split} split has no more than about {len(found):,} phrases, {size:,} were asked for"
+                f"the {split} split has no more than about {len(drawn):,} phrases, {size:,} were asked for"
                 + ("" if depth is None else f" at depth {depth}"),
                 remedy="ask for fewer" + ("" if depth is None else " or for a larger depth"),
             )
-    return list(found.values())
+    return list(drawn.values())

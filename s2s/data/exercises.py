@@ -1,4 +1,4 @@
-"""Long-range tasks with exact answers, as numbers: what must be remembered stands a chosen distance from its use.
+"""Long-range exercises with exact answers, as numbers: what must be remembered stands a chosen distance from its use.
 
 Examples are a pure function of (distance, count, seed, split). Pieces below `FIRST` are the special ones of every
 tokenizer, and no example has them.
@@ -67,7 +67,7 @@ def unseen(examples: Examples, seen: Examples) -> Examples:
 
 
 class Exercise(ABC):
-    """A task.
+    """One kind of question, at every distance.
 
     Attributes:
         name: in lower-case letters, digits and hyphens.
@@ -91,7 +91,7 @@ class Exercise(ABC):
 
     @abstractmethod
     def baseline(self, distance: int) -> float:
-        """Accuracy of the best answer without memory: by one who knows the task and the distance, and read nothing."""
+        """Accuracy of the best answer without memory: by one who knows the kind and the distance, and read nothing."""
 
     def _chance(self, distance: int, seed: int, split: Split) -> np.random.Generator:
         if distance < 1:
@@ -251,8 +251,8 @@ class ListOps(Exercise):
         arity = chance.integers(self.arities[0], self.arities[-1] + 1, size=(count, distance)).tolist()
         place = chance.integers(math.factorial(self.arities[-1]), size=(count, distance)).tolist()
         digits = chance.integers(DIGITS, size=(count, distance, self.arities[-1])).tolist()
-        found = [self._nested(*row) for row in zip(which, arity, place, digits, strict=True)]
-        return Examples([source for source, _ in found], [[FIRST + value] for _, value in found])
+        nested = [self._nested(*row) for row in zip(which, arity, place, digits, strict=True)]
+        return Examples([source for source, _ in nested], [[FIRST + value] for _, value in nested])
 
     def _nested(
         self, which: list[int], arity: list[int], place: list[int], digits: list[list[int]]

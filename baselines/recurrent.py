@@ -1,0 +1,194 @@
+"""The recurrent rungs of the ladder: what a recipe may say of them, and how they are built.
+
+Free of torch until a model is built, so that a typo in a recipe is answered at once.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, create_model, model_validator
+
+from s2s.recipe.limits import Layers, Length, Probability, Width
+from s2s.recipe.schema import Section
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from s2s.models.contract import Encoder, Seq2Seq
+
+AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
+
+
+class Reading(Section):
+    """What all recurrent encoders share."""
+
+    width: Width = 256
+    """Size of embeddings and hidden states."""
+    encoder_layers: Layers = 2
+    """Recurrent layers that read the source."""
+    bidirectional: bool = True
+    """Whether half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
+    reverse_source: bool = False
+    """Whether a one-directional encoder reads from the end to the beginning, so that the first words to write are the
+    last ones read (Sutskever et al. 2014, section 3.3)."""
+    residual: bool = False
+    """Whether the input of each layer but the first is added to its output (Wu et al. 2016, section 3.1)."""
+    dropout: Probability = 0.2
+    """Applied to embeddings, between layers and to the output, never from step to step (Zaremba et al. 2014)."""
+
+    @model_validator(mode="after")
+    def _directions(self) -> "Reading":
+        if self.bidirectional and self.width % 2:
+            raise ValueError(f"width ({self.width}) must be even when bidirectional: each direction has one half")
+        if self.bidirectional and self.reverse_source:
+            raise ValueError(
+                "reverse_source needs bidirectional: false; with both directions, one half reads backwards already"
+            )
+        return self
+
+
+class Recurrent(Reading):
+    """What all recurrent models that translate share."""
+
+    decoder_layers: Layers = 2
+    """Recurrent layers that write the target."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
+    vocabulary."""
+
+
+class Attentive(Recurrent):
+    """What recurrent models with attention add."""
+
+    attention: AttentionKind = "general"
+    """How a decoder state is compared with the source's: `additive` (Bahdanau et al. 2015), `dot`, `general`, `concat`
+    or `location` (Luong et al. 2015)."""
+    input_feeding: bool = False
+    """Whether each step also reads what the step before wrote (Luong et al. 2015, section 3.3). Then the decoder goes
+    step by step in training, too, and is slower."""
+    coverage: bool = False
+    """Whether the score sees how much each source position was looked at before (Tu et al. 2016); needs `additive`."""
+    max_positions: Length = 256
+    """Longest source that `location` knows, in pieces; the other kinds know no limit."""
+
+    @model_validator(mode="after")
+    def _coverage_is_additive(self) -> "Attentive":
+        if self.coverage and self.attention != "additive":
+            raise ValueError(f"coverage is added inside the score of attention: additive, not of {self.attention}")
+        return self
+
+
+def build(cell: str, settings: Recurrent, source_size: int, target_size: int) -> "Seq2Seq":
+    """A freshly initialised encoder and decoder, with attention where the settings have it.
+
+    Args:
+        cell: kind of the recurrent layers, see `baselines.cells.CELLS`.
+        settings: the recipe's `model` section.
+        source_size: number of source pieces.
+        target_size: number of target pieces.
+
+    Raises:
+        UserError: all embeddings shall be tied, but the vocabularies differ in size.
+    """
+    from baselines.attention import Attention, score_of
+    from baselines.cells import Stack
+    from baselines.decoder import AttentiveDecoder, Bridge, SqueezedDecoder
+    from s2s.models.contract import Seq2Seq
+    from s2s.models.embeddings import tables
+
+    width, rate = settings.width, settings.dropout
+    source, target, projection = tables(settings.tie, width, source_size, target_size)
+    encoder = _encoder(cell, settings, source)
+    feeding = isinstance(settings, Attentive) and settings.input_feeding
+    stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
+    bridge = Bridge(width, stack.parts)
+    if not isinstance(settings, Attentive):
+        return Seq2Seq(encoder, SqueezedDecoder(target, stack, bridge, rate), projection)
+    if settings.attention == "location":
+        encoder.longest = settings.max_positions
+    attention = Attention(score_of(settings.attention, width, settings.max_positions), width, settings.coverage)
+    return Seq2Seq(encoder, AttentiveDecoder(target, stack, bridge, attention, rate, feeding), projection)
+
+
+def build_encoder(cell: str, settings: Reading, source_size: int) -> "tuple[Encoder, int]":
+    """The encoder alone and the width of its summary, for classification."""
+    from s2s.models.embeddings import table
+
+    return _encoder(cell, settings, table(source_size, settings.width)), settings.width
+
+
+def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
+    from baselines.encoder import RecurrentEncoder
+
+    return RecurrentEncoder(
+        cell,
+        tokens,
+        layers=settings.encoder_layers,
+        bidirectional=settings.bidirectional,
+        reverse=settings.reverse_source,
+        residual=settings.residual,
+        dropout=settings.dropout,
+    )
+
+
+class Rung:
+    """A model as its entry point names it, in the place of a module: the sections of a recipe, and how it is built.
+
+    Args:
+        cell: kind of the recurrent layers.
+        name: of these layers, in a sentence.
+        source: who published them.
+        attention: whether the decoder looks at the source.
+        squeezed: what to know of the model without attention.
+    """
+
+    def __init__(
+        self,
+        cell: str,
+        name: str,
+        source: str,
+        attention: bool = False,
+        squeezed: str = "the source is squeezed through the final state",
+    ) -> None:
+        title = name.replace("the ", "The ")
+        kind = f"{cell}-attention" if attention else cell
+        about = f"{title} with attention." if attention else f"{title}, without attention."
+        section = f"The section of {name} with attention." if attention else f"{title}'s section of a recipe."
+        how = "with attention over the source" if attention else f"without attention: {squeezed}"
+        self.__doc__ = f"{title} ({source}) {how}."
+        self.cell = cell
+        self.EncoderSettings: type[Section] = create_model(
+            "EncoderSettings",
+            __base__=Reading,
+            __module__=__name__,
+            __doc__="What a recipe says of its encoder alone.",
+            kind=(Literal[kind], Field(kind, description=about)),  # type: ignore[valid-type]
+        )
+        self.Settings: type[Section] = create_model(
+            "Settings",
+            __base__=(Attentive if attention else Recurrent, self.EncoderSettings),
+            __module__=__name__,
+            __doc__=section,
+        )
+        for offered in (self.EncoderSettings, self.Settings):
+            # where pickle finds it: in this module, at the name of this rung
+            offered.__qualname__ = f"{kind.replace('-', '_')}.{offered.__name__}"
+
+    def build(self, settings: Recurrent, source_size: int, target_size: int) -> "Seq2Seq":
+        """A freshly initialised model; see the function of that name."""
+        return build(self.cell, settings, source_size, target_size)
+
+    def build_encoder(self, settings: Reading, source_size: int) -> "tuple[Encoder, int]":
+        """The encoder alone and the width of its summary, for classification."""
+        return build_encoder(self.cell, settings, source_size)
+
+
+_PARALLEL = "gates that see the input alone, so that training is a parallel scan"
+
+rnn = Rung("rnn", "the Elman network", "Elman 1990")
+gru = Rung("gru", "the GRU", "Cho et al. 2014")
+lstm = Rung("lstm", "the LSTM", "Hochreiter & Schmidhuber 1997")
+mingru = Rung("mingru", "minGRU", "Feng et al. 2024", squeezed=_PARALLEL)
+minlstm = Rung("minlstm", "minLSTM", "Feng et al. 2024", squeezed=_PARALLEL)
+rnn_attention = Rung("rnn", "the Elman network", "Elman 1990", attention=True)
+gru_attention = Rung("gru", "the GRU", "Cho et al. 2014", attention=True)
+lstm_attention = Rung("lstm", "the LSTM", "Hochreiter & Schmidhuber 1997", attention=True)

@@ -1,0 +1,397 @@
+"""The sentence patterns of the built-in corpus: each draws one sentence in English and German."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+from s2s.data.phrasebook.chooser import Chooser, people
+from s2s.data.phrasebook.clauses import (
+    Clause,
+    Nominal,
+    english_clause,
+    german_clause,
+    infinitive_clause,
+    name,
+    noun_phrase,
+    pronoun,
+)
+from s2s.data.phrasebook.english import number_words
+from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NEUTER, NOMINATIVE, THEY, number_word
+from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, closed, menu, nouns, pairs, verbs
+from s2s.data.phrasebook.scenes import Draft, any_clause, chain, done_by, statement, time_kinds, with_relative
+
+Pattern = Callable[[Chooser], Draft]
+Item = TypeVar("Item")
+
+_COUNTED = frozenset({"buy", "sell", "see", "find", "need", "order"})
+
+
+def _until(suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
+    """Draw until it suits."""
+    while not suits(item := draw()):
+        pass
+    return item
+
+
+def _of_persons(clause: Clause) -> bool:
+    return clause.verb.subjects[0].kind == "person"
+
+
+def of_verbs(*tables: str) -> Pattern:
+    """Give the pattern of plain statements around verbs of these tables (of any, when there are none)."""
+    return lambda choose: statement(any_clause(choose, choose.even(tables) if tables else ""))
+
+
+def in_tense(*tenses: str) -> Pattern:
+    """Give the pattern of plain statements in one of these tenses."""
+    return lambda choose: statement(any_clause(choose, tense=choose.even(tenses), time=0.45))
+
+
+def fronted(choose: Chooser) -> Draft:
+    """Today the man buys a car: what is fronted takes the subject's place before the German verb."""
+    clause = _until(lambda c: not c.verb.state and time_kinds(c.tense), lambda: any_clause(choose, time=0))
+    return statement(clause, choose.time(*time_kinds(clause.tense)))
+
+
+def subordinate(choose: Chooser) -> Draft:
+    """The man smiles because she has bought the car: the German verb comes last."""
+    english, german = choose.even(pairs("conjunctions"))
+    if choose.chance(0.12) and english in {"because", "although", "if", "when"}:
+        source, side = choose.even(pairs("weather"))
+        source, target, distance, tense = f"{english} {source}", f"{german} {side}", 0, "present"
+    else:
+        tense = "present" if english in {"if", "while"} else choose.even(("present", "past"))
+        tense = "past" if english == "after" else tense
+        clause = any_clause(choose, tense="pluperfect" if english == "after" else tense, time=0.1)
+        german = "als" if english == "when" and tense == "past" else german
+        target, distance = german_clause(clause, "final", front=german)
+        source = f"{english} {english_clause(clause)}"
+    main = any_clause(choose, tense=choose.even(("present", "future")) if english == "if" else tense, time=0)
+    first = choose.chance(0.35)
+    rest, other = german_clause(main, "inverted" if first else "statement")
+    if first:
+        return f"{source}, {english_clause(main)}", f"{target}, {rest}", max(distance, other)
+    return f"{english_clause(main)} {source}", f"{rest}, {target}", max(distance, other)
+
+
+def reported(choose: Chooser) -> Draft:
+    """The man says that ..., asks whether ..., does not know whether ..."""
+    verb = choose.pick(verbs("report"))
+    clause = any_clause(choose, denied=0.1, time=0.2)
+    refused = verb.english[0] == "know" and choose.chance(0.4)
+    whether = verb.english[0] == "ask" or refused
+    tense = "present" if refused else choose.even(("present", "past"))
+    main = Clause(choose.subject(verb.subjects, refused), verb, tense, negated=refused)
+    first, _ = german_clause(main)
+    second, distance = german_clause(clause, "final", front="ob" if whether else "dass")
+    link = "whether" if whether else "that"
+    return f"{english_clause(main)} {link} {english_clause(clause)}", f"{first}, {second}", distance
+
+
+def relative(choose: Chooser) -> Draft:
+    """The man who ... sees the dog whose ...: relative pronouns in every case."""
+    table = choose.even(("transitive", "transitive", "intransitive", "oblique"))
+    clause = any_clause(choose, table, denied=0, time=0.15)
+    if clause.accusative is not None and choose.chance(0.5):
+        clause.accusative = with_relative(choose, choose.pick(clause.verb.objects))
+    else:
+        clause.subject = with_relative(choose, choose.pick(clause.verb.subjects))
+    return statement(clause)
+
+
+def agreement(choose: Chooser, depth: int = -1) -> Draft:
+    """The boys who see the dog that chases the cats sleep.
+
+    Args:
+        choose: the source of randomness.
+        depth: relative clauses between the subject and the verb that agrees with it; a few when negative. Each has
+            four German words, so the distance is four times the depth.
+    """
+    if depth < 0:
+        depth = choose.even((0, 1, 1, 1, 1, 2, 2, 3))
+    noun = choose.pick(nouns("being"))
+    head = noun_phrase(noun, choose.even(menu("heads")), None, choose.chance(0.5))
+    subject = chain(choose, noun, head, depth)
+    if choose.chance(0.3):
+        adjective = choose.pick(adjectives(noun.kind))
+        clause = Clause(subject, verbs("be")[0], choose.even(("present", "past")))
+        clause.predicate = adjective.english[0], adjective.predicate
+    else:
+        options = [verb for verb in done_by(noun, "intransitive") if not verb.reflexive]
+        clause = Clause(subject, choose.pick(options), choose.even(("present", "present", "past", "future")))
+    return english_clause(clause), german_clause(clause)[0], 4 * depth
+
+
+@cache
+def _separable_verbs() -> tuple[Verb, ...]:
+    return tuple(verb for verb in verbs("transitive", "intransitive") if verb.prefix)
+
+
+def separable(choose: Chooser) -> Draft:
+    """The man turns the lamp on: schaltet ... ein."""
+    return statement(any_clause(choose, verb=choose.pick(_separable_verbs()), time=0.45))
+
+
+def negation(choose: Chooser) -> Draft:
+    """The man does not buy a car; no man buys a car: nicht and kein."""
+    if choose.chance(0.2):
+        verb = choose.pick(verbs(choose.even(("transitive", "intransitive", "oblique"))))
+        noun = choose.pick(verb.subjects)
+        subject = noun_phrase(noun, "no", choose.adjective(noun, 0.3), choose.chance(0.3))
+        return statement(any_clause(choose, verb=verb, denied=0, time=0, subject=subject))
+    tense = choose.even(("present", "present", "past", "future", "can", "want"))
+    return statement(any_clause(choose, tense=tense, denied=1))
+
+
+def question(choose: Chooser) -> Draft:
+    """Does the man buy a car?"""
+    return _asked(any_clause(choose, denied=0))
+
+
+def _asked(clause: Clause, source: str = "", target: str = "", skip: str = "") -> Draft:
+    """Render a question: what stands in front of it, and the object that is asked for, if one is."""
+    german, distance = german_clause(clause, "inverted", front=target, skip=skip)
+    return f"{source} {english_clause(clause, question=True, skip=skip)}?".lstrip(), f"{german}?", distance
+
+
+def interrogative(choose: Chooser) -> Draft:
+    """Who, whom, which, when, where and why."""
+    draw = choose.random()
+    if draw < 0.3:
+        return _asked_object(choose)
+    if draw < 0.4:
+        return _asked(any_clause(choose, "dative", denied=0, time=0.15), "whom", "wem", "dat")
+    if draw < 0.6:
+        clause = any_clause(choose, denied=0)
+        clause.subject = Nominal("who", "", ("wer", "", "", ""))
+        if all(noun.kind != "person" for noun in clause.verb.subjects):
+            clause.subject = choose.noun_phrase(choose.pick(clause.verb.subjects), ("which",), 0)
+        english, german, distance = statement(clause)
+        return f"{english}?", f"{german}?", distance
+    source, target = choose.even(pairs("questions"))
+    clause = any_clause(choose, "intransitive" if source == "where" else "", denied=0, time=0)
+    if source == "where":
+        clause.place = None
+    if source == "when" and clause.verb.state:
+        source, target = "why", "warum"
+    if source == "when" and clause.tense == "perfect":
+        clause.tense = "future"
+    return _asked(clause, source, target)
+
+
+def _asked_object(choose: Chooser) -> Draft:
+    clause = any_clause(choose, "transitive", denied=0, time=0.15)
+    noun = choose.pick(clause.verb.objects)
+    if noun.kind == "person" and choose.chance(0.6):
+        return _asked(clause, "whom", "wen", "acc")
+    countable = bool(noun.german[4])
+    phrase = noun_phrase(noun, "which", None, countable and choose.chance(0.4))
+    return _asked(clause, phrase.english, phrase.german[ACCUSATIVE], "acc")
+
+
+def imperative(choose: Chooser) -> Draft:
+    """Open the door!"""
+    table = choose.even(menu("commands"))
+    while True:
+        clause = any_clause(choose, table, tense="present", denied=0.2, time=0, subject=pronoun("you"))
+        if _of_persons(clause) and not clause.verb.state:
+            return command(clause, choose.chance(0.4))
+        table = "transitive"
+
+
+def command(clause: Clause, polite: bool) -> Draft:
+    """Render a clause whose subject is you as a command; ``polite`` puts please before it."""
+    statement, distance = german_clause(clause)
+    rest = statement.split(" ", 2)[2:]
+    target = " ".join([clause.verb.imperative, *rest])
+    source = english_clause(clause, subject=False)
+    return (f"please {source}.", f"bitte {target}.", distance) if polite else (f"{source}!", f"{target}!", distance)
+
+
+def copula(choose: Chooser) -> Draft:
+    """The house is very old."""
+    noun = choose.pick(nouns(choose.even(menu("described"))))
+    subject = choose.subject((noun,), True, 0.0)
+    adjective = choose.pick(adjectives(noun.kind))
+    clause = Clause(subject, verbs("be")[0], choose.even(("present", "present", "past", "future")))
+    english, german = ("very ", "sehr ") if choose.chance(0.4) else ("", "")
+    clause.predicate = english + adjective.english[0], german + adjective.predicate
+    clause.negated = choose.chance(0.15)
+    if choose.chance(0.3) and not clause.negated:
+        clause.time = choose.time({"present": "mid", "past": "past", "future": "future"}[clause.tense])
+    return statement(clause)
+
+
+def comparison(choose: Chooser) -> Draft:
+    """The dog is bigger than the cat, as old as the cat, the oldest dog in the village."""
+    noun = choose.pick(nouns(choose.even(menu("described"))))
+    adjective = choose.pick(adjectives(noun.kind, compared=True))
+    subject = choose.subject((noun,), True, 0.0)
+    clause = Clause(subject, verbs("be")[0], choose.even(("present", "present", "past")))
+    draw = choose.random()
+    if draw < 0.3 and noun.kind == "person" and adjective.superlative:
+        clause.subject = choose.even(people())
+        best = noun_phrase(noun, "the", adjective, False, 2)
+        where = noun_phrase(choose.pick(nouns("place")), "the")
+        source = f"{best.english} in {where.english}"
+        clause.predicate = source, f"{best.german[NOMINATIVE]} {where.after('in', DATIVE)}"
+        return statement(clause)
+    rival = choose.pick(nouns(noun.kind))
+    while rival is noun:
+        rival = choose.even(nouns(noun.kind))
+    other = choose.noun_phrase(rival, menu("heads"), 0.0)
+    if draw < 0.7:
+        english, german = f"{adjective.english[1]} than", f"{adjective.stems[1]} als"
+    else:
+        english, german = f"as {adjective.english[0]} as", f"so {adjective.predicate} wie"
+    clause.predicate = f"{english} {other.english}", f"{german} {other.german[NOMINATIVE]}"
+    return statement(clause)
+
+
+def passive(choose: Chooser) -> Draft:
+    """The letter was written by the teacher."""
+    verb = _until(lambda v: not v.state, lambda: choose.pick(verbs("transitive")))
+    tense = choose.even(("present", "past", "past", "perfect", "future", "must", "can"))
+    clause = Clause(choose.noun_phrase(choose.pick(verb.objects)), verb, tense, passive=True)
+    # Without the eater nobody knows whether eat is essen or fressen.
+    if verb.english[0] == "eat" or choose.chance(0.45):
+        agent = choose.object(verb.subjects, clause.subject)
+        clause.place = f"by {agent.english_object}", agent.after("von", DATIVE)
+    if choose.chance(0.35) and time_kinds(tense):
+        clause.time = choose.time(*time_kinds(tense))
+    return statement(clause)
+
+
+def infinitive(choose: Chooser) -> Draft:
+    """The man tries to open the door; he comes in order to open it."""
+    table = choose.even(("transitive", "transitive", "oblique", "ditransitive"))
+    inner = _until(
+        lambda c: _of_persons(c) and not c.verb.state,
+        lambda: any_clause(choose, table, tense="present", denied=0, time=0),
+    )
+    purpose = choose.chance(0.35)
+    outside = choose.even(("motion", "oblique")) if purpose else "control"
+    outer = _until(_of_persons, lambda: any_clause(choose, outside, denied=0.05, time=0, subject=inner.subject))
+    english, german = ("in order ", "um ") if purpose else ("", "")
+    source, target, distance = statement(outer)
+    to, zu = infinitive_clause(inner)
+    return f"{source} {english}{to}", f"{target}, {german}{zu}", distance
+
+
+def coordination(choose: Chooser) -> Draft:
+    """The man sings and the dog sleeps; the man sings, but the dog sleeps."""
+    first = any_clause(choose, time=0.25)
+    second = any_clause(choose, tense=first.tense if first.tense in {"present", "past"} else "", time=0.1)
+    english, german = choose.even(((" and", " und"), (", but", ", aber")))
+    one, eins, distance = statement(first)
+    two, zwei, other = statement(second)
+    return f"{one}{english} {two}", f"{eins}{german} {zwei}", max(distance, other)
+
+
+def _timed(choose: Chooser, time: Adverb) -> Draft:
+    clause = any_clause(choose, tense=choose.even(("present", "past", "past", "future")), denied=0, time=0)
+    while clause.verb.state or clause.tense == "perfect":
+        clause = any_clause(choose, tense="future", denied=0, time=0)
+    if choose.chance(0.5):
+        clause.time = time
+        return statement(clause)
+    return statement(clause, time)
+
+
+def date(choose: Chooser) -> Draft:
+    """On the third of May the man will buy a car."""
+    return _timed(choose, choose.date())
+
+
+def clock(choose: Chooser) -> Draft:
+    """At half past seven the man buys a car: um halb acht."""
+    return _timed(choose, choose.clock())
+
+
+def _amount(choose: Chooser, low: int, high: int) -> Pair:
+    """Draw a number in words; large ones are round half of the time."""
+    number = choose.generator.randint(low, high)
+    if number > 2000 and choose.chance(0.5):
+        number -= number % 1000
+    # A final 1 would be inflected before a German noun: no hunderteins Euro.
+    number += number % 100 == 1
+    return number_words(number), number_word(number)
+
+
+def _counted(amount: Pair, things: str, dinge: str) -> Nominal:
+    english, german = f"{amount[0]} {things}", f"{amount[1]} {dinge}"
+    return Nominal(english, english, (german, german, "", ""), THEY)
+
+
+def _price(choose: Chooser) -> Clause:
+    low, high = choose.even(((12, 99), (12, 99), (100, 999), (100, 999), (1000, 99_999)))
+    source, target = _amount(choose, low, high)
+    verb = verbs("cost")[0]
+    subject = choose.noun_phrase(choose.pick(verb.subjects), menu("heads")[1:])
+    clause = Clause(subject, verb, "present" if choose.chance(0.7) else "future")
+    clause.predicate = f"{source} euros", f"{target} Euro"
+    return clause
+
+
+def _inhabitants(choose: Chooser) -> Clause:
+    low, high = 1000, 999_999
+    if choose.chance(0.5):
+        subject = name(*choose.even(pairs("cities")), NEUTER)
+    else:
+        noun = choose.even(nouns("city") + nouns("village"))
+        subject = choose.noun_phrase(noun, ("the", "this", "our", "my"))
+        low, high = (100, 9999) if noun is nouns("village")[0] else (low, high)
+    million = high > 10_000 and choose.chance(0.05)
+    amount = ("one million", "eine Million") if million else _amount(choose, low, high)
+    tense = choose.even(("present", "past"))
+    return Clause(subject, verbs("have")[0], tense, _counted(amount, "inhabitants", "Einwohner"))
+
+
+def _goods(choose: Chooser) -> Clause:
+    amount = _amount(choose, 12, 99 if choose.chance(0.5) else 999)
+    verb = choose.pick([verb for verb in verbs("transitive") if verb.english[0] in _COUNTED])
+    clause = any_clause(choose, verb=verb, denied=0, time=0.3, placed=False)
+    noun = choose.pick([noun for noun in verb.objects if noun.german[4]])
+    clause.accusative = _counted(amount, noun.english[1], noun.german[4])
+    return clause
+
+
+def _people(choose: Chooser) -> Clause:
+    amount = _amount(choose, 12, 99 if choose.chance(0.5) else 999)
+    verb = choose.even(verbs("live") + verbs("intransitive")[5:6])
+    return Clause(_counted(amount, "people", "Menschen"), verb, place=choose.place())
+
+
+def number(choose: Chooser) -> Draft:
+    """Prices, inhabitants, people and things in words."""
+    return statement(choose.even((_price, _price, _inhabitants, _people, _goods))(choose))
+
+
+PATTERNS: dict[str, tuple[int, Pattern]] = {
+    "plain": (8, of_verbs()),
+    "fronted": (8, fronted),
+    "subordinate": (12, subordinate),
+    "reported": (8, reported),
+    "relative": (8, relative),
+    "agreement": (5, agreement),
+    "separable": (4, separable),
+    "perfect": (4, in_tense("past", "past", "perfect")),
+    "modal": (4, lambda choose: in_tense(*closed("modals"))(choose)),
+    "future": (2, in_tense("future")),
+    "negation": (4, negation),
+    "dative": (3, of_verbs("dative")),
+    "ditransitive": (4, of_verbs("ditransitive")),
+    "place": (4, of_verbs("motion", "position", "putting")),
+    "prepositional": (3, of_verbs("oblique")),
+    "copula": (3, copula),
+    "comparison": (3, comparison),
+    "passive": (4, passive),
+    "infinitive": (5, infinitive),
+    "coordination": (7, coordination),
+    "question": (4, question),
+    "interrogative": (4, interrogative),
+    "imperative": (3, imperative),
+    "number": (10, number),
+    "date": (3, date),
+    "clock": (3, clock),
+}

@@ -1,0 +1,22 @@
+"""The residual connection, before and after whose normalisation a function stands."""
+
+import pytest
+import torch
+from torch import nn
+
+from s2s.nn.residual import Residual
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_residual_is_its_formula(before):
+    torch.manual_seed(0)
+    norm, change, x = nn.LayerNorm(4), nn.Linear(4, 4), torch.randn(2, 3, 4)
+    residual = Residual(norm, nn.Identity(), before)
+    torch.testing.assert_close(residual(x, change), x + change(norm(x)) if before else norm(x + change(x)))
+    torch.testing.assert_close(residual.read(x), norm(x) if before else x)
+
+
+def test_what_is_dropped_is_the_change_alone():
+    residual = Residual(nn.Identity(), nn.Dropout(1.0), before=True)
+    x = torch.randn(2, 3, 4)
+    assert torch.equal(residual(x, torch.exp), x)
