@@ -49,20 +49,17 @@ class Cells(Rows):
 class SqueezedDecoder(Decoder[Nothing, Cells]):
     """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014).
 
-    Its token vectors are not scaled. Inputs of the size of a state would write it anew at each step, when nothing else
-    holds the source: a young LSTM's gradient keeps 0.82 a step instead of 0.98, and on Multi30k such a decoder learns
-    the language sooner, but less of the source for good (docs/log.md).
-
     Args:
         tokens: the table of token vectors.
         stack: the recurrent layers.
         bridge: makes their first state.
         dropout: probability of dropping a number of a token's vector, and of the output.
+        scaled: whether token vectors are scaled by √width.
     """
 
-    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float) -> None:
+    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, scaled: bool = True) -> None:
         super().__init__()
-        self.embedding = Embedding(tokens, "none", 0, scaled=False)
+        self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
         self.stack = stack
         self.bridge = bridge
@@ -116,6 +113,7 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         attention: where to look; with coverage where its score is to see how much was looked at before.
         dropout: probability of dropping a number of a token's vector, and of the output.
         input_feeding: whether each step also reads what the step before wrote; the stack then reads twice the width.
+        scaled: whether token vectors are scaled by √width.
     """
 
     def __init__(
@@ -126,9 +124,10 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         attention: Attention,
         dropout: float,
         input_feeding: bool,
+        scaled: bool = True,
     ) -> None:
         super().__init__()
-        self.embedding = Embedding(tokens, "none", 0)
+        self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
         self.input_feeding, self.coverage = input_feeding, attention.coverage is not None
         self.stack = stack

@@ -53,6 +53,7 @@ class RecurrentEncoder(Encoder):
         reverse: whether a single direction is that from the end to the beginning.
         residual: add each layer's input to its output, from the second layer on.
         dropout: probability of dropping a number of what a layer reads.
+        scaled: whether token vectors are scaled by √width.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class RecurrentEncoder(Encoder):
         reverse: bool = False,
         residual: bool = False,
         dropout: float = 0.0,
+        scaled: bool = True,
     ) -> None:
         super().__init__()
-        self.embedding = Embedding(tokens, "none", 0)
+        self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
         self.residual = residual
         turned = (False, True) if bidirectional else (reverse,)

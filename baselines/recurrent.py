@@ -34,6 +34,10 @@ class Reading(Section):
     """Whether the input of each layer but the first is added to its output (Wu et al. 2016, section 3.1)."""
     dropout: Probability = 0.2
     """Applied to embeddings, between layers and to the output, never from step to step (Zaremba et al. 2014)."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by √width, so that they begin as large as states, as in the Transformer. What
+    every symbol tells is learned sooner then; a model without attention that reads many rare pieces learns more in the
+    end without (docs/log.md)."""
 
     @model_validator(mode="after")
     def _directions(self) -> "Reading":
@@ -95,18 +99,18 @@ def build(cell: str, settings: Recurrent, source_size: int, target_size: int) ->
     from s2s.models.contract import Seq2Seq
     from s2s.models.embeddings import tables
 
-    width, rate = settings.width, settings.dropout
+    width, rate, scaled = settings.width, settings.dropout, settings.scale_embeddings
     source, target, projection = tables(settings.tie, width, source_size, target_size)
     encoder = _encoder(cell, settings, source)
     feeding = isinstance(settings, Attentive) and settings.input_feeding
     stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
     bridge = Bridge(width, stack.parts)
     if not isinstance(settings, Attentive):
-        return Seq2Seq(encoder, SqueezedDecoder(target, stack, bridge, rate), projection)
+        return Seq2Seq(encoder, SqueezedDecoder(target, stack, bridge, rate, scaled), projection)
     if settings.attention == "location":
         encoder.longest = settings.max_positions
     attention = Attention(score_of(settings.attention, width, settings.max_positions), width, settings.coverage)
-    return Seq2Seq(encoder, AttentiveDecoder(target, stack, bridge, attention, rate, feeding), projection)
+    return Seq2Seq(encoder, AttentiveDecoder(target, stack, bridge, attention, rate, feeding, scaled), projection)
 
 
 def build_encoder(cell: str, settings: Reading, source_size: int) -> "tuple[Encoder, int]":
@@ -127,6 +131,7 @@ def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
         reverse=settings.reverse_source,
         residual=settings.residual,
         dropout=settings.dropout,
+        scaled=settings.scale_embeddings,
     )
 
 

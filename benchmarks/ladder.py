@@ -20,8 +20,8 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.run.loading import LoadedRun, load_run
 from s2s.run.preparing import Prepared, prepare
 from s2s.training.devices import choose, prepare_process
-from s2s.training.update import Update
 from s2s.training.translation import translation_trainer
+from s2s.training.update import Update
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 CHUNK = 128

@@ -38,7 +38,7 @@ def test_without_attention_the_summary_is_all_that_is_known(cell):
     (layer,), state = model.decoder.stack.layers, _first_state(model, memory)
     expected = []
     for token in target.T:
-        output, state = layer(model.decoder.embedding.tokens.weight[token].unsqueeze(1), state)
+        output, state = layer(model.decoder.embedding.tokens.weight[token].unsqueeze(1) * WIDTH**0.5, state)
         expected.append(output)
     torch.testing.assert_close(model(source, valid, target), torch.cat(expected, dim=1))
 
