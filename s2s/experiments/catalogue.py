@@ -9,20 +9,11 @@ from s2s.experiments.contest import Experiment
 from s2s.results import TABLES
 
 
-def _in_order(named: dict[str, Experiment]) -> dict[str, Experiment]:
+def all_experiments() -> dict[str, Experiment]:
     """As the tables have them, but each after the experiment whose trained models it looks at."""
-    placed: dict[str, Experiment] = {}
-    for name, experiment in named.items():
-        for each in (experiment.reads, name):
-            if each:
-                placed.setdefault(each, named[each])
-    return placed
+    names = dict.fromkeys(name for table in TABLES.values() for _, name in table.values())
+    known = {name: import_module(f"s2s.experiments.{name.replace('-', '_')}.measure").EXPERIMENT for name in names}
+    return {each: known[each] for name in names for each in (known[name].reads, name) if each}
 
 
-EXPERIMENTS: dict[str, Experiment] = _in_order(
-    {
-        name: import_module(f"s2s.experiments.{name.replace('-', '_')}.measure").EXPERIMENT
-        for table in TABLES.values()
-        for _, name in table.values()
-    }
-)
+EXPERIMENTS = all_experiments()

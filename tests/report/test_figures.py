@@ -7,8 +7,8 @@ import matplotlib
 import pytest
 
 from s2s.report.figures import drawn
-from s2s.report.styles import styles
 from s2s.report.plots import tick_places, tick_texts
+from s2s.report.styles import styles
 from s2s.results import Axis, Figure, Heatmap, Series
 
 LOG = Axis(label="time", unit="ms", log=True)
