@@ -23,9 +23,7 @@ from s2s.data.corpora import load_split
 from s2s.data.encoding import Encoded
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
-from s2s.experiments.allocation import peak_bytes
-from s2s.experiments.operations import counted_flops, unfused
-from s2s.experiments.timing import spent
+from s2s.experiments.instruments import counted_flops, peak_bytes, spent, unfused
 from s2s.models.contract import parameter_count
 from s2s.models.transformer import Settings, build
 from s2s.recipe.reading import read

@@ -11,7 +11,8 @@ import argparse
 import time
 from pathlib import Path
 
-from s2s.experiments.classifiers import classifier_trainer, prepared_texts
+from s2s.experiments.disciplines import DISCIPLINES
+from s2s.experiments.whole_runs import prepared
 from s2s.recipe.reading import read, recipe_path
 from s2s.training.devices import choose, prepare_process
 
@@ -27,14 +28,16 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40)
     asked = parser.parse_args()
     recipe = read(recipe_path(asked.recipe), asked.overrides)
-    corpus = prepared_texts(recipe).corpus
+    corpus = prepared(recipe).corpus
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": corpus.classes})})
     prepare_process(recipe.device)
     computer = choose(recipe.device)
     trainers = {}
     for way in WAYS:
         batches = recipe.batches.model_copy(update={"padding": way})
-        trainers[way] = classifier_trainer(recipe.model_copy(update={"batches": batches}), 1, computer)
+        trainers[way] = DISCIPLINES["classification"].trainer(
+            recipe.model_copy(update={"batches": batches}), 1, computer
+        )
     updates = {way: trainer.updates(WARM + asked.updates) for way, trainer in trainers.items()}
     seconds, texts = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0)
     for number in range(WARM + asked.updates):

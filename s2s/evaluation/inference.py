@@ -4,8 +4,10 @@ Nothing here knows what is scored: sentences come as counts, rows of numbers who
 """
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -13,6 +15,7 @@ from scipy import special
 
 RESAMPLES = 1000
 _SWAPS = 5000
+_REPEATED = 2000
 _AT_ONCE = 2_000_000
 # sacreBLEU's own
 _SEED = 12345
@@ -172,3 +175,68 @@ def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"
     joint = (drawn @ (x * y)) / total - mean_x * mean_y
     flat = spread <= 1e-12
     return np.where(flat, 0.0, joint / np.where(flat, 1.0, spread))
+
+
+def median(values: Sequence[float]) -> Estimate:
+    """The median of repetitions, with an interval of at least 95 % between two of the values themselves.
+
+    Of k values in order, the median lies below the j-th with the probability that fewer than j of k fair coins show
+    heads (Conover 1999, section 3.2): no assumption about how times are spread. None below six values.
+    """
+    # slow to load, and few need it
+    from scipy import stats
+
+    ordered = sorted(values)
+    below = int(stats.binom.ppf(0.025, len(ordered), 0.5)) - 1
+    if below < 0:
+        return Estimate(statistics.median(ordered), None, None)
+    return Estimate(statistics.median(ordered), ordered[below], ordered[-1 - below])
+
+
+def ratio_of_medians(above: Sequence[float], below: Sequence[float]) -> Estimate:
+    """The ratio of two medians, with the interval of drawing both samples anew (bootstrap, Efron 1979).
+
+    Args:
+        above: repetitions of what is divided.
+        below: repetitions of what it is divided by.
+    """
+    generator = np.random.default_rng(1)
+    medians = [
+        np.median(generator.choice(np.asarray(values), (_REPEATED, len(values))), axis=1) for values in (above, below)
+    ]
+    low, high = np.percentile(medians[0] / medians[1], (2.5, 97.5))
+    return Estimate(statistics.median(above) / statistics.median(below), float(low), float(high))
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
+    """The b of y = a xᵇ: the slope of a line through the logarithms, with its interval from the residuals."""
+    from scipy import stats
+
+    if max(y) == min(y):
+        # of a level line scipy says that nothing is known of its slope
+        return Estimate(0.0, 0.0, 0.0)
+    line: Any = stats.linregress(np.log(x), np.log(y))
+    if len(x) < 3:
+        return Estimate(float(line.slope), None, None)
+    half = float(stats.t.ppf(0.975, len(x) - 2) * line.stderr)
+    return Estimate(float(line.slope), float(line.slope) - half, float(line.slope) + half)
+
+
+def rank_correlation(x: list[float], y: list[float]) -> tuple[float, float] | None:
+    """Spearman's ρ and its p-value; exact up to seven pairs, where the usual approximation is poor.
+
+    None where one side has the same value throughout.
+    """
+    from scipy import stats
+
+    if len(set(x)) < 2 or len(set(y)) < 2:
+        return None
+
+    def _rho(order: np.ndarray) -> float:
+        return float(stats.spearmanr(order, y).statistic)  # type: ignore[attr-defined]
+
+    if len(x) > 7:
+        both: Any = stats.spearmanr(x, y)
+        return float(both.statistic), float(both.pvalue)
+    tested = stats.permutation_test((np.array(x),), _rho, permutation_type="pairings", n_resamples=5040)
+    return float(tested.statistic), float(tested.pvalue)

@@ -1,37 +1,19 @@
-"""All experiments, by the name that is typed after `--experiment`, in the order in which they run."""
+"""All experiments, by the name that is typed after `--experiment`, in the order in which they run.
 
-from s2s.experiments import (
-    bottleneck,
-    classification,
-    decoding,
-    gradients,
-    long_range,
-    memory,
-    parallelism,
-    positions,
-    quality,
-    scaling,
-    text_length,
-    transfer,
-)
+`s2s.results.TABLES` names them; each is the `EXPERIMENT` of `measure.py` in the folder of its name.
+"""
+
+from importlib import import_module
+
 from s2s.experiments.contest import Experiment
+from s2s.results import TABLES
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        parallelism.EXPERIMENT,
-        memory.EXPERIMENT,
-        long_range.EXPERIMENT,
-        gradients.EXPERIMENT,
-        # the two after it look at the models that this one trains
-        quality.EXPERIMENT,
-        bottleneck.EXPERIMENT,
-        positions.EXPERIMENT,
-        decoding.EXPERIMENT,
-        scaling.EXPERIMENT,
-        transfer.EXPERIMENT,
-        # of classification; the second looks at the models that the first one trains
-        classification.EXPERIMENT,
-        text_length.EXPERIMENT,
-    )
-}
+
+def all_experiments() -> dict[str, Experiment]:
+    """As the tables have them, but each after the experiment whose trained models it looks at."""
+    names = dict.fromkeys(name for table in TABLES.values() for _, name in table.values())
+    known = {name: import_module(f"s2s.experiments.{name.replace('-', '_')}.measure").EXPERIMENT for name in names}
+    return {each: known[each] for name in names for each in (known[name].reads, name) if each}
+
+
+EXPERIMENTS = all_experiments()

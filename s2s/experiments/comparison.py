@@ -17,13 +17,13 @@ import torch
 from rich.console import Console
 
 from s2s.errors import UserError, quoted
-from s2s.experiments import contenders, tuning
+from s2s.experiments import contenders
 from s2s.experiments.catalogue import EXPERIMENTS
-from s2s.experiments.contest import Contest, Contestant, Experiment, NotForThisModel, Task
+from s2s.experiments.contenders import TUNING
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.gradient_findings import predicts
-from s2s.experiments.running import Kept, Watch, died, keep, kept
-from s2s.experiments.workers import Workers, number_for
+from s2s.experiments.gradients.conclude import predicts
+from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, number_for
 from s2s.files import sweep, write_atomically
 from s2s.recipe.reading import dump, read, write
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
@@ -41,24 +41,14 @@ _ROWS = 2048
 
 @dataclass(frozen=True)
 class Crew:
-    """Who measures, and who shows how far they are.
+    """Who measures, and who shows how far they are."""
 
-    Attributes:
-        watch: shows it.
-        workers: measure.
-    """
-
-    watch: Watch
-    workers: Workers
+    watch: Watch  # shows it
+    workers: Workers  # measure
 
 
 def begin(folder: Path, base: Any, summary: Summary) -> None:
-    """Makes the folder of a new comparison, when all its models are found good.
-
-    Args:
-        folder: must not exist, or be empty.
-        base: the task.
-        summary: what is compared, without contenders.
+    """Makes the folder of a new comparison of the task `base`, when all its models are found good.
 
     Raises:
         UserError: the folder is taken, a setting is wrong, or no model can take part.
@@ -85,11 +75,7 @@ def _check_free(folder: Path, base: Any) -> None:
 
 
 def go_on(folder: Path, console: Console) -> None:
-    """Makes every measurement that is not there yet, and concludes each experiment.
-
-    Args:
-        folder: of a comparison that was begun.
-        console: where progress is shown.
+    """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
     Raises:
         UserError: it is none.
@@ -114,9 +100,9 @@ def _go_on(folder: Path, console: Console) -> None:
     chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
     entrants = _entrants(folder, entries, summary, computer)
     ahead = sum(
-        _expected(experiment, task, computer)
-        for experiment in (tuning.EXPERIMENT, *chosen)
-        for task in _missing(experiment, entrants)
+        _expected(experiment, cell, computer)
+        for experiment in (TUNING, *chosen)
+        for cell in _missing(experiment, entrants)
     )
     with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
         contest, seconds = _contest(entrants, summary, Crew(watch, workers))
@@ -139,12 +125,7 @@ def _with_precision(base: Any) -> Any:
 
 
 def machine(computer: Computer, alone: bool) -> dict[str, str]:
-    """What measured: processor, device, versions, commit.
-
-    Args:
-        computer: device and precision.
-        alone: whether there are experiments that nothing else is measured beside.
-    """
+    """What measured: processor, device, versions, commit; and whether anything was measured `alone`."""
     commit, exception = git_commit(), ", but one where time or memory is measured" if alone else ""
     return {
         "processor": processor(),
@@ -161,16 +142,16 @@ def machine(computer: Computer, alone: bool) -> dict[str, str]:
 
 def _entries(base: Any, summary: Summary) -> dict[str, Any]:
     """Each model's recipe; for a model that cannot take part at all, why."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for model in summary.models:
         try:
-            found[model] = contenders.entered(model, base, summary.own.get(model, {}))
+            entries[model] = contenders.entered(model, base, summary.own.get(model, {}))
         except NotForThisModel as error:
-            found[model] = error
-    refused = [error for error in found.values() if isinstance(error, NotForThisModel)]
-    if len(refused) == len(found):
+            entries[model] = error
+    refused = [error for error in entries.values() if isinstance(error, NotForThisModel)]
+    if len(refused) == len(entries):
         raise refused[0]
-    return found
+    return entries
 
 
 def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, computer: Computer) -> Contest:
@@ -182,9 +163,9 @@ def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, comput
 
 def _contest(entrants: Contest, summary: Summary, crew: Crew) -> tuple[Contest, float]:
     """The contest with each model's learning rate, and the seconds that choosing them took."""
-    found = _all_kept(tuning.EXPERIMENT, entrants, crew)
+    rates = _all_kept(TUNING, entrants, crew)
     recipes = [each.recipe for each in entrants.contestants]
-    tried = {model: tuning.tried(found, model) for model in entrants.models}
+    tried = {model: contenders.tried(rates, model) for model in entrants.models}
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
@@ -193,47 +174,47 @@ def _contest(entrants: Contest, summary: Summary, crew: Crew) -> tuple[Contest, 
     contestants = tuple(contenders.chosen(r, tried[r.name].losses, updates.get(r.name)) for r in recipes)
     described = [contenders.described(c, tried[c.name].losses, tried[c.name].seconds) for c in contestants]
     write_part(summary.model_copy(update={"contenders": described}), entrants.folder / COMPARISON)
-    return replace(entrants, contestants=contestants), sum(each.seconds for each in found.values())
+    return replace(entrants, contestants=contestants), sum(each.seconds for each in rates.values())
 
 
-def _missing(experiment: Experiment, contest: Contest) -> list[Task]:
+def _missing(experiment: Experiment, contest: Contest) -> list[Cell]:
     """What is still to be measured."""
-    cells = contest.folder / CELLS / experiment.name
-    return [task for task in experiment.tasks(contest) if (before := kept(cells, task)) is None or before.failed]
+    folder = contest.folder / CELLS / experiment.name
+    return [cell for cell in experiment.cells(contest) if (before := kept(folder, cell)) is None or before.failed]
 
 
-def _expected(experiment: Experiment, task: Task, computer: Computer) -> float:
+def _expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
     """By how many seconds the comparison becomes longer."""
-    return task.seconds if experiment.alone else task.seconds / number_for(computer)
+    return cell.seconds if experiment.alone else cell.seconds / number_for(computer)
 
 
-def _all_kept(experiment: Experiment, contest: Contest, crew: Crew) -> dict[Task, Kept]:
+def _all_kept(experiment: Experiment, contest: Contest, crew: Crew) -> dict[Cell, Kept]:
     """All of an experiment's measurements; those that are not there yet are made."""
-    cells = contest.folder / CELLS / experiment.name
-    cells.mkdir(parents=True, exist_ok=True)
+    folder = contest.folder / CELLS / experiment.name
+    folder.mkdir(parents=True, exist_ok=True)
     missing = _missing(experiment, contest)
     workers = Workers(1) if experiment.alone else crew.workers
     crew.watch.begins(experiment.name, missing)
-    for task, its in workers.each(partial(_kept_by, experiment, contest), missing):
-        ended = its or died(cells, task)
-        crew.watch.ends(experiment.name, task, ended, _expected(experiment, task, contest.computer))
-    return {task: found for task in experiment.tasks(contest) if (found := kept(cells, task))}
+    for cell, given in workers.each(partial(_kept_by, experiment, contest), missing):
+        ended = given or died(folder, cell)
+        crew.watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
+    return {cell: before for cell in experiment.cells(contest) if (before := kept(folder, cell))}
 
 
-def _kept_by(experiment: Experiment, contest: Contest, task: Task) -> Kept:
-    return keep(contest.folder / CELLS / experiment.name, task, partial(experiment.measure, contest))
+def _kept_by(experiment: Experiment, contest: Contest, cell: Cell) -> Kept:
+    return keep(contest.folder / CELLS / experiment.name, cell, partial(experiment.measure, contest))
 
 
 def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    found = _all_kept(experiment, contest, crew)
-    seconds = sum(each.seconds for each in found.values())
+    made = _all_kept(experiment, contest, crew)
+    seconds = sum(each.seconds for each in made.values())
     failures = [
-        Failure(task=task.key, model=task.model, reason=each.failed) for task, each in found.items() if each.failed
+        Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
     ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
     try:
         result = experiment.conclude(
-            contest, {task: each.measured for task, each in found.items() if each.measured is not None}
+            contest, {cell: each.measured for cell, each in made.items() if each.measured is not None}
         )
     except Exception as error:
         # its measurements are kept, and the other experiments are still worth making

@@ -1,19 +1,23 @@
 """Who is compared: models of equal size, each with the learning rate that suits it best among the same few."""
 
 import statistics
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Contestant
+from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import Blueprint, settings_of, solved
-from s2s.experiments.whole_runs import shortened
+from s2s.experiments.running import Kept
+from s2s.experiments.whole_runs import seconds_for, shortened
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import Section
 from s2s.results import Contender
+from s2s.training.devices import Computer
 
 # The same rates are tried for every model, with a quarter of the updates that training will have.
 RATES = (0.001, 0.002, 0.004, 0.008)
@@ -79,6 +83,72 @@ def tuned(recipe: Any, rate: float) -> Any:
     """The recipe of a short training that tries a learning rate; its schedule ends when it does."""
     short = shortened(recipe, TUNING_SHARE)
     return short.model_copy(update={"training": short.training.model_copy(update={"learning_rate": rate})})
+
+
+def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, float]:
+    """Trains a model as its recipe says, without checkpoints and tests.
+
+    Returns:
+        The validation loss afterwards, in nats, and the seconds that the updates took.
+
+    Raises:
+        NotForThisModel: the model cannot take part.
+        UserError: the training failed.
+    """
+    discipline = discipline_of(recipe)
+    trainer = discipline.trainer(recipe, seed, computer)
+    began = time.perf_counter()
+    for _ in trainer.updates(recipe.training.updates):
+        pass
+    seconds = time.perf_counter() - began
+    with trainer.optimization.averaged():
+        return discipline.validation_loss(trainer, recipe), seconds
+
+
+class Tuning(Experiment):
+    """Not an experiment of its own: its measurements choose each model's rate before the others begin."""
+
+    name = "tuning"
+    question = "Which learning rate suits each model?"
+    conclusion = staticmethod(lambda contest, measured: Conclusion())
+
+    def cells(self, contest: Contest) -> list[Cell]:
+        """A short training for each model and rate."""
+        return [
+            Cell(each.name, part=f"rate-{i}", seconds=seconds_for(each.recipe, TUNING_SHARE))
+            for each in contest.contestants
+            for i in range(len(RATES))
+        ]
+
+    def measure(self, contest: Contest, cell: Cell) -> Measured:
+        """The validation loss after a short training at one rate."""
+        rate = RATES[int(cell.part.removeprefix("rate-"))]
+        recipe = tuned(contest.contestant(cell.model).recipe, rate)
+        loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+        return {"rate": rate, "loss": loss, "seconds": seconds, "updates": recipe.training.updates}
+
+
+TUNING = Tuning()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What tuning measured of a model."""
+
+    losses: dict[float, float | None]  # validation loss by rate; None where training failed
+    seconds: float  # what it cost
+    seconds_per_update: float | None  # of training; None where it failed
+
+
+def tried(kept: Mapping[Cell, Kept], model: str) -> Tried:
+    """What the measurements of `Tuning` say of a model."""
+    mine = {RATES[int(cell.part.removeprefix("rate-"))]: each for cell, each in kept.items() if cell.model == model}
+    good = [each.measured for each in mine.values() if each.measured]
+    return Tried(
+        losses={rate: each.measured["loss"] if each.measured else None for rate, each in mine.items()},
+        seconds=sum(each.seconds for each in mine.values()),
+        seconds_per_update=min((m["seconds"] / m["updates"] for m in good), default=None),
+    )
 
 
 def chosen(recipe: Any, losses: Mapping[float, float | None], updates: int | None) -> Contestant:

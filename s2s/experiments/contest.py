@@ -1,8 +1,9 @@
 """What every experiment is made of: contenders under equal budgets, and measurements that are kept one by one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -10,7 +11,7 @@ from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Section
 from s2s.recipe.tasks import TASK, TASKS
-from s2s.results import Result
+from s2s.results import TABLES, Figure, Finding, Result, Table
 from s2s.training.devices import Computer
 
 Profile = Literal["quick", "standard"]
@@ -28,15 +29,10 @@ class NotForThisModel(UserError):
 
 @dataclass(frozen=True)
 class Contestant:
-    """One model with everything that was chosen for it.
+    """One model with everything that was chosen for it."""
 
-    Attributes:
-        name: as typed in the command; the model's kind.
-        recipe: its recipe in full, of the comparison's task, with settings of the matched size and the chosen learning
-            rate.
-    """
-
-    name: str
+    name: str  # as typed in the command; the model's kind
+    # its recipe in full, of the comparison's task, with settings of the matched size and the chosen learning rate
     recipe: Any
 
     @property
@@ -62,22 +58,14 @@ def _restored(name: str, task: str, kind: str, recipe: str) -> Contestant:
 
 @dataclass(frozen=True)
 class Contest:
-    """What all experiments of a comparison share.
+    """What all experiments of a comparison share."""
 
-    Attributes:
-        folder: where everything is kept.
-        profile: which sizes the experiments take; each has its own table of them.
-        contestants: in the order of the command.
-        seeds: of the repetitions, from 1 on.
-        computer: device and precision.
-        absent: models of the command that cannot take part at all, and why.
-    """
-
-    folder: Path
-    profile: Profile
-    contestants: tuple[Contestant, ...]
-    seeds: tuple[int, ...]
-    computer: Computer
+    folder: Path  # where everything is kept
+    profile: Profile  # which sizes the experiments take; each has its own table of them
+    contestants: tuple[Contestant, ...]  # in the order of the command
+    seeds: tuple[int, ...]  # of the repetitions, from 1 on
+    computer: Computer  # device and precision
+    # models of the command that cannot take part at all, and why
     absent: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -86,11 +74,7 @@ class Contest:
         return [contestant.name for contestant in self.contestants]
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
-        """An experiment's sizes for this profile on this device.
-
-        Args:
-            table: an experiment's sizes.
-        """
+        """An experiment's sizes for this profile on this device."""
         on_a_gpu = self.profile == "standard" and self.computer.device.type == "cuda"
         return table["standard on a GPU"] if on_a_gpu and "standard on a GPU" in table else table[self.profile]
 
@@ -100,20 +84,14 @@ class Contest:
 
 
 @dataclass(frozen=True)
-class Task:
-    """One measurement: done in one go, kept in one file, and not done again when a comparison is resumed.
+class Cell:
+    """One measurement: done in one go, kept in one file, and not done again when a comparison is resumed."""
 
-    Attributes:
-        model: whose it is.
-        part: which of the experiment's measurements, in lower-case letters, digits and single hyphens; may be empty.
-        seed: of the repetition; None where chance plays no part.
-        seconds: about how long it takes, for the progress bar.
-    """
-
-    model: str
+    model: str  # whose it is
+    # which of the experiment's measurements, in lower-case letters, digits and single hyphens; may be empty
     part: str = ""
-    seed: int | None = None
-    seconds: float = 1.0
+    seed: int | None = None  # of the repetition; None where chance plays no part
+    seconds: float = 1.0  # about how long it takes, for the progress bar
 
     @property
     def key(self) -> str:
@@ -122,41 +100,95 @@ class Task:
         return "--".join(part for part in parts if part)
 
 
+# an experiment's measurements, as far as they succeeded
+Cells = Mapping[Cell, Measured]
+BySeed = dict[int, Measured]
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What an experiment's measurements say."""
+
+    findings: Sequence[Finding | None] = ()  # cells of the table; None is what could not be said
+    figures: Sequence[Figure] = ()  # pictures; those that show nothing are left out
+    tables: Sequence[Table] = ()  # numbers beside them
+    numbers: Mapping[str, object] = field(default_factory=dict)  # what the text of the method names in braces
+    seeds: Sequence[int] | None = None  # of the repetitions; None: all of the contest's
+
+
 class Experiment(ABC):
     """A question, how it is measured, and what the measurements say.
+
+    Beside its module lie `METHOD.md`, how it is measured, and `LIMITS.md`, what the numbers do not say. `TABLES` of
+    `s2s.results` says which row of the table it fills.
 
     Attributes:
         name: as typed after `--experiment`.
         question: what it asks, in one sentence.
-        rows: the rows of its task's table that it fills, see `s2s.results.TABLES`.
-        translates: whether it needs models that translate; one that writes a piece for each it reads cannot.
         alone: whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory.
+        reads: name of the experiment whose trained models it looks at, which is made before it; may be empty.
+        conclusion: what the measurements say; those that failed are missing, and the caller fills their models' cells.
+            It depends on the measurements and the contest's names and sizes alone, so it can be drawn anew.
     """
 
     name: str
     question: str
-    rows: tuple[str, ...]
-    translates: bool = False
     alone: bool = False
+    reads: str = ""
+    conclusion: Callable[[Contest, Cells], Conclusion]
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows of its task's table that it fills."""
+        return [row for table in TABLES.values() for row, (_, name) in table.items() if name == self.name]
 
     @abstractmethod
-    def tasks(self, contest: Contest) -> list[Task]:
+    def cells(self, contest: Contest) -> list[Cell]:
         """All measurements, in the order in which they are made."""
 
     @abstractmethod
-    def measure(self, contest: Contest, task: Task) -> Measured:
+    def measure(self, contest: Contest, cell: Cell) -> Measured:
         """Makes one measurement.
 
         Raises:
             NotForThisModel: the model cannot be measured so.
+            UserError: a training failed.
         """
 
-    @abstractmethod
-    def conclude(self, contest: Contest, measured: Mapping[Task, Measured]) -> Result:
-        """What the measurements say; those that failed are missing, and their models' cells are filled by the caller.
+    def conclude(self, contest: Contest, measured: Cells) -> Result:
+        """What the measurements say, as it is kept."""
+        said = self.conclusion(contest, measured)
+        return Result(
+            experiment=self.name,
+            question=self.question,
+            method=self.text("METHOD").format(**said.numbers),
+            limits=self.text("LIMITS"),
+            models=contest.models,
+            seeds=list(contest.seeds if said.seeds is None else said.seeds),
+            findings=[finding for finding in said.findings if finding is not None],
+            figures=[figure for figure in said.figures if figure.series or figure.heatmaps],
+            tables=list(said.tables),
+        )
 
-        The answer depends on `measured` and the contest's names alone, so it can be drawn anew.
-        """
+    def text(self, kind: str) -> str:
+        """`METHOD` or `LIMITS`, of the file beside its module."""
+        folder = resources.files(type(self).__module__.rpartition(".")[0])
+        return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
+
+
+def each_run(contest: Contest, seconds: Callable[[Any], float]) -> list[Cell]:
+    """A cell for each model and seed, which takes so many `seconds` by its recipe; the models in turn."""
+    return [Cell(c.name, seed=seed, seconds=seconds(c.recipe)) for seed in contest.seeds for c in contest.contestants]
+
+
+def by_model(contest: Contest, measured: Cells, part: str = "") -> dict[str, BySeed]:
+    """One part's measurements by model, in the order of the command, and by seed, rising; none of models without."""
+    found: dict[str, BySeed] = {}
+    for model in contest.models:
+        own = {cell.seed or 0: m for cell, m in measured.items() if (cell.model, cell.part) == (model, part)}
+        if own:
+            found[model] = dict(sorted(own.items()))
+    return found
 
 
 def check_translates(model: Seq2Seq, name: str) -> None:

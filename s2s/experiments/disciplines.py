@@ -1,44 +1,98 @@
 """The tasks that models are compared on, each with what a comparison needs of it."""
 
+from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
-from s2s.experiments.classifiers import classifier_trainer, prepared_texts, validation_texts
-from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.discipline import Discipline
+from rich.console import Console
+
+from s2s.data.labelled_batches import LabelledTexts
+from s2s.experiments.contest import Contest, NotForThisModel, check_translates
 from s2s.experiments.matching import Blueprint, translators
-from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import sizes_of, trainer_for
+from s2s.experiments.translating import sizes_of, trainer_for
+from s2s.experiments.whole_runs import prepared, seeds_of, tested, whole_run
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.tasks import TASK
-from s2s.run.classification_loading import build_classifier
+from s2s.run import classification, translation
+from s2s.run.classification_evaluation import evaluate_classifier
+from s2s.run.classification_loading import begins, build_classifier
+from s2s.run.course import plain, start
+from s2s.run.evaluation import evaluate_run
+from s2s.run.loading import build_model
 from s2s.training.classification import classification_loss
 from s2s.training.devices import Computer
 from s2s.training.trainer import Trainer, mean_loss
 from s2s.training.translation import mean_loss as mean_loss_of_pairs
 
 
-class Translation(Discipline):
-    """Models that write a target for each source, over one vocabulary of the size that the recipe says."""
+class Discipline(ABC):
+    """A task that models are compared on."""
 
     def check(self, kind: str) -> None:
-        """Refuses none: whether a model translates is seen when it is built."""
+        """Refuses a model of this kind that cannot take part at all; none where that is seen when it is built.
+
+        Raises:
+            NotForThisModel: it is such a model.
+        """
+        return
 
     def resolved(self, recipe: Any) -> Any:
-        """The recipe itself."""
+        """The recipe with all that only its data tells and a model's size depends on.
+
+        Raises:
+            UserError: the data cannot be read.
+        """
         return recipe
+
+    @abstractmethod
+    def blueprint(self, recipe: Any) -> Blueprint:
+        """How the task makes a model of a section of this resolved recipe."""
+
+    @abstractmethod
+    def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
+        """A trainer of a recipe's model that has done nothing yet.
+
+        Raises:
+            NotForThisModel: the model cannot take part.
+        """
+
+    @abstractmethod
+    def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
+        """The loss of the trainer's model, as it is now, on the recipe's validation set, in nats."""
+
+    @abstractmethod
+    def begin(self, recipe: Any, console: Console) -> object:
+        """Trains a new run by a recipe."""
+
+    @abstractmethod
+    def validated(self, folder: Path) -> str:
+        """Evaluates a finished run on its validation set, keeps the result there and gives it as JSON."""
+
+
+class Translation(Discipline):
+    """Models that write a target for each source, over one vocabulary of the size that the recipe says."""
 
     def blueprint(self, recipe: Any) -> Blueprint:
         """Encoder, decoder and output."""
         return translators(*recipe.tokenizer.sizes)
 
     def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
-        """Learns from the recipe's pairs; see `Discipline.trainer`."""
+        """Learns from the recipe's pairs."""
         data = prepared(recipe)
         return trainer_for(recipe, sizes_of(data), data.train, seed, computer)
 
     def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
         """In nats per target token."""
         return mean_loss_of_pairs(trainer.model, prepared(recipe).validation, recipe.batches, trainer.computer)
+
+    def begin(self, recipe: Any, console: Console) -> object:
+        """Trains a translator; what cannot translate is refused."""
+        check_translates(build_model(recipe, *recipe.tokenizer.sizes), recipe.model.kind)
+        return start(translation.course(recipe, plain(console), prepared=prepared(recipe)), console)
+
+    def validated(self, folder: Path) -> str:
+        """Scores and translations."""
+        return evaluate_run(folder, "validation").to_json()
 
 
 class Classification(Discipline):
@@ -55,7 +109,7 @@ class Classification(Discipline):
 
     def resolved(self, recipe: Any) -> Any:
         """With the names of the classes and the number of pieces that there are."""
-        data = prepared_texts(recipe)
+        data = prepared(recipe)
         changes = {
             "data": recipe.data.model_copy(update={"classes": data.corpus.classes}),
             "tokenizer": recipe.tokenizer.model_copy(update={"size": data.tokenizer.size}),
@@ -72,12 +126,25 @@ class Classification(Discipline):
         )
 
     def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
-        """Learns from the recipe's texts; see `Discipline.trainer`."""
-        return classifier_trainer(recipe, seed, computer)
+        """Learns from the recipe's texts; its classes are known."""
+        data = prepared(recipe)
+        recipe = recipe.model_copy(update={"seeds": seeds_of(seed)})
+        model = build_classifier(recipe, data.tokenizer.size).to(computer.device)
+        return classification.trainer_of(recipe, data, model, computer)
 
     def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
         """In nats per text."""
-        return mean_loss(trainer.model, validation_texts(recipe), classification_loss(0.0), trainer.computer)
+        data = prepared(recipe)
+        texts = LabelledTexts(data.validation, data.corpus.validation.labels, recipe.batches, begins(recipe))
+        return mean_loss(trainer.model, texts, classification_loss(0.0), trainer.computer)
+
+    def begin(self, recipe: Any, console: Console) -> object:
+        """Trains a classifier."""
+        return start(classification.course(recipe, plain(console), prepared=prepared(recipe)), console)
+
+    def validated(self, folder: Path) -> str:
+        """Scores and answers."""
+        return evaluate_classifier(folder, "validation").to_json()
 
 
 DISCIPLINES: dict[str, Discipline] = {"translation": Translation(), "classification": Classification()}
@@ -87,3 +154,22 @@ DISCIPLINES: dict[str, Discipline] = {"translation": Translation(), "classificat
 def discipline_of(recipe: Any) -> Discipline:
     """The discipline of a recipe's task."""
     return DISCIPLINES[getattr(recipe, TASK)]
+
+
+def trained(contest: Contest, model: str, seed: int | None) -> Path:
+    """The folder of a contestant's finished run; trained only where it is not finished yet.
+
+    Raises:
+        NotForThisModel: the model cannot take part.
+        UserError: the training failed.
+    """
+    return whole_run(contest, model, seed or 0, discipline_of(contest.contestant(model).recipe).begin)
+
+
+def evaluation_of(contest: Contest, model: str, seed: int | None) -> tuple[Path, dict[str, Any]]:
+    """The folder of a contestant's run, see `trained`, and what it scored and answered.
+
+    That is on the test set; on the validation set where there is no test set.
+    """
+    folder = trained(contest, model, seed)
+    return folder, tested(folder, lambda: discipline_of(contest.contestant(model).recipe).validated(folder))

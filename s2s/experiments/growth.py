@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from s2s.evaluation.inference import Estimate
-from s2s.experiments.statistics import exponent
+from s2s.evaluation.inference import Estimate, exponent
 
 Law = Literal["constant", "logarithmic", "linear", "power"]
 
@@ -19,17 +18,11 @@ _ROUNDING = 1 / 12
 
 @dataclass(frozen=True)
 class Growth:
-    """The law that describes a count best.
+    """The law that describes a count best."""
 
-    Attributes:
-        law: `constant`: a; `logarithmic`: a + b log₂ n; `linear`: a + b n; `power`: a nᵇ.
-        start: a.
-        rate: b: by how much the count grows with each doubling, with each token; or the exponent.
-    """
-
-    law: Law
-    start: float
-    rate: float
+    law: Law  # `constant`: a; `logarithmic`: a + b log₂ n; `linear`: a + b n; `power`: a nᵇ
+    start: float  # a
+    rate: float  # b: by how much the count grows with each doubling, with each token; or the exponent
 
     def __str__(self) -> str:
         return {
@@ -43,11 +36,8 @@ class Growth:
 def growth(lengths: Sequence[int], counts: Sequence[float]) -> Growth:
     """The law with the lowest information criterion (Akaike 1974): the best fit, at a price for each free number.
 
-    What is no larger at the greatest length than at the smallest does not grow, whatever lies between.
-
-    Args:
-        lengths: at least three, rising.
-        counts: at each of them, above 0.
+    What is no larger at the greatest length than at the smallest does not grow, whatever lies between. At least three
+    rising lengths, and counts above 0.
     """
     n, y = np.asarray(lengths, dtype=float), np.asarray(counts, dtype=float)
     constant = Growth("constant", float(y.mean()), 0.0)
@@ -82,14 +72,9 @@ class Slope:
 
 
 def long_slope(lengths: Sequence[float], values: Sequence[float], start: float | None = None) -> Slope | None:
-    """The exponent over the longer lengths, where what does not depend on length weighs least.
+    """The exponent over the longer lengths, where what does not depend on length weighs least; None below three.
 
-    At least three lengths are taken; None where there are fewer.
-
-    Args:
-        lengths: rising.
-        values: at each of them, above 0.
-        start: from where on; None: the longer half of the lengths.
+    They begin at `start`, or with the longer half; values are above 0.
     """
     first = len(lengths) // 2 if start is None else sum(n < start for n in lengths)
     first = min(first, len(lengths) - 3)
@@ -103,13 +88,7 @@ def long_slope(lengths: Sequence[float], values: Sequence[float], start: float |
 
 
 def crossings(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """Where two curves cross, both drawn straight between their points on logarithmic axes.
-
-    Args:
-        x: where both were measured, rising.
-        first: one curve, above 0.
-        second: the other, above 0.
-    """
+    """Where two curves above 0 cross, drawn straight between their points on logarithmic axes."""
     gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
     found = []
     for i, (before, after) in enumerate(itertools.pairwise(gaps)):
@@ -122,14 +101,7 @@ def crossings(x: Sequence[float], first: Sequence[float], second: Sequence[float
 def crossing_in_words(
     names: tuple[str, str], x: Sequence[float], first: Sequence[Estimate], second: Sequence[Estimate]
 ) -> str:
-    """Who is faster below and above which length; lengths at which the two intervals overlap decide nothing.
-
-    Args:
-        names: of the two.
-        x: lengths, rising.
-        first: times of the first.
-        second: times of the second.
-    """
+    """Who is faster below and above which length; lengths at which the two intervals overlap decide nothing."""
     sure = [i for i in range(len(x)) if _apart(first[i], second[i])]
     if not sure:
         return f"no difference to be seen between {x[0]:,.0f} and {x[-1]:,.0f}"
@@ -148,13 +120,7 @@ def _apart(first: Estimate, second: Estimate) -> bool:
 
 
 def compared(ratios: Mapping[str, Estimate], better: str, worse: str) -> str:
-    """How a model stands to the best of the others, in words.
-
-    Args:
-        ratios: its figure over that of each other model; more than 1 is better.
-        better: e.g. `as fast as`.
-        worse: e.g. `the speed of`.
-    """
+    """How a model stands to the best of the others, by its figure over each of theirs: more than 1 is better."""
     if not ratios:
         return "no other model was measured"
     other = min(ratios, key=lambda name: ratios[name].value)

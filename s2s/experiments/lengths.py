@@ -2,59 +2,44 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from jaxtyping import Float
 
 from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, slopes
-from s2s.experiments.verdicts import Row, ends, excludes_zero, in_words
-from s2s.results import Series, Table
+from s2s.experiments.presenting import Column, Interval, finding, series, table
+from s2s.experiments.verdicts import excludes_zero, in_words, seeds_in_words
+from s2s.results import Finding, Series, Table
 
 STEP = 10  # words, for slopes
 
 
 @dataclass(frozen=True)
-class Measure:
-    """How a score that length may change is called.
+class Score:
+    """How a score that length may change is called."""
 
-    Attributes:
-        score: as in "no change in accuracy".
-        unit: as in "falls by 2.1 points".
-        slope: what the slope is of.
-        weak: below it, in all buckets, a model has nothing to lose.
-        helpless: what is said of such a model.
-    """
-
-    score: str
-    unit: str
-    slope: str
-    weak: float
-    helpless: str
+    name: str  # as in "no change in accuracy"
+    unit: str  # as in "falls by 2.1 points"
+    slope: str  # what the slope is of
+    difference: str  # what the cell of the table holds
+    weak: float  # below it, in all buckets, a model has nothing to lose
+    helpless: str  # what is said of such a model
 
 
 @dataclass(frozen=True)
 class Fall:
-    """What length does to a model's score.
+    """What length does to a model's score."""
 
-    Attributes:
-        seeds: how many runs.
-        rows: texts of each bucket, the shortest first.
-        words: length of each text.
-        scores: of each bucket.
-        difference: score of the longest bucket minus that of the shortest.
-        differences: the same, resample by resample.
-        slope: of each text's own score, per ten words.
-        slopes: the same, resample by resample.
-    """
-
-    seeds: int
-    rows: list[np.ndarray]
-    words: np.ndarray
-    scores: list[Estimate]
-    difference: Estimate
-    differences: np.ndarray
-    slope: Estimate
-    slopes: np.ndarray
+    seeds: int  # how many runs
+    rows: list[np.ndarray]  # texts of each bucket, the shortest first
+    words: np.ndarray  # length of each text
+    scores: list[Estimate]  # of each bucket
+    difference: Estimate  # score of the longest bucket minus that of the shortest
+    differences: np.ndarray  # the same, resample by resample
+    slope: Estimate  # of each text's own score, per ten words
+    slopes: np.ndarray  # the same, resample by resample
 
     def mean_words(self, bucket: int) -> float:
         """Length of a bucket's texts."""
@@ -67,12 +52,7 @@ class Fall:
 
 
 def buckets(words: Sequence[int], count: int) -> list[np.ndarray]:
-    """The texts in order of their length, cut into parts of equally many, or one fewer; the shortest first.
-
-    Args:
-        words: length of each text.
-        count: of parts, at most.
-    """
+    """The texts in order of their length, cut into so many parts, at most, of equally many, or one fewer."""
     order = np.argsort(np.asarray(words), kind="stable")
     return np.array_split(order, min(count, len(order)))
 
@@ -106,7 +86,7 @@ def fall(
         seeds=seeds,
         rows=rows,
         words=lengths,
-        scores=[estimate(value, found) for value, found in zip(values, resampled, strict=True)],
+        scores=[estimate(*each) for each in zip(values, resampled, strict=True)],
         difference=estimate(values[-1] - values[0], differences),
         differences=differences,
         slope=estimate(slope, all_slopes),
@@ -120,87 +100,91 @@ def between(first: Fall, second: Fall) -> Estimate:
     return estimate(value, second.differences - first.differences)
 
 
-def verdict(model: str, falls: Mapping[str, Fall], measure: Measure) -> str:
-    """What length costs a model, and how much more than another one.
-
-    Args:
-        model: whose verdict it is.
-        falls: of all models.
-        measure: how the score is called.
-    """
-    return f"{_own(falls[model], measure)}; {_against(model, falls, measure)}"
-
-
-def _own(found: Fall, measure: Measure) -> str:
-    slope = f"{measure.slope} {found.slope.value:+.1f} per {STEP} words"
-    if found.slope.low is not None and not excludes_zero(found.slope):
-        slope = f"{measure.slope} about the same ({in_words(found.slope)} per {STEP} words)"
-    if _weak(found, measure):
-        return f"too weak to tell, below {measure.weak:.0f} {measure.unit} at all lengths; {slope}"
-    where = f"from {found.mean_words(0):.0f} to {found.mean_words(-1):.0f} words"
-    if not excludes_zero(found.difference):
-        return f"no change in {measure.score} to be seen {where}: {in_words(found.difference)}; {slope}"
-    way = "falls" if found.difference.value < 0 else "rises"
-    by = f"{abs(found.difference.value):.1f} {measure.unit}"
-    return f"{way} by {by} {where} (of {found.scores[0].value:.1f}); {slope}"
+def _own(own: Fall, score: Score) -> str:
+    slope = f"{score.slope} {own.slope.value:+.1f} per {STEP} words"
+    if own.slope.low is not None and not excludes_zero(own.slope):
+        slope = f"{score.slope} about the same ({in_words(own.slope)} per {STEP} words)"
+    if _weak(own, score):
+        return f"too weak to tell, below {score.weak:.0f} {score.unit} at all lengths; {slope}"
+    where = f"from {own.mean_words(0):.0f} to {own.mean_words(-1):.0f} words"
+    if not excludes_zero(own.difference):
+        return f"no change in {score.name} to be seen {where}: {in_words(own.difference)}; {slope}"
+    way = "falls" if own.difference.value < 0 else "rises"
+    by = f"{abs(own.difference.value):.1f} {score.unit}"
+    return f"{way} by {by} {where} (of {own.scores[0].value:.1f}); {slope}"
 
 
-def _weak(found: Fall, measure: Measure) -> bool:
-    return max(each.value for each in found.scores) < measure.weak
+def _weak(own: Fall, score: Score) -> bool:
+    return max(each.value for each in own.scores) < score.weak
 
 
-def _against(model: str, falls: Mapping[str, Fall], measure: Measure) -> str:
+def _against(model: str, falls: Mapping[str, Fall], score: Score) -> str:
     """How much more or less the model loses than the other one that loses least."""
-    if _weak(falls[model], measure):
-        return measure.helpless
+    if _weak(falls[model], score):
+        return score.helpless
     others = [name for name in falls if name != model and len(falls[name].words) == len(falls[model].words)]
     if not others:
         return "no other model was measured"
-    others = [name for name in others if not _weak(falls[name], measure)]
+    others = [name for name in others if not _weak(falls[name], score)]
     if not others:
         return "no other model is good enough to lose"
     other = max(others, key=lambda name: falls[name].difference.value)
     more = between(falls[other], falls[model])
     if not excludes_zero(more):
-        return f"no difference from {other} in {measure.score} lost: {in_words(more)}"
-    return f"loses {abs(more.value):.1f} {measure.unit} {'more' if more.value < 0 else 'less'} than {other}"
+        return f"no difference from {other} in {score.name} lost: {in_words(more)}"
+    return f"loses {abs(more.value):.1f} {score.unit} {'more' if more.value < 0 else 'less'} than {other}"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A row of the table of buckets."""
+
+    model: str  # whose
+    place: int  # among the buckets, the shortest first
+    words: str  # its shortest and longest text
+    texts: int  # how many
+    score: Estimate  # of them
+
+
+def cell(row: str, model: str, falls: Mapping[str, Fall], score: Score, picture: str) -> Finding:
+    """The cell of the table, whose figure is the `picture`."""
+    own = falls[model]
+    runs = "" if own.seeds == 1 else f", mean of {seeds_in_words(own.seeds)}"
+    quantity = f"{score.difference}, {len(own.rows)} equal parts{runs}"
+    verdict = f"{_own(own, score)}; {_against(model, falls, score)}"
+    return finding(row, model, own.difference, score.unit, quantity, verdict, picture)
 
 
 def lines_of(falls: Mapping[str, Fall]) -> list[Series]:
     """Each model's score against the length of the texts."""
     return [
-        Series(
-            label=model,
-            model=model,
-            x=[found.mean_words(i) for i in range(len(found.rows))],
-            y=[each.value for each in found.scores],
-            low=[each.low for each in found.scores],
-            high=[each.high for each in found.scores],
-        )
-        for model, found in falls.items()
+        series(model, model, [each.mean_words(i) for i in range(len(each.rows))], each.scores)
+        for model, each in falls.items()
     ]
 
 
-def differences_table(falls: Mapping[str, Fall], measure: Measure) -> Table:
+def buckets_table(title: str, texts: str, columns: Sequence[Column], falls: Mapping[str, Fall]) -> Table:
+    """Every model's buckets, with further columns of each `Bucket`; `texts` is what they hold."""
+    known = [("model", "model"), ("words", "words"), (texts, "texts")]
+    rows = [
+        Bucket(model, i, each.span(i), len(part), each.scores[i])
+        for model, each in falls.items()
+        for i, part in enumerate(each.rows)
+    ]
+    return table("buckets", title, [*(Column(head, attrgetter(name)) for head, name in known), *columns], rows)
+
+
+def differences_table(falls: Mapping[str, Fall], score: Score) -> Table:
     """What each model loses, and what each loses more than the ones before it in the command."""
-    rows: list[Row] = [[model, *ends(each.difference, 2), *ends(each.slope, 2)] for model, each in falls.items()]
-    names = list(falls)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            if len(falls[a].words) == len(falls[b].words):
-                slope = estimate(falls[b].slope.value - falls[a].slope.value, falls[b].slopes - falls[a].slopes)
-                rows.append([f"{b} − {a}", *ends(between(falls[a], falls[b]), 2), *ends(slope, 2)])
-    return Table(
-        name="differences",
-        title="What length costs, and how much more it costs one model than another",
-        columns=[
-            "models",
-            f"{measure.score}, longest − shortest",
-            "low",
-            "high",
-            f"{measure.slope} per {STEP} words",
-            "low (slope)",
-            "high (slope)",
-        ],
-        rows=rows,
-    )
+    rows = [(model, each.difference, each.slope) for model, each in falls.items()]
+    for (a, first), (b, second) in combinations(falls.items(), 2):
+        if len(first.words) == len(second.words):
+            slope = estimate(second.slope.value - first.slope.value, second.slopes - first.slopes)
+            rows.append((f"{b} − {a}", between(first, second), slope))
+    columns = [
+        "models",
+        Interval(f"{score.name}, longest − shortest", itemgetter(1), 2),
+        Interval(f"{score.slope} per {STEP} words", itemgetter(2), 2, "slope"),
+    ]
+    title = "What length costs, and how much more it costs one model than another"
+    return table("differences", title, columns, rows)

@@ -21,17 +21,11 @@ _WIDEST = 4096
 
 @dataclass(frozen=True)
 class Blueprint:
-    """How a task makes a model of a section of its recipe.
+    """How a task makes a model of a section of its recipe."""
 
-    Attributes:
-        section: the section of a kind of model.
-        build: the whole model of a kind, by its section.
-        pieces: size of the vocabulary.
-    """
-
-    section: Callable[[str], type[Section]]
-    build: Callable[[str, Section], nn.Module]
-    pieces: int
+    section: Callable[[str], type[Section]]  # the section of a kind of model
+    build: Callable[[str, Section], nn.Module]  # the whole model of a kind, by its section
+    pieces: int  # size of the vocabulary
 
     def parameters(self, kind: str, settings: Section) -> int:
         """Trainable numbers of the whole model of these settings."""
@@ -47,12 +41,7 @@ class Blueprint:
 
 
 def translators(source_size: int, target_size: int) -> Blueprint:
-    """How translation makes its models.
-
-    Args:
-        source_size: number of source pieces.
-        target_size: number of target pieces.
-    """
+    """How translation makes its models."""
     return Blueprint(
         translator_settings,
         lambda kind, settings: module_of(kind).build(settings, source_size, target_size),
@@ -85,15 +74,7 @@ def size_of(kind: str, settings: Section, source_size: int, target_size: int) ->
 
 
 def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, object], step: int = 2) -> Section:
-    """Settings of a translator that has about so many parameters; see `solved`.
-
-    Args:
-        kind: an installed model.
-        pieces: size of the one vocabulary of both sides.
-        parameters: the wanted number.
-        options: what else is set.
-        step: widths are multiples of it.
-    """
+    """Settings of a translator with one vocabulary that has about so many parameters; see `solved`."""
     return solved(kind, translators(pieces, pieces), parameters, options, step)
 
 

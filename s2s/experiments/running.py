@@ -1,51 +1,59 @@
-"""Measurements one by one: each is kept in a file of its own, so that a comparison goes on where it was interrupted."""
+"""Measurements: each kept in a file of its own, shown while they are made, several made beside each other.
+
+A comparison goes on where it was interrupted. Each of the processes has one thread: models of a comparison's size gain
+little from a second one, trainings beside each other do not slow each other down much, and so the number of processes
+does not change what is measured.
+"""
 
 import json
+import multiprocessing
+import os
+import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Measured, Task
+from s2s.experiments.contest import Cell, Measured
 from s2s.files import write_atomically
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.devices import Computer, prepare_process
+
+Item = TypeVar("Item")
+Given = TypeVar("Given")
+# each holds a model, its optimiser and a corpus
+_MOST = 8
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A measurement that is over.
+    """A measurement that is over."""
 
-    Attributes:
-        measured: what it left behind; None where it failed.
-        failed: why; empty where it did not.
-        seconds: how long it took.
-    """
-
-    measured: Measured | None
-    failed: str
-    seconds: float
+    measured: Measured | None  # what it left behind; None where it failed
+    failed: str  # why; empty where it did not
+    seconds: float  # how long it took
 
 
-def keep(folder: Path, task: Task, measure: Callable[[Task], Measured]) -> Kept:
-    """Makes a measurement, unless it was made before; one that failed before is tried again.
-
-    Args:
-        folder: of the experiment's measurements.
-        task: which.
-        measure: makes it.
-    """
-    path = folder / f"{task.key}.json"
-    before = kept(folder, task)
+def keep(folder: Path, cell: Cell, measure: Callable[[Cell], Measured]) -> Kept:
+    """Makes a measurement, unless it was made before; one that failed before is tried again."""
+    path = folder / f"{cell.key}.json"
+    before = kept(folder, cell)
     if before and not before.failed:
         return before
     started = time.perf_counter()
     try:
-        found = Kept(measure(task), "", time.perf_counter() - started)
+        found = Kept(measure(cell), "", time.perf_counter() - started)
     except UserError as error:
         found = Kept(None, error.what, time.perf_counter() - started)
     except Exception as error:
@@ -57,32 +65,26 @@ def keep(folder: Path, task: Task, measure: Callable[[Task], Measured]) -> Kept:
     return found
 
 
-def kept(folder: Path, task: Task) -> Kept | None:
+def kept(folder: Path, cell: Cell) -> Kept | None:
     """A measurement made before; None where there is none, or its file is damaged."""
     try:
-        return Kept(**json.loads((folder / f"{task.key}.json").read_text(encoding="utf-8")))
+        return Kept(**json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def died(folder: Path, task: Task) -> Kept:
-    """Keeps that the process that made a measurement died.
-
-    Args:
-        folder: of the experiment's measurements.
-        task: which.
-    """
+def died(folder: Path, cell: Cell) -> Kept:
+    """Keeps that the process that made a measurement died."""
     found = Kept(None, "its process was taken down; perhaps memory ran out", 0.0)
-    write_atomically(folder / f"{task.key}.json", json.dumps(asdict(found)))
+    write_atomically(folder / f"{cell.key}.json", json.dumps(asdict(found)))
     return found
 
 
 class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
-    Args:
-        expected: how long all measurements that are still to be made take, about, in seconds.
-        console: where it is shown; a line for each measurement where it is no terminal.
+    All measurements that are still to be made take about the expected seconds. It writes a line for each where the
+    console is no terminal.
     """
 
     def __init__(self, expected: float, console: Console) -> None:
@@ -105,38 +107,108 @@ class Watch:
     ) -> None:
         self._bar.stop()
 
-    def begins(self, experiment: str, tasks: Sequence[Task]) -> None:
+    def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
         """Says what is measured now."""
-        if tasks:
-            self._bar.update(self._line, description=f"{experiment}: {len(tasks)} to measure, {_words(tasks[0])}")
+        if cells:
+            self._bar.update(self._line, description=f"{experiment}: {len(cells)} to measure, {_words(cells[0])}")
 
-    def ends(self, experiment: str, task: Task, found: Kept, seconds: float) -> None:
-        """Counts a measurement; the time left goes by how long those so far took against what was expected.
-
-        Args:
-            experiment: whose it is.
-            task: which.
-            found: what was measured.
-            seconds: its share of what was expected.
-        """
+    def ends(self, experiment: str, cell: Cell, found: Kept, seconds: float) -> None:
+        """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
         self._done += seconds
         spent = time.perf_counter() - self._began
         left = _clock((self._expected - self._done) * spent / max(self._done, 1e-9))
-        self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(task)} done")
+        self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(cell)} done")
         state = f"FAILED: {found.failed}" if found.failed else f"{found.seconds:.0f} s"
         if found.failed or not self._console.is_terminal:
-            self.say(f"{experiment}: {_words(task)}: {state} · {left} left")
+            self.say(f"{experiment}: {_words(cell)}: {state} · {left} left")
 
     def say(self, text: str) -> None:
         """Prints a line."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _words(task: Task) -> str:
-    seed = f"seed {task.seed}" if task.seed is not None else ""
-    return ", ".join(word for word in (task.model, task.part, seed) if word)
+def _words(cell: Cell) -> str:
+    seed = f"seed {cell.seed}" if cell.seed is not None else ""
+    return ", ".join(word for word in (cell.model, cell.part, seed) if word)
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"
+
+
+def number_for(computer: Computer) -> int:
+    """How many processes measure beside each other: as many as torch has threads, at most 8; one on a GPU."""
+    return min(_MOST, torch.get_num_threads()) if computer.device.type == "cpu" else 1
+
+
+class Workers:
+    """Makes calls in other processes, which live until the end of the context; one worker is this process itself.
+
+    Each is prepared for the device, but for its threads: it has one.
+    """
+
+    def __init__(self, number: int, device: DeviceSettings | None = None) -> None:
+        self._number = number
+        self._device = (device or DeviceSettings()).model_copy(update={"threads": 1})
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            # after an interruption nobody waits for what they do
+            for process in multiprocessing.active_children() if kind else []:
+                process.terminate()
+            self._pool.shutdown(cancel_futures=True)
+
+    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
+        """Makes a call for each item; both can be pickled, where there is more than one worker.
+
+        Yields:
+            An item and what the call gave, in the order in which they end; None where its process died, as it does when
+            the system takes it down for its memory.
+        """
+        if self._number == 1:
+            yield from ((item, call(item)) for item in items)
+            return
+        over: set[int] = set()
+        try:
+            for place, given in self._beside(call, items):
+                over.add(place)
+                yield items[place], given
+        except BrokenProcessPool:
+            # all calls end with one process; made one at a time, they tell which of them it was
+            for place in sorted(set(range(len(items))) - over):
+                self._pool = None
+                try:
+                    yield items[place], next(self._beside(call, items[place : place + 1]))[1]
+                except BrokenProcessPool:
+                    yield items[place], None
+            self._pool = None
+
+    def _beside(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[int, Given]]:
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(
+                self._number, mp_context=context, initializer=_prepare, initargs=(self._device,)
+            )
+        places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
+        yield from ((places[future], future.result()) for future in as_completed(places))
+
+
+def _prepare(device: DeviceSettings) -> None:
+    """An interruption is the parent's to handle, and nothing outlives the parent."""
+    prepare_process(device)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def follow() -> None:
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

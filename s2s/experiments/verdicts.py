@@ -1,40 +1,25 @@
-"""How measurements are sorted by model, and figures, intervals and tests put into words, the same way in every cell."""
+"""Figures, intervals and tests put into words, the same way in every cell."""
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from s2s.evaluation.inference import Estimate, holm, mean, paired_difference
-from s2s.experiments.contest import Contest, Measured, Task
-from s2s.results import Series
 
 # below it, a difference is called one
 LEVEL = 0.05
 
-BySeed = dict[int, Measured]
-Row = list[str | float | int | None]
-
 
 @dataclass(frozen=True)
 class Evidence:
-    """How the second of two models differs from the first.
+    """How the second of two models differs from the first."""
 
-    Attributes:
-        seeds: how many both had.
-        over_seeds: the difference, second minus first.
-        p: the paired t-test's p-value; None below three seeds.
-        test: what the examples of one seed were tested with; empty where they were not.
-        test_p: its p-value; None likewise.
-        seed: of the two runs whose examples were tested; None likewise.
-    """
-
-    seeds: int
-    over_seeds: Estimate
-    p: float | None
-    test: str = ""
-    test_p: float | None = None
-    seed: int | None = None
+    seeds: int  # how many both had
+    over_seeds: Estimate  # the difference, second minus first
+    p: float | None  # the paired t-test's p-value; None below three seeds
+    test: str = ""  # what the examples of one seed were tested with; empty where they were not
+    test_p: float | None = None  # its p-value; None likewise
+    seed: int | None = None  # of the two runs whose examples were tested; None likewise
 
     def weighed(self) -> tuple[float | None, str]:
         """The p-value that decides, seeds before examples, and all tests in words."""
@@ -47,22 +32,6 @@ class Evidence:
 
 # of the first and the second model
 Pairs = Mapping[tuple[str, str], Evidence]
-
-
-def by_model(contest: Contest, measured: Mapping[Task, Measured], part: str = "") -> dict[str, BySeed]:
-    """One part's measurements by model, in the order of the command, and by seed, rising; models without are left out.
-
-    Args:
-        contest: gives the models.
-        measured: of an experiment.
-        part: which of the experiment's measurements.
-    """
-    found: dict[str, BySeed] = {}
-    for model in contest.models:
-        own = {task.seed or 0: m for task, m in measured.items() if (task.model, task.part) == (model, part)}
-        if own:
-            found[model] = dict(sorted(own.items()))
-    return found
 
 
 def in_words(estimate: Estimate, digits: int = 1) -> str:
@@ -98,15 +67,9 @@ def too_few(count: int) -> str:
 def against(
     model: str, values: Mapping[str, float], pairs: Pairs, unit: str, digits: int = 1, best: Callable[..., str] = max
 ) -> str:
-    """How a model stands to the best of the others, from the tests, `corrected`.
+    """How a model's figure stands to the best of the others, from the tests, `corrected`.
 
-    Args:
-        model: whose verdict it is.
-        values: each model's figure.
-        pairs: how the second of two models differs from the first.
-        unit: of the figures.
-        digits: of the difference after the point.
-        best: `max` where a high figure is good, `min` where a low one is.
+    `best` is `max` where a high figure is good, `min` where a low one is.
     """
     other, turned = _best_other(model, values, pairs, best)
     if not other:
@@ -124,15 +87,7 @@ def against(
 def times(
     model: str, values: Mapping[str, float], logarithms: Pairs, words: str, best: Callable[..., str] = max
 ) -> str:
-    """As `against`, by how many times: `1.38 times as fast as lstm (3 seeds, p = 0.002)`.
-
-    Args:
-        model: whose verdict it is.
-        values: each model's figure.
-        logarithms: how the logarithm of the second model's figure differs from that of the first.
-        words: such as `as fast as`.
-        best: as in `against`.
-    """
+    """As `against`, by how many times: `1.38 times as fast as lstm (3 seeds, p = 0.002)`; pairs are of logarithms."""
     other, turned = _best_other(model, values, logarithms, best)
     if not other:
         return "no other model was measured at the same seed"
@@ -168,12 +123,7 @@ def _best_other(model: str, values: Mapping[str, float], pairs: Pairs, best: Cal
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evidence | None:
-    """By how much the second model's figures are higher, over the seeds that both have; None without one.
-
-    Args:
-        first: figures by seed.
-        second: likewise.
-    """
+    """By how much the second model's figures are higher, over the seeds that both have; None without one."""
     both = [seed for seed in first if seed in second]
     if not both:
         return None
@@ -189,17 +139,6 @@ def percent(values: Sequence[float]) -> Estimate:
     return Estimate(found.value, max(0.0, found.low), min(100.0, found.high))
 
 
-def rounded(value: float | None, digits: int) -> float | None:
-    """A cell of a table; empty where nothing is known."""
-    return None if value is None else round(value, digits)
-
-
-def mean_known(values: Iterable[float | None]) -> float | None:
-    """The mean of the figures that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return statistics.mean(known) if known else None
-
-
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
@@ -209,30 +148,3 @@ def signed(value: float, digits: int = 1) -> str:
     """`+0.3`, `-1.2`; `0.0` for what rounds to nothing, whatever its sign."""
     rounded = round(value, digits)
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
-
-
-def ends(found: Estimate | None, digits: int) -> Row:
-    """Value, lower and upper end as three cells of a table; empty ones where they are not known."""
-    if found is None:
-        return [None] * 3
-    return [None if end is None else round(end, digits) for end in (found.value, found.low, found.high)]
-
-
-def line(label: str, model: str, x: Sequence[float], values: Sequence[Estimate], intervals: bool = True) -> Series:
-    """A line of a figure, with the intervals of its points.
-
-    Args:
-        label: as the legend names it.
-        model: whose it is.
-        x: where the points are.
-        values: how high.
-        intervals: whether they are drawn; over fewer than three seeds they would fill the page.
-    """
-    return Series(
-        label=label,
-        model=model,
-        x=list(x),
-        y=[value.value for value in values],
-        low=[value.low for value in values] if intervals else None,
-        high=[value.high for value in values] if intervals else None,
-    )

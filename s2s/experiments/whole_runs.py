@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from rich.console import Console
 
 from s2s.experiments.contest import Contest
 from s2s.files import write_atomically
-from s2s.recipe.schema import RunSettings, SeedSettings
+from s2s.recipe.schema import RunSettings, Section, SeedSettings
+from s2s.recipe.tasks import TASK, TASKS
+from s2s.run.classification_data import prepare_texts
 from s2s.run.folder import RECIPE
+from s2s.run.preparing import prepare
+from s2s.run.training import resume
 from s2s.training.logger import METRICS
 
 RUNS = "runs"
@@ -24,55 +29,47 @@ _SECONDS_PER_TOKEN = 7e-5
 
 @dataclass(frozen=True)
 class Cost:
-    """What a whole run took: training, validations and the test.
+    """What a whole run took: training, validations and the test."""
 
-    Attributes:
-        seconds: by the clock; None where the run was interrupted, and what was done before is not known.
-        cpu_seconds: of all processor threads together; None likewise.
-    """
-
-    seconds: float | None
-    cpu_seconds: float | None
+    seconds: float | None  # by the clock; None where the run was interrupted, and what was done before is not known
+    cpu_seconds: float | None  # of all processor threads together; None likewise
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A validation of a run, and what was learned from before it.
+    """A validation of a run, and what was learned from before it."""
 
-    Attributes:
-        update: after which update.
-        count: items that the loss of the updates before it is the mean of: target tokens, or examples.
-        tokens: real tokens learned from before it.
-        seconds: that the updates before it took; validations are not counted.
-        scores: what was measured, by name.
-    """
-
-    update: int
-    count: int
-    tokens: int
-    seconds: float
-    scores: dict[str, float]
+    update: int  # after which update
+    count: int  # items that the loss of the updates before it is the mean of: target tokens, or examples
+    tokens: int  # real tokens learned from before it
+    seconds: float  # that the updates before it took; validations are not counted
+    scores: dict[str, float]  # what was measured, by name
 
 
-def whole_run(
-    contest: Contest,
-    model: str,
-    seed: int,
-    prepare: Callable[[Any], object],
-    begin: Callable[[Any, Console], object],
-    go_on: Callable[[Path, Console], object],
-) -> Path:
+def prepared(recipe: Any) -> Any:
+    """A recipe's corpus in pieces; made once in a process for all recipes with the same data and tokenizer."""
+    return _prepared(getattr(recipe, TASK), recipe.data.model_dump_json(), recipe.tokenizer.model_dump_json())
+
+
+@lru_cache(maxsize=4)
+def _prepared(task: str, data: str, tokenizer: str) -> Any:
+    # of a recipe, only these two sections say how a corpus becomes pieces
+    recipe: Any = TASKS[task].recipe
+    fields = recipe.model_fields
+    sections = {
+        "data": fields["data"].annotation.model_validate_json(data),
+        "tokenizer": fields["tokenizer"].annotation.model_validate_json(tokenizer),
+    }
+    make: Any = {"translation": prepare, "classification": prepare_texts}[task]
+    return make(recipe(name="data", task=task, model=Section(), **sections), None, lambda line: None)
+
+
+def whole_run(contest: Contest, model: str, seed: int, begin: Callable[[Any, Console], object]) -> Path:
     """The folder of a contestant's finished run; trained only where it is not finished yet.
 
-    Args:
-        contest: gives the recipe and the folder.
-        model: whose.
-        seed: of initialisation, order and dropout.
-        prepare: makes what all contestants learn from, once in a process: none of them pays for it.
-        begin: trains by a recipe.
-        go_on: continues in a run's folder.
+    What all contestants learn from is prepared before the clock runs: none of them pays for it.
     """
-    folder = folder_of(contest, model, seed)
+    folder = contest.folder / RUNS / f"{model}-seed{seed}"
     if (folder / COST).exists():
         return folder
     changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed)}
@@ -82,10 +79,10 @@ def whole_run(
     datasets.disable_progress_bars()
     began = (folder / RECIPE).exists()
     if not began:
-        prepare(recipe)
+        prepared(recipe)
     wall, processor = time.perf_counter(), time.process_time()
     if began:
-        go_on(folder, console)
+        resume(folder, console)
     else:
         folder.parent.mkdir(parents=True, exist_ok=True)
         begin(recipe, console)
@@ -94,23 +91,13 @@ def whole_run(
     return folder
 
 
-def folder_of(contest: Contest, model: str, seed: int) -> Path:
-    """Where a contestant's run of a seed is kept."""
-    return contest.folder / RUNS / f"{model}-seed{seed}"
-
-
 def cost_of(folder: Path) -> Cost:
     """What a finished run took."""
     return Cost(**json.loads((folder / COST).read_text(encoding="utf-8")))
 
 
 def tested(folder: Path, validate: Callable[[], str]) -> dict[str, Any]:
-    """What a finished run scored on its test set; on the validation set where it has no test set.
-
-    Args:
-        folder: of the run.
-        validate: scores the validation set and keeps the result, which it gives as JSON.
-    """
+    """What a finished run scored on its test set; where it has none, on the validation set, as JSON of `validate`."""
     for split in ("test", "validation"):
         path = folder / f"evaluation-{split}.json"
         if path.exists():
@@ -144,10 +131,5 @@ def shortened(recipe: Any, share: float) -> Any:
 
 
 def seconds_for(recipe: Any, share: float = 1.0) -> float:
-    """About how long one processor thread learns by a recipe.
-
-    Args:
-        recipe: its updates and tokens count, not its model.
-        share: of the updates.
-    """
+    """About how long one processor thread learns by a recipe, or by a share of its updates."""
     return _SECONDS_PER_TOKEN * share * recipe.training.updates * recipe.batches.tokens

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from s2s.experiments.contest import Contest, Contestant
-from s2s.experiments.operations import Operations, unfused
+from s2s.experiments.instruments import Operations, unfused
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
@@ -28,19 +28,12 @@ _IMPLEMENTATIONS = ("explicit", "fused")
 
 @dataclass(frozen=True)
 class Form:
-    """One of the ways in which the same model can be computed.
+    """One of the ways in which the same model can be computed."""
 
-    Attributes:
-        name: `as built`, `unfused`, `explicit attention`, `fused attention` or `decoder step by step`.
-        attention: the setting's value; None as it is.
-        fused: whether recurrent layers may run as one kernel.
-        at_once: whether the decoder reads its target in one go, not token by token in a Python loop.
-    """
-
-    name: str = AS_BUILT
-    attention: str | None = None
-    fused: bool = True
-    at_once: bool = True
+    name: str = AS_BUILT  # `as built`, `unfused`, `explicit attention`, `fused attention` or `decoder step by step`
+    attention: str | None = None  # the setting's value; None as it is
+    fused: bool = True  # whether recurrent layers may run as one kernel
+    at_once: bool = True  # whether the decoder reads its target in one go, not token by token in a Python loop
 
 
 @dataclass(frozen=True)
@@ -87,14 +80,9 @@ def plain_form(settings: Section) -> Form:
 
 
 def built(contest: Contest, contestant: Contestant, form: Form, longest: int, device: torch.device) -> Seq2Seq:
-    """A fresh model with the contestant's settings, the same for all forms; tables of positions are long enough.
+    """A fresh model with the contestant's settings, the same for all forms but for the kind of attention.
 
-    Args:
-        contest: gives the seed.
-        contestant: whose model.
-        form: gives the kind of attention; how the model is run is up to `loss_of`.
-        longest: tokens of the longest text.
-        device: where it shall be.
+    Tables of positions are long enough for the longest text.
     """
     settings = contestant.settings
     changes: dict[str, object] = {} if form.attention is None else {"attention": form.attention}
@@ -113,14 +101,7 @@ def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
 
 
 def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:
-    """Random words, always the same of a shape.
-
-    Args:
-        rows: pairs.
-        source: words of each source.
-        target: words of each target.
-        device: where they shall be.
-    """
+    """Random words, always the same of a shape: so many rows, and so many words of each source and target."""
     generator = torch.Generator().manual_seed(rows)
     found = [torch.randint(_FIRST_WORD, VOCABULARY, (rows, n), generator=generator) for n in (source, target)]
     return Texts(found[0].to(device), torch.ones(rows, source, dtype=torch.bool, device=device), found[1].to(device))
@@ -157,13 +138,7 @@ def generated(
 ) -> Iterator[Int[Tensor, "batch 1"]]:
     """Greedy generation of as many words as the target has, each fed back; a sentence's end ends nothing.
 
-    Args:
-        model: any that translates.
-        pairs: the sources, and how much is written.
-        tick: called once the source is read.
-
-    Yields:
-        The words, step by step.
+    `tick` is called once the source is read. The words are given step by step.
     """
     steps = pairs.target.shape[1]
     context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), steps)

@@ -6,9 +6,9 @@ from pathlib import Path
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.report.board import write_board
-from s2s.report.figures import drawn
+from s2s.report.figures import Drawing, drawn
 from s2s.report.numbers import csv_name, figure_csv, table_csv
-from s2s.report.page import Picture, Side, page
+from s2s.report.page import page
 from s2s.results import COMPARISON, RESULT, Figure, Result, Summary, read_result, read_summary
 
 PAGE = "report.html"
@@ -36,15 +36,13 @@ def draw(folder: Path) -> Path:
     summary = read_summary(folder / COMPARISON)
     results = list(_results(folder, summary))
     names = _models(summary, results)
-    pictures: dict[tuple[str, str], Picture] = {}
-    files: dict[tuple[str, str], bytes] = {}
+    pictures: dict[tuple[str, str], list[Drawing]] = {}
     for result in results:
         for figure in result.figures:
-            key = (result.experiment, figure.name)
-            pictures[key], files[key] = _draw(folder / result.experiment, result, figure, names)
+            pictures[result.experiment, figure.name] = _draw(folder / result.experiment, result, figure, names)
         for table in result.tables:
             write_atomically(folder / result.experiment / csv_name(result, table), table_csv(table))
-    write_board(folder, results, files)
+    write_board(folder, results, {key: ways[0].png for key, ways in pictures.items()})
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
 
@@ -79,16 +77,15 @@ def _check(path: Path, result: Result) -> None:
         names = [part.name for part in parts]
         wrong += [f"{name!r} is there twice" for name in sorted({n for n in names if names.count(n) > 1})]
     for figure in result.figures:
+        where = f"figure {figure.name!r}"
         for one in figure.series:
             if any(len(values) != len(one.x) for values in (one.y, one.low, one.high) if values is not None):
-                wrong.append(f"figure {figure.name!r}: the values of {one.label!r} are not as many as its places")
-            if any(abs(v) > _LARGEST for vs in (one.x, one.y, one.low, one.high) for v in _numbers(vs)):
-                wrong.append(f"figure {figure.name!r}: a value of {one.label!r} is beyond what an axis holds (1e300)")
+                wrong.append(f"{where}: the values of {one.label!r} are not as many as its places")
+            wrong += _too_large(where, one.label, one.x, one.y, one.low, one.high)
         for one in figure.heatmaps:
-            if any(abs(v) > _LARGEST for row in one.values for v in _numbers(row)):
-                wrong.append(f"figure {figure.name!r}: a value of {one.label!r} is beyond what an axis holds (1e300)")
+            wrong += _too_large(where, one.label, *one.values)
             if len(one.values) != len(one.rows) or any(len(row) != len(one.columns) for row in one.values):
-                wrong.append(f"figure {figure.name!r}: {one.label!r} has another size than its names")
+                wrong.append(f"{where}: {one.label!r} has another size than its names")
     for table in result.tables:
         if any(len(row) != len(table.columns) for row in table.rows):
             wrong.append(f"table {table.name!r}: a row is not as long as its head")
@@ -100,19 +97,16 @@ def _check(path: Path, result: Result) -> None:
         )
 
 
-def _numbers(values: Sequence[float | str | None] | None) -> Iterator[float]:
-    return (value for value in values or () if isinstance(value, float | int))
+def _too_large(where: str, label: str, *rows: Sequence[float | str | None] | None) -> list[str]:
+    numbers = (value for row in rows for value in row or () if isinstance(value, float | int))
+    far = any(abs(value) > _LARGEST for value in numbers)
+    return [f"{where}: a value of {label!r} is beyond what an axis holds (1e300)"] if far else []
 
 
-def _draw(folder: Path, result: Result, figure: Figure, names: Sequence[str]) -> tuple[Picture, bytes]:
-    """Writes a figure's files; gives what the page needs, and the PNG file."""
+def _draw(folder: Path, result: Result, figure: Figure, names: Sequence[str]) -> list[Drawing]:
+    """Writes a figure's files; gives what the page needs."""
     drawing = drawn(figure, names)
-    svg, png = drawing.svg(), drawing.png()
-    (folder / f"{figure.name}.png").write_bytes(png)
-    write_atomically(folder / f"{figure.name}.svg", svg)
+    (folder / f"{figure.name}.png").write_bytes(drawing.png)
+    write_atomically(folder / f"{figure.name}.svg", drawing.svg)
     write_atomically(folder / csv_name(result, figure), figure_csv(figure))
-    sides = [Side(svg, drawing.spots, drawing.panels, drawing.hidden)]
-    if figure.x.log or figure.y.log:
-        other = drawn(figure, names, linear=True)
-        sides.append(Side(other.svg(), other.spots, other.panels, other.hidden))
-    return Picture(tuple(sides)), png
+    return [drawing, *([drawn(figure, names, linear=True)] if figure.x.log or figure.y.log else [])]

@@ -1,10 +1,14 @@
-"""Figures as files: no pyplot, no global state, the same bytes each time."""
+"""Figures as files: no pyplot, no global state, the same bytes each time.
+
+On the page an SVG file takes the page's colours and letters, by day and by night.
+"""
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import matplotlib.style
 from matplotlib import figure as canvas
@@ -14,7 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from s2s.report.heatmaps import draw_heatmaps
 from s2s.report.plots import Plot
-from s2s.report.styles import GRID, INK, PAGE
+from s2s.report.styles import GREY, GRID, INK, PAGE, PALETTE
 from s2s.results import Figure
 
 _RESOLUTION = 150
@@ -61,71 +65,39 @@ _LOOK: dict[str, object] = {
 }
 
 
+# the page's style sheet defines these for light and dark
+VARIABLES = {INK: "var(--ink)", GREY: "var(--grey)", GRID: "var(--grid)", PAGE: "var(--page)"} | {
+    colour: f"var(--model-{i})" for i, colour in enumerate(PALETTE)
+}
+
+_COLOUR = re.compile("|".join(VARIABLES))
+_STYLE = re.compile(r'(?<= style=")[^"]*(?=")')
+_REFERENCE = re.compile(r'(?:url\(#|href="#)([^")]+)')
+_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+
+# a place in a drawing, from its left and its top edge in the SVG's units, and what is measured there
+Spot = tuple[float, float, str]
+# where a heat-map lies: its left and its upper edge, width and height
+Panel = tuple[float, float, float, float]
+
+
 @dataclass(frozen=True)
-class Spot:
-    """A place in a drawing that has something to tell.
-
-    Attributes:
-        x: from the left edge, in the SVG's units.
-        y: from the top edge.
-        text: what is measured there.
-    """
-
-    x: float
-    y: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Where a heat-map lies in a drawing, in the SVG's units.
-
-    Attributes:
-        left: its left edge.
-        top: its upper edge, from the top.
-        width: of it.
-        height: of it.
-    """
-
-    left: float
-    top: float
-    width: float
-    height: float
-
-
-@dataclass
 class Drawing:
     """A drawn figure.
 
     Attributes:
-        figure: matplotlib's, with its layout made.
+        svg: the file's text.
+        png: the file at 150 dots per inch; empty where it is not wanted.
         spots: one for each point and bar that is shown.
         panels: one for each heat-map.
         hidden: how many values a logarithmic axis cannot show.
     """
 
-    figure: canvas.Figure
-    spots: list[Spot] = field(default_factory=list)
-    panels: list[Panel] = field(default_factory=list)
+    svg: str
+    png: bytes
+    spots: Sequence[Spot] = ()
+    panels: Sequence[Panel] = ()
     hidden: int = 0
-
-    def png(self) -> bytes:
-        """The picture at 150 dots per inch."""
-        buffer = io.BytesIO()
-        dots = self.figure.dpi
-        with _look():
-            self.figure.dpi = _RESOLUTION
-            # the canvases themselves: `savefig` draws everything once more to lay it out
-            FigureCanvasAgg(self.figure).print_png(buffer, metadata={"Software": None})
-            self.figure.dpi = dots
-        return buffer.getvalue()
-
-    def svg(self) -> str:
-        """The picture as text."""
-        buffer = io.StringIO()
-        with _look():
-            FigureCanvasSVG(self.figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
-        return buffer.getvalue()
 
 
 def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawing:
@@ -134,7 +106,7 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
     Args:
         figure: what it shows.
         models: of the comparison, in its order, which gives colours and markers.
-        linear: whether logarithmic axes are drawn as linear ones.
+        linear: whether logarithmic axes are drawn as linear ones; such a drawing has no PNG file.
     """
     with _look():
         page = canvas.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
@@ -142,7 +114,7 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
         if figure.kind == "heatmaps":
             panels = draw_heatmaps(page, figure, linear)
             _lay_out(page)
-            return Drawing(page, panels=[_panel(panel, page) for panel in panels])
+            return Drawing(*_files(page, linear), panels=[_panel(panel, page) for panel in panels])
         plot, axes = Plot(figure, models, linear), page.subplots()
         plot.draw(axes)
         entries = plot.legend()
@@ -151,7 +123,18 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
             page.set_size_inches(_WIDTH, max(_HEIGHT, lines * _LEGEND_LINE + 0.3))
             page.legend(handles=entries, loc="outside right upper")
         _lay_out(page)
-        return Drawing(page, list(_spots(plot, axes, page)), hidden=plot.hidden())
+        return Drawing(*_files(page, linear), spots=list(_spots(plot, axes, page)), hidden=plot.hidden())
+
+
+def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:
+    """As SVG and as PNG, by the canvases themselves: `savefig` would draw everything once more to lay it out."""
+    text, picture = io.StringIO(), io.BytesIO()
+    FigureCanvasSVG(page).print_svg(text, metadata={"Date": None, "Creator": None})
+    if not linear:
+        dots, page.dpi = page.dpi, _RESOLUTION
+        FigureCanvasAgg(page).print_png(picture, metadata={"Software": None})
+        page.dpi = dots
+    return text.getvalue(), picture.getvalue()
 
 
 @contextmanager
@@ -174,10 +157,54 @@ def _spots(plot: Plot, axes: Axes, page: canvas.Figure) -> Iterator[Spot]:
         return
     for x, y, text in plot.spots():
         across, up = axes.transData.transform((x, y))
-        yield Spot(round(float(across), 1), round(float(page.bbox.height - up), 1), text)
+        yield round(float(across), 1), round(float(page.bbox.height - up), 1), text
 
 
 def _panel(axes: Axes, page: canvas.Figure) -> Panel:
     box = axes.get_window_extent()
-    sides = (box.x0, page.bbox.height - box.y1, box.width, box.height)
-    return Panel(*(round(float(side), 1) for side in sides))
+    left, top, width, height = box.x0, page.bbox.height - box.y1, box.width, box.height
+    return round(float(left), 1), round(float(top), 1), round(float(width), 1), round(float(height), 1)
+
+
+def inlined(svg: str, key: str) -> str:
+    """The inside of a drawing as HTML takes it; the `svg` element around it is the caller's.
+
+    Args:
+        svg: the file, as matplotlib writes it.
+        key: unique in the page: ids of different drawings must differ.
+    """
+    inside = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
+    inside = re.sub(r"\s*<metadata>.*?</metadata>", "", inside, flags=re.DOTALL)
+    # it would hold for the whole page, which says it itself
+    inside = re.sub(r"\s*<defs>\s*<style[^>]*>[^<]*</style>\s*</defs>", "", inside)
+    inside = re.sub(r"<!--.*?-->", "", inside, flags=re.DOTALL)
+    # matplotlib's ids are long, and each point repeats one
+    used = {name: f"{key}-{i}" for i, name in enumerate(dict.fromkeys(_REFERENCE.findall(inside)))}
+    inside = re.sub(r' id="([^"]+)"', lambda found: f' id="{used[found[1]]}"' if found[1] in used else "", inside)
+    inside = _REFERENCE.sub(lambda found: found[0].replace(found[1], used[found[1]]), inside)
+    inside = _STYLE.sub(lambda found: _restyled(found[0]), inside)
+    inside = re.sub(r' transform="rotate\(-0 [^"]*"', "", inside)
+    # a twentieth of a point is nothing that can be seen
+    inside = re.sub(r'(?<= d=")[^"]*', lambda path: _packed(_rounded(path[0])), inside)
+    inside = re.sub(r'(?<= [xy]=")-?\d+\.\d+', lambda place: _rounded(place[0]), inside)
+    return re.sub(r"\s*\n\s*", "\n", inside).strip()
+
+
+def size(svg: str) -> tuple[float, float]:
+    """Width and height of a drawing, in its own units."""
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+
+
+def _restyled(style: str) -> str:
+    style = re.sub(r"\s*font-family: [^;]*;?", "", style)
+    return _COLOUR.sub(lambda colour: VARIABLES[colour[0]], style).replace(": ", ":").replace("; ", ";")
+
+
+def _rounded(text: str) -> str:
+    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1):g}", text)
+
+
+def _packed(path: str) -> str:
+    """A path without the spaces that its letters make superfluous."""
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", path).strip()

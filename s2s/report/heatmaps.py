@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as Canvas
 
 from s2s.report.formatting import number, titled
-from s2s.report.ticks import tick_places, tick_texts
+from s2s.report.plots import tick_places, tick_texts
 from s2s.results import Figure, Heatmap
 
 _WIDTH = 7.2

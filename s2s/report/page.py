@@ -3,17 +3,15 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from s2s.report.figures import Panel, Spot
+from s2s.report.figures import Drawing, inlined, size
 from s2s.report.formatting import brief, duration, interval, number, with_unit
 from s2s.report.numbers import Sheet, csv_name, figure_sheets, table_sheet
 from s2s.report.styles import MARKS, PALETTE
-from s2s.report.vector import inlined, size
 from s2s.results import TABLES, Contender, Figure, Finding, Result, Summary
 
 # so many rows of a table are shown without being asked for
@@ -26,31 +24,8 @@ _MATCHED = {
     "this machine, so a faster model sees more data.",
 }
 
-Pictures = Mapping[tuple[str, str], "Picture"]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A figure drawn in one way.
-
-    Attributes:
-        svg: the file's text.
-        spots: places that have something to tell.
-        panels: where heat-maps lie.
-        hidden: how many values its axes cannot show.
-    """
-
-    svg: str
-    spots: Sequence[Spot]
-    panels: Sequence[Panel]
-    hidden: int
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure in all its ways: as it is meant, and with linear axes where these differ."""
-
-    sides: tuple[Side, ...]
+# by experiment and figure: as it is meant, and with linear axes where these differ
+Pictures = Mapping[tuple[str, str], Sequence[Drawing]]
 
 
 def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pictures: Pictures) -> str:
@@ -60,7 +35,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         summary: what the comparison was.
         models: the table's columns.
         results: of the experiments that are finished, in their order.
-        pictures: by experiment and figure.
+        pictures: of all their figures.
     """
     surroundings = Environment(
         loader=FileSystemLoader(_HERE, encoding="utf-8"),
@@ -194,10 +169,10 @@ def _section(
     }
 
 
-def _figure(result: Result, figure: Figure, picture: Picture, place: int) -> dict[str, object]:
+def _figure(result: Result, figure: Figure, ways: Sequence[Drawing], place: int) -> dict[str, object]:
     key = f"figure-{result.experiment}-{figure.name}"
     sides = []
-    for way, side in zip(("meant", "linear"), picture.sides, strict=False):
+    for way, side in zip(("meant", "linear"), ways, strict=False):
         width, height = size(side.svg)
         sides.append(
             {
@@ -205,8 +180,8 @@ def _figure(result: Result, figure: Figure, picture: Picture, place: int) -> dic
                 "width": width,
                 "height": height,
                 "inside": Markup(inlined(side.svg, f"f{place}{way}")),
-                "spots": [[spot.x, spot.y, spot.text] for spot in side.spots],
-                "panels": [[panel.left, panel.top, panel.width, panel.height] for panel in side.panels],
+                "spots": side.spots,
+                "panels": side.panels,
                 "hidden": side.hidden,
             }
         )

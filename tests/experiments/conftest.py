@@ -64,7 +64,7 @@ def measured_once(contest, _kept):
     def measure(experiment, models):
         shared = contest(models)
         if not _kept:
-            _kept.update((task, experiment.measure(shared, task)) for task in experiment.tasks(shared))
+            _kept.update((cell, experiment.measure(shared, cell)) for cell in experiment.cells(shared))
         return shared, dict(_kept)
 
     return measure

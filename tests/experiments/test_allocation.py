@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from s2s.experiments.allocation import bytes_of, free_bytes, peak_bytes
+from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
 from s2s.models.contract import Rows
 
 CPU = torch.device("cpu")

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from s2s.experiments import bottleneck
-from s2s.experiments.bottleneck import EXPERIMENT
+from s2s.experiments.bottleneck import measure as bottleneck
+from s2s.experiments.bottleneck.measure import EXPERIMENT
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.lengths import buckets
-from s2s.experiments.resampling import counts_of, sentence_scores
+from s2s.experiments.translating import counts_of, sentence_scores
 from s2s.results import ROWS
 
 
@@ -50,8 +50,8 @@ def test_buckets_have_equal_counts_and_rise():
 
 def test_a_planted_fall_is_found_and_compared(contest):
     made = contest(["lstm", "lstm-attention"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    measured = {task: _planted(0.03 if task.model == "lstm" else 0.0, task.seed) for task in tasks}
+    cells = EXPERIMENT.cells(made)
+    measured = {cell: _planted(0.03 if cell.model == "lstm" else 0.0, cell.seed) for cell in cells}
     result = EXPERIMENT.conclude(made, measured)
     falls, stays = result.findings
     assert falls.high < 0
@@ -75,14 +75,14 @@ def test_a_planted_fall_is_found_and_compared(contest):
 
 def test_bootstrap_and_values_do_not_depend_on_the_order_of_measurements(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2))
-    measured = {task: _planted(0.01, task.seed) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: _planted(0.01, cell.seed) for cell in EXPERIMENT.cells(made)}
     turned = dict(reversed(measured.items()))
     assert EXPERIMENT.conclude(made, measured) == EXPERIMENT.conclude(made, turned)
 
 
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "gru"])
-    only = {task: _planted(0.0) for task in EXPERIMENT.tasks(made) if task.model == "gru"}
+    only = {cell: _planted(0.0) for cell in EXPERIMENT.cells(made) if cell.model == "gru"}
     result = EXPERIMENT.conclude(made, only)
     assert [finding.model for finding in result.findings] == ["gru"]
     assert result.findings[0].verdict.endswith("no other model was measured")
@@ -93,14 +93,14 @@ def test_a_model_that_knows_nothing_has_nothing_to_lose(contest):
     made = contest(["rnn"])
     zero = _planted(0.0)
     zero["counts"] = [[*counts[:2], *[0] * 4, *counts[6:]] for counts in zero["counts"]]
-    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.tasks(made), zero)).findings
+    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.cells(made), zero)).findings
     assert finding.verdict.startswith("too weak to tell")
 
 
 def test_a_real_run_is_cut_into_buckets(contest, monkeypatch):
     monkeypatch.setitem(bottleneck.SIZES, "quick", bottleneck.Sizes(buckets=4))
     made = contest(["rnn"])
-    measured = {task: EXPERIMENT.measure(made, task) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)}
     assert json.loads(json.dumps(measured_values := list(measured.values()))) == measured_values
     result = EXPERIMENT.conclude(made, measured)
     assert result.experiment == ROWS["fixed-size bottleneck"][1]
@@ -111,4 +111,4 @@ def test_a_real_run_is_cut_into_buckets(contest, monkeypatch):
 def test_a_tagger_is_told_so(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

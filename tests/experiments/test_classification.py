@@ -11,8 +11,8 @@ from scipy import stats
 from s2s.evaluation.classification import classification_scores
 from s2s.evaluation.inference import wilson
 from s2s.evaluation.mcnemar import mcnemar
-from s2s.experiments.classification import EXPERIMENT
-from s2s.experiments.classification_findings import compared
+from s2s.experiments.classification.conclude import compared
+from s2s.experiments.classification.measure import EXPERIMENT
 from s2s.models.contract import parameter_count
 from s2s.results import TABLES
 from s2s.run.classification_loading import load_classifier
@@ -59,8 +59,8 @@ def _planted(wrong, seed, seconds=2.0, tokens=1000):
 def _result(planted, wrong, seeds, seconds=None):
     made = planted(list(wrong), seeds=seeds)
     measured = {
-        task: _planted(wrong[task.model], task.seed + 10 * (task.model == "lstm"), (seconds or {}).get(task.model, 2.0))
-        for task in EXPERIMENT.tasks(made)
+        cell: _planted(wrong[cell.model], cell.seed + 10 * (cell.model == "lstm"), (seconds or {}).get(cell.model, 2.0))
+        for cell in EXPERIMENT.cells(made)
     }
     result = EXPERIMENT.conclude(made, measured)
     assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
@@ -100,7 +100,7 @@ def test_one_seed_is_decided_by_mcnemar_and_has_wilsons_interval(planted):
 def test_three_seeds_decide_by_themselves(planted):
     result, measured = _result(planted, {"lstm": 0.45, "transformer": 0.2}, (1, 2, 3))
     values = {
-        model: [m["accuracy"]["value"] for task, m in measured.items() if task.model == model]
+        model: [m["accuracy"]["value"] for cell, m in measured.items() if cell.model == model]
         for model in ("lstm", "transformer")
     }
     p = stats.ttest_rel(values["transformer"], values["lstm"]).pvalue
@@ -136,7 +136,7 @@ def test_speeds_are_compared_by_ratio_and_costs_that_are_not_known_left_out(plan
 def test_the_f1_of_each_class_is_the_mean_over_seeds_and_disagreements_are_some(planted):
     result, measured = _result(planted, {"lstm": 0.3, "transformer": 0.1}, (1, 2))
     row = _table(result, "classes")[1]
-    wanted = np.mean([m["per_class"][1]["f1"] for task, m in measured.items() if task.model == "lstm"])
+    wanted = np.mean([m["per_class"][1]["f1"] for cell, m in measured.items() if cell.model == "lstm"])
     assert row["class"] == "Sports"
     assert row["lstm"] == pytest.approx(wanted, abs=0.01)
     shown = _table(result, "disagreements")
@@ -147,13 +147,13 @@ def test_the_f1_of_each_class_is_the_mean_over_seeds_and_disagreements_are_some(
 
 def test_missing_runs_are_left_out(planted):
     made = planted(["lstm", "transformer"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    unequal = {task: _planted(0.3, task.seed) for task in tasks if (task.model == "lstm") == (task.seed == 1)}
+    cells = EXPERIMENT.cells(made)
+    unequal = {cell: _planted(0.3, cell.seed) for cell in cells if (cell.model == "lstm") == (cell.seed == 1)}
     result = EXPERIMENT.conclude(made, unequal)
     assert {f.verdict for f in result.findings} == {"no other model was measured at the same seed"}
     assert _table(result, "pairs") == []
     assert EXPERIMENT.conclude(made, {}).findings == []
-    interrupted = {task: {**m, "cpu_seconds": None} for task, m in unequal.items()}
+    interrupted = {cell: {**m, "cpu_seconds": None} for cell, m in unequal.items()}
     failed = _findings(EXPERIMENT.conclude(made, interrupted), "training cost")
     assert all("interrupted" in finding.failed for finding in failed.values())
 
@@ -168,15 +168,15 @@ def test_ratios_are_those_of_the_means_of_logarithms():
 
 def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp_path):
     made = classifiers(["gru", "transformer"])
-    tasks = EXPERIMENT.tasks(made)
-    measured = {task: json.loads(json.dumps(EXPERIMENT.measure(made, task), allow_nan=False)) for task in tasks}
+    cells = EXPERIMENT.cells(made)
+    measured = {cell: json.loads(json.dumps(EXPERIMENT.measure(made, cell), allow_nan=False)) for cell in cells}
     result = EXPERIMENT.conclude(made, measured)
     assert {finding.row for finding in result.findings} == set(EXPERIMENT.rows) <= set(TABLES["classification"])
     assert {f.figure for f in result.findings} - {""} <= {figure.name for figure in result.figures}
-    for task, found in measured.items():
-        run = made.folder / "runs" / f"{task.model}-seed1"
+    for cell, found in measured.items():
+        run = made.folder / "runs" / f"{cell.model}-seed1"
         kept = json.loads((run / "evaluation-test.json").read_text())
-        assert _findings(result, "accuracy")[task.model].value == kept["scores"]["accuracy"]["value"]
+        assert _findings(result, "accuracy")[cell.model].value == kept["scores"]["accuracy"]["value"]
         assert found["parameters"] == parameter_count(load_classifier(run).model)
         assert found["updates"] == [24, 48]
         updates = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -186,7 +186,7 @@ def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp
         for row, text in found["wrong"].items():
             assert lines[int(row)].split("\t")[1] == text
             assert found["truth"][int(row)] != found["predicted"][int(row)]
-    again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), tasks[0])
+    again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), cells[0])
     assert {k: v for k, v in json.loads(json.dumps(again)).items() if "seconds" not in k} == {
-        k: v for k, v in measured[tasks[0]].items() if "seconds" not in k
+        k: v for k, v in measured[cells[0]].items() if "seconds" not in k
     }

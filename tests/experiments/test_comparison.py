@@ -9,8 +9,8 @@ from rich.console import Console
 from s2s.cli.comparing import Order, order
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
-from s2s.experiments.contest import Experiment, NotForThisModel, Task
-from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Result, Series, read_result, read_summary
+from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
+from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Series, read_result, read_summary
 
 TINY = (
     "data.train=300",
@@ -29,7 +29,6 @@ class Counting(Experiment):
 
     name = "memory"
     question = "How often is it asked?"
-    rows = ("memory",)
     # in this process, where it remembers
     alone = True
 
@@ -37,29 +36,24 @@ class Counting(Experiment):
         self.asked = []
         self.interrupt_at = None
 
-    def tasks(self, contest):
-        return [Task(model, "count", seed) for model in contest.models for seed in contest.seeds]
+    def cells(self, contest):
+        return [Cell(model, "count", seed) for model in contest.models for seed in contest.seeds]
 
-    def measure(self, contest, task):
+    def measure(self, contest, cell):
         if len(self.asked) == self.interrupt_at:
             raise KeyboardInterrupt
-        self.asked.append(task.key)
-        if task.model == "gru":
+        self.asked.append(cell.key)
+        if cell.model == "gru":
             raise NotForThisModel("gru cannot count")
-        return {"rate": contest.contestant(task.model).learning_rate, "seed": task.seed}
+        return {"rate": contest.contestant(cell.model).learning_rate, "seed": cell.seed}
 
-    def conclude(self, contest, measured):
-        findings = [Finding(row="memory", model=task.model, value=found["rate"]) for task, found in measured.items()]
+    def text(self, kind):
+        return "By counting." if kind == "METHOD" else ""
+
+    def conclusion(self, contest, measured):
+        findings = [Finding(row="memory", model=cell.model, value=found["rate"]) for cell, found in measured.items()]
         series = [Series(label=f.model, model=f.model, x=[1.0], y=[f.value]) for f in findings]
-        return Result(
-            experiment=self.name,
-            question=self.question,
-            method="By counting.",
-            models=contest.models,
-            seeds=list(contest.seeds),
-            findings=findings[:1],
-            figures=[Figure(name="count", title="Counts", series=series)],
-        )
+        return Conclusion(findings[:1], [Figure(name="count", title="Counts", series=series)])
 
 
 @pytest.fixture
@@ -130,7 +124,7 @@ def test_a_conclusion_that_fails_leaves_the_measurements(counting, tmp_path, mon
     def broken(contest, measured):
         raise ValueError("no numbers")
 
-    monkeypatch.setattr(counting, "conclude", broken)
+    monkeypatch.setattr(counting, "conclusion", broken)
     folder = _begin(tmp_path / "broken", "rnn", "lstm")
     comparison.go_on(folder, Console(file=io.StringIO()))
     result = read_result(folder / "memory" / RESULT)

@@ -2,9 +2,9 @@ from itertools import pairwise
 
 import pytest
 
-from s2s.experiments import decoding
-from s2s.experiments.contest import NotForThisModel, Task
-from s2s.experiments.decoding import EXPERIMENT, SIZES, Sizes
+from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments.decoding import measure as decoding
+from s2s.experiments.decoding.measure import EXPERIMENT, SIZES, Sizes
 from s2s.results import Result
 
 TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 6), Sizes(3, (16, 32), (8, 16), 6))
@@ -52,8 +52,8 @@ def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
 
     monkeypatch.setattr(decoding, "_run", run)
     shared = contest(["rnn"])
-    found = {task: EXPERIMENT.measure(shared, task) for task in EXPERIMENT.tasks(shared)}
-    one = found[Task("rnn", "batch-1")] if Task("rnn", "batch-1") in found else next(iter(found.values()))
+    found = {cell: EXPERIMENT.measure(shared, cell) for cell in EXPERIMENT.cells(shared)}
+    one = found[Cell("rnn", "batch-1")] if Cell("rnn", "batch-1") in found else next(iter(found.values()))
     assert [point["seconds"][0] for point in one["targets"]] == [32 + 36, 32 + 136, 32 + 528]
     # tokens 5 to 8, 9 to 16, 17 to 32
     assert [point["last"][0] for point in one["targets"]] == [6.5, 12.5, 24.5]
@@ -66,7 +66,7 @@ def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
 def test_the_faster_model_is_said_to_be_faster(contest, tiny):
     shared = contest(["rnn", "lstm"])
     found = {
-        Task(model, "batch-1"): {
+        Cell(model, "batch-1"): {
             "rows": 1,
             "reference": 0.001,
             "sources": [],
@@ -84,7 +84,7 @@ def test_the_faster_model_is_said_to_be_faster(contest, tiny):
 def test_a_model_that_writes_a_piece_for_each_it_reads_cannot_take_part(contest, tiny):
     shared = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel, match="rnn-tagger"):
-        EXPERIMENT.measure(shared, EXPERIMENT.tasks(shared)[0])
+        EXPERIMENT.measure(shared, EXPERIMENT.cells(shared)[0])
 
 
 def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
@@ -97,7 +97,7 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
 
     monkeypatch.setattr(decoding, "_run", failing)
     shared = contest(["rnn"])
-    found = EXPERIMENT.measure(shared, EXPERIMENT.tasks(shared)[0])
+    found = EXPERIMENT.measure(shared, EXPERIMENT.cells(shared)[0])
     assert [point["n"] for point in found["sources"]] == [16, 32]
     assert found["notes"] == [{"length": "source", "n": 64, "why": "memory ran out"}]
 
@@ -106,7 +106,7 @@ def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
     assert EXPERIMENT.conclude(shared, {}).findings == []
     # of 64 at once alone there are figures but no cell
-    batches = {task: one for task, one in found.items() if task.part != "batch-1"}
+    batches = {cell: one for cell, one in found.items() if cell.part != "batch-1"}
     result = EXPERIMENT.conclude(shared, batches)
     assert result.findings == []
     assert result.figures

@@ -1,4 +1,4 @@
-"""What a comparison does the same way for every task: equal sizes, one vocabulary, trainings of equal length."""
+"""What a comparison does the same way for every cell: equal sizes, one vocabulary, trainings of equal length."""
 
 import pickle
 from pathlib import Path
@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from s2s.errors import Stopped, UserError
-from s2s.experiments import classifiers as classifying
-from s2s.experiments.classifiers import curve_of, prepared_texts, trained
-from s2s.experiments.contenders import RATES, chosen, described, entered, tuned
+from s2s.experiments import disciplines, whole_runs
+from s2s.experiments.contenders import RATES, chosen, described, entered, short_training, tuned
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.disciplines import DISCIPLINES, discipline_of
+from s2s.experiments.disciplines import DISCIPLINES, discipline_of, trained
 from s2s.experiments.matching import TOLERANCE
-from s2s.experiments.short_training import short_training
-from s2s.experiments.whole_runs import cost_of
+from s2s.experiments.whole_runs import cost_of, pauses, prepared
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump, read
@@ -66,9 +64,9 @@ def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
     base = read(labelled / "tiny.yaml")
     found = discipline_of(base).resolved(base)
     assert found.data.classes == ("Business", "Sports", "World")
-    data = prepared_texts(base)
+    data = prepared(base)
     assert found.tokenizer.size == data.tokenizer.size < base.tokenizer.size
-    again = prepared_texts(found)
+    again = prepared(found)
     assert again.hashes() == data.hashes()
     assert discipline_of(found).resolved(found) == found
 
@@ -76,13 +74,13 @@ def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     made = classifiers(["gru"])
     recipe = made.contestant("gru").recipe
-    loss, seconds = short_training(discipline_of(recipe), recipe, 2, made.computer)
-    points = curve_of(trained(made, "gru", 2))
-    assert loss == pytest.approx(points[-1].loss, rel=1e-5)
+    loss, seconds = short_training(recipe, 2, made.computer)
+    points = list(pauses(trained(made, "gru", 2)))
+    assert loss == pytest.approx(points[-1].scores["loss"], rel=1e-5)
     assert seconds > 0
     assert tuned(recipe, RATES[0]).training.updates == recipe.training.updates // 4
     # and it has learned something
-    assert loss < points[0].loss
+    assert loss < points[0].scores["loss"]
 
 
 def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
@@ -90,7 +88,7 @@ def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
     recipes = [contestant.recipe for contestant in made.contestants]
     plans = [discipline_of(recipe).trainer(recipe, 1, made.computer).groups for recipe in recipes]
     assert all((a == b).all() for one, two in zip(*plans, strict=True) for a, b in zip(one, two, strict=True))
-    assert prepared_texts(recipes[0]) is prepared_texts(recipes[1])
+    assert prepared(recipes[0]) is prepared(recipes[1])
 
 
 def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
@@ -98,8 +96,8 @@ def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
     folder = trained(made, "gru", 1)
     assert cost_of(folder).cpu_seconds > 0
     assert load_classifier(folder).classes == ("Business", "Sports", "World")
-    for name in ("start", "resume", "prepared_texts"):
-        monkeypatch.setattr(classifying, name, pytest.fail)
+    for module, name in ((disciplines, "start"), (whole_runs, "resume"), (whole_runs, "prepared")):
+        monkeypatch.setattr(module, name, pytest.fail)
     assert trained(made, "gru", 1) == folder
 
 
@@ -123,7 +121,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
     file = "checkpoints/0000048/training.safetensors"
     one, two = read_tensors(whole / file), read_tensors(folder / file)
     assert all(one[name].equal(two[name]) for name in one)
-    assert [point.loss for point in curve_of(folder)] == [point.loss for point in curve_of(whole)]
+    assert [p.scores["loss"] for p in pauses(folder)] == [p.scores["loss"] for p in pauses(whole)]
 
 
 def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):

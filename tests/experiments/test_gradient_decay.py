@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from s2s.experiments.gradient_decay import brief, curve, decay, factor, half_life, rank_correlation
+from s2s.evaluation.inference import rank_correlation
+from s2s.experiments.gradients.paths import brief, curve, decay, factor, half_life
 
 
 def test_an_exponential_has_its_own_factor():

@@ -10,8 +10,8 @@ from torch.nn import functional
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import BOS
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.gradient_paths import Text, cut, gradients, long_texts, looks, norms, saliency
-from s2s.experiments.jacobian import Transition, joined, parted, spectral_norm
+from s2s.experiments.gradients.jacobian import Transition, joined, parted, spectral_norm
+from s2s.experiments.gradients.paths import Text, cut, gradients, long_texts, looks, norms, saliency
 from s2s.recipe.installed import module_of
 
 SIZE = 17

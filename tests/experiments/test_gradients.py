@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from s2s.evaluation.inference import Estimate
-from s2s.experiments import gradients
-from s2s.experiments.contest import NotForThisModel, Task
-from s2s.experiments.gradient_findings import verdict
-from s2s.experiments.gradient_tables import slant
-from s2s.experiments.gradients import EXPERIMENT, Sizes, predicts
-from s2s.experiments.training_dynamics import Schooling
+from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments.gradients import measure as gradients
+from s2s.experiments.gradients.conclude import predicts, slant, verdict
+from s2s.experiments.gradients.dynamics import Schooling
+from s2s.experiments.gradients.measure import EXPERIMENT, Sizes
 from s2s.results import ROWS, Finding, Result, Table
 
 TINY = Sizes(
@@ -38,10 +37,10 @@ def _tiny(monkeypatch):
 
 def _measured(made, parts=("initial", "trained", "norm")):
     """What a comparison would keep: through JSON and back."""
-    tasks = [task for task in EXPERIMENT.tasks(made) if task.part.partition("-")[0] in parts]
-    found = {task: json.dumps(EXPERIMENT.measure(made, task), allow_nan=False) for task in tasks}
+    cells = [cell for cell in EXPERIMENT.cells(made) if cell.part.partition("-")[0] in parts]
+    found = {cell: json.dumps(EXPERIMENT.measure(made, cell), allow_nan=False) for cell in cells}
     assert max(map(len, found.values())) < 200_000
-    return {task: json.loads(text) for task, text in found.items()}
+    return {cell: json.loads(text) for cell, text in found.items()}
 
 
 def _table(result, name):
@@ -122,27 +121,27 @@ def test_two_measurements_are_the_same(contest):
 
 def test_only_a_model_with_the_choice_is_compared_with_itself(contest):
     made = contest(["rnn", "transformer", "conv"], seeds=(1, 2))
-    tasks = [task for task in EXPERIMENT.tasks(made) if task.part.startswith("norm")]
-    assert [(task.model, task.seed) for task in tasks] == [("transformer", 1)] * 8
-    assert "norm-post-layers-2-warmup-0" in {task.part for task in tasks}
+    cells = [cell for cell in EXPERIMENT.cells(made) if cell.part.startswith("norm")]
+    assert [(cell.model, cell.seed) for cell in cells] == [("transformer", 1)] * 8
+    assert "norm-post-layers-2-warmup-0" in {cell.part for cell in cells}
 
 
 def test_a_model_that_cannot_translate_is_refused(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel, match="cannot translate"):
-        EXPERIMENT.measure(made, Task("rnn-tagger", "initial", 1))
+        EXPERIMENT.measure(made, Cell("rnn-tagger", "initial", 1))
 
 
 def test_what_failed_is_left_out(contest):
     made = contest(["rnn", "mingru"], seeds=(1, 2))
     assert EXPERIMENT.conclude(made, {}).findings == []
-    some = {task: EXPERIMENT.measure(made, task) for task in (Task("rnn", p, 2) for p in ("initial", "trained"))}
+    some = {cell: EXPERIMENT.measure(made, cell) for cell in (Cell("rnn", p, 2) for p in ("initial", "trained"))}
     result = EXPERIMENT.conclude(made, some)
     assert [f.model for f in result.findings] == ["rnn"]
     # a training that broke down has dynamics and nothing else
     broken = {"dynamics": {"losses": [], "norms": [], "clipped": [], "layers": {}, "looks": [], "ratios": {}}}
     broken["dynamics"]["failed"] = "not finite"
-    result = EXPERIMENT.conclude(made, some | {Task("rnn", "trained", 2): broken})
+    result = EXPERIMENT.conclude(made, some | {Cell("rnn", "trained", 2): broken})
     assert "after training" not in result.findings[0].verdict
     assert "training" not in [table.name for table in result.tables]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from s2s.experiments.jacobian import (
+from s2s.experiments.gradients.jacobian import (
     Transition,
     fixed_size,
     joined,

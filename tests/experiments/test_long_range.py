@@ -7,12 +7,12 @@ import pytest
 import torch
 from scipy import stats
 
-from s2s.experiments import long_range
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, Distances, Sizes
-from s2s.experiments.long_range_trials import Trials, memory, pooled, within
+from s2s.experiments.long_range import measure as long_range
+from s2s.experiments.long_range.conclude import Trials, memory, pooled, within
+from s2s.experiments.long_range.learning import Budget
+from s2s.experiments.long_range.measure import EXPERIMENT, NAMES, SIZES, Distances, Sizes
 from s2s.experiments.matching import size_of
-from s2s.experiments.task_training import Budget
 from s2s.results import ROWS, Result
 
 TINY = Sizes(
@@ -62,9 +62,9 @@ BAD = (100, 96, 60, 99, 20)
 def _conclude(contest, outcomes, seeds):
     """The conclusion of made-up measurements of `recall`: by model, one for each seed."""
     contest = contest(list(outcomes), seeds=seeds)
-    tasks = {(task.model, task.part, task.seed): task for task in EXPERIMENT.tasks(contest)}
+    cells = {(cell.model, cell.part, cell.seed): cell for cell in EXPERIMENT.cells(contest)}
     measured = {
-        tasks[model, "recall", seed]: _measured(right)
+        cells[model, "recall", seed]: _measured(right)
         for model, of_seeds in outcomes.items()
         for seed, right in zip(seeds, of_seeds, strict=True)
     }
@@ -77,37 +77,37 @@ def _clean(found):
 
 def test_what_is_measured_is_small_repeatable_and_json(contest, tiny):
     made = contest(["gru", "lstm-attention"])
-    tasks = EXPERIMENT.tasks(made)
-    assert [(task.part, task.model) for task in tasks] == [
+    cells = EXPERIMENT.cells(made)
+    assert [(cell.part, cell.model) for cell in cells] == [
         ("recall", "gru"),
         ("recall", "lstm-attention"),
         ("dyck", "gru"),
         ("dyck", "lstm-attention"),
     ]
-    measured = {task: EXPERIMENT.measure(made, task) for task in tasks}
-    for task, found in measured.items():
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
+    for cell, found in measured.items():
         assert json.loads(json.dumps(found, allow_nan=False)) == found
         assert found["parameters"] == pytest.approx(TINY.parameters, rel=0.05)
         assert found["updates"] <= TINY.budget.updates
         assert len(found["right"]) == len(found["distances"]) == 4
         assert all(0 <= right <= asked <= 20 for right, asked in zip(found["right"], found["asked"], strict=True))
         assert set(found["losses"]) == {"0.004", "0.01"}
-        assert task.model in EXPERIMENT.conclude(made, {task: found}).figures[0].series[0].label
+        assert cell.model in EXPERIMENT.conclude(made, {cell: found}).figures[0].series[0].label
     torch.manual_seed(99)
-    again = EXPERIMENT.measure(made, tasks[3])
-    assert _clean(again) == _clean(measured[tasks[3]])
+    again = EXPERIMENT.measure(made, cells[3])
+    assert _clean(again) == _clean(measured[cells[3]])
 
 
 def test_another_seed_gives_another_network_and_other_examples(contest, tiny):
     made = contest(["gru"], seeds=(1, 2))
-    one, two = (EXPERIMENT.measure(made, task) for task in EXPERIMENT.tasks(made)[:2])
+    one, two = (EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)[:2])
     assert one["losses"] != two["losses"]
 
 
 def test_a_model_that_learns_positions_has_them_for_the_longest_test(contest, tiny):
     made = contest(["conv"])
-    task = EXPERIMENT.tasks(made)[0]
-    found = EXPERIMENT.measure(made, task)
+    cell = EXPERIMENT.cells(made)[0]
+    found = EXPERIMENT.measure(made, cell)
     # a key, eight symbols and the end
     assert found["settings"]["max_positions"] == 10
     assert found["settings"]["dropout"] == 0
@@ -134,7 +134,7 @@ def test_a_models_own_settings_are_kept(contest):
 def test_a_tagger_says_that_it_cannot(contest, tiny):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel, match="cannot translate"):
-        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])
 
 
 def test_every_profile_has_seven_tasks_and_tests_at_two_and_four_times_the_trained_distance():
@@ -149,14 +149,14 @@ def test_every_profile_has_seven_tasks_and_tests_at_two_and_four_times_the_train
 
 
 def test_on_a_processor_only_recall_is_repeated(contest):
-    quick = EXPERIMENT.tasks(contest(["rnn", "gru"], seeds=(1, 2)))
-    assert [task.seed for task in quick if task.part == "recall"] == [1, 1, 2, 2]
-    assert {task.seed for task in quick if task.part != "recall"} == {1}
-    assert len({task.key for task in quick}) == len(quick) == 4 + 2 * 6
+    quick = EXPERIMENT.cells(contest(["rnn", "gru"], seeds=(1, 2)))
+    assert [cell.seed for cell in quick if cell.part == "recall"] == [1, 1, 2, 2]
+    assert {cell.seed for cell in quick if cell.part != "recall"} == {1}
+    assert len({cell.key for cell in quick}) == len(quick) == 4 + 2 * 6
     made = contest(["rnn"], seeds=(1, 2), profile="standard")
-    assert len(EXPERIMENT.tasks(made)) == 2 + 6
+    assert len(EXPERIMENT.cells(made)) == 2 + 6
     gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
-    assert len(EXPERIMENT.tasks(dataclasses.replace(made, computer=gpu))) == 14
+    assert len(EXPERIMENT.cells(dataclasses.replace(made, computer=gpu))) == 14
 
 
 def test_a_gpu_gets_longer_sequences(contest):
@@ -276,8 +276,8 @@ def test_p_values_are_corrected_for_the_number_of_pairs(contest):
 
 def test_a_task_tried_with_fewer_seeds_is_told_apart(contest):
     made = contest(["gru", "rnn"], seeds=(1, 2, 3))
-    measured = {task: _measured(GOOD) for task in EXPERIMENT.tasks(made)}
-    tried = {name: sum(task.part == name and task.model == "gru" for task in measured) for name in ("recall", "copy")}
+    measured = {cell: _measured(GOOD) for cell in EXPERIMENT.cells(made)}
+    tried = {name: sum(cell.part == name and cell.model == "gru" for cell in measured) for name in ("recall", "copy")}
     assert tried == {"recall": 3, "copy": 1}
     verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
     assert (
@@ -287,20 +287,20 @@ def test_a_task_tried_with_fewer_seeds_is_told_apart(contest):
 
 def test_what_is_missing_is_left_out(contest, tiny):
     made = contest(["gru", "rnn"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    every = {task: _measured(GOOD, solved=20) for task in tasks}
+    cells = EXPERIMENT.cells(made)
+    every = {cell: _measured(GOOD, solved=20) for cell in cells}
     whole = EXPERIMENT.conclude(made, every)
     assert {finding.row for finding in whole.findings} == set(EXPERIMENT.rows) <= set(ROWS)
     assert len(whole.findings) == 2
     assert whole == EXPERIMENT.conclude(made, dict(reversed(every.items())))
     assert Result.model_validate_json(whole.model_dump_json()) == whole
-    for gone in tasks:
-        left = EXPERIMENT.conclude(made, {task: found for task, found in every.items() if task != gone})
+    for gone in cells:
+        left = EXPERIMENT.conclude(made, {cell: found for cell, found in every.items() if cell != gone})
         assert len(left.findings) == 2
-    without_rnn = EXPERIMENT.conclude(made, {task: found for task, found in every.items() if task.model == "gru"})
+    without_rnn = EXPERIMENT.conclude(made, {cell: found for cell, found in every.items() if cell.model == "gru"})
     assert [finding.model for finding in without_rnn.findings] == ["gru"]
     assert "no other model" in without_rnn.findings[0].verdict
-    only_dyck = EXPERIMENT.conclude(made, {task: found for task, found in every.items() if task.part == "dyck"})
+    only_dyck = EXPERIMENT.conclude(made, {cell: found for cell, found in every.items() if cell.part == "dyck"})
     assert only_dyck.findings == []
     assert [figure.name for figure in only_dyck.figures] == ["dyck", "success"]
     nothing = EXPERIMENT.conclude(made, {})
@@ -309,13 +309,13 @@ def test_what_is_missing_is_left_out(contest, tiny):
 
 def test_models_that_share_no_seed_are_not_compared(contest):
     made = contest(["gru", "rnn"], seeds=(1, 2))
-    tasks = {(task.model, task.seed): task for task in EXPERIMENT.tasks(made) if task.part == "recall"}
-    apart = {tasks["gru", 1]: _measured(GOOD), tasks["rnn", 2]: _measured(BAD)}
+    cells = {(cell.model, cell.seed): cell for cell in EXPERIMENT.cells(made) if cell.part == "recall"}
+    apart = {cells["gru", 1]: _measured(GOOD), cells["rnn", 2]: _measured(BAD)}
     assert "too few to compare" in EXPERIMENT.conclude(made, apart).findings[0].verdict
 
 
 def test_names_of_figures_and_tables_are_unique(contest, tiny):
     made = contest(["gru"])
-    result = EXPERIMENT.conclude(made, {task: _measured(GOOD) for task in EXPERIMENT.tasks(made)})
+    result = EXPERIMENT.conclude(made, {cell: _measured(GOOD) for cell in EXPERIMENT.cells(made)})
     names = [part.name for part in (*result.figures, *result.tables)]
     assert len(set(names)) == len(names)

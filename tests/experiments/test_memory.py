@@ -1,8 +1,8 @@
 import pytest
 
-from s2s.experiments import memory
-from s2s.experiments.contest import Task
-from s2s.experiments.memory import EXPERIMENT, SIZES, Sizes
+from s2s.experiments.contest import Cell
+from s2s.experiments.memory import measure as memory
+from s2s.experiments.memory.measure import EXPERIMENT, SIZES, Sizes
 from s2s.results import Result
 
 # few, but as long as it takes until the matrix of weights is most of the memory
@@ -34,9 +34,9 @@ def test_memory_grows_as_theory_says(measured):
         assert exponents["transformer", "explicit attention", what] == pytest.approx(2, abs=0.15)
         assert exponents["transformer", "as built", what] < exponents["transformer", "explicit attention", what] - 0.15
     assert exponents["rnn", "as built", "inference"] == pytest.approx(1, abs=0.05)
-    for task, one in found.items():
+    for cell, one in found.items():
         peaks = {(point["form"], point["what"]): point["bytes"] for point in one["peaks"] if point["n"] == 512}
-        form = {"rnn": "as built", "transformer": "explicit attention"}[task.model]
+        form = {"rnn": "as built", "transformer": "explicit attention"}[cell.model]
         assert peaks[form, "inference"] < 0.45 * peaks[form, "training"]
     cells = {finding.model: finding for finding in result.findings}
     assert list(cells) == shared.models
@@ -51,13 +51,13 @@ def test_memory_of_a_recurrence_grows_with_length(contest, monkeypatch):
     # short texts take less than the gradients that are made on the way; as one kernel, long ones take little time
     monkeypatch.setitem(SIZES, "quick", Sizes((512, 1024, 2048), 1, (4,)))
     shared = contest(["lstm"])
-    result = EXPERIMENT.conclude(shared, {Task("lstm"): EXPERIMENT.measure(shared, Task("lstm"))})
+    result = EXPERIMENT.conclude(shared, {Cell("lstm"): EXPERIMENT.measure(shared, Cell("lstm"))})
     assert result.findings[0].value == pytest.approx(1, abs=0.15)
 
 
 def test_a_cache_grows_by_a_key_and_a_value_for_each_layer_and_token(measured):
     shared, found = measured
-    states = {task.model: [point["state"] for point in one["states"]] for task, one in found.items()}
+    states = {cell.model: [point["state"] for point in one["states"]] for cell, one in found.items()}
     settings = {model: shared.contestant(model).settings.model_dump() for model in shared.models}
     width = settings["transformer"]["width"]
     assert states["transformer"] == [n * 2 * width * 4 for n in TINY.written]
@@ -68,7 +68,7 @@ def test_a_cache_grows_by_a_key_and_a_value_for_each_layer_and_token(measured):
 
 def test_fused_attention_is_not_measured_twice(measured):
     _, found = measured
-    one = next(one for task, one in found.items() if task.model == "transformer")
+    one = next(one for cell, one in found.items() if cell.model == "transformer")
     assert {point["form"] for point in one["peaks"]} == {"as built", "explicit attention"}
     assert [(note["form"], note["why"]) for note in one["notes"]] == [("fused attention", "it is the model as built")]
 
@@ -76,7 +76,7 @@ def test_fused_attention_is_not_measured_twice(measured):
 def test_measuring_again_gives_the_same(contest, monkeypatch):
     monkeypatch.setitem(SIZES, "quick", Sizes((32, 64), 1, (4,)))
     shared = contest(["lstm"])
-    assert EXPERIMENT.measure(shared, Task("lstm")) == EXPERIMENT.measure(shared, Task("lstm"))
+    assert EXPERIMENT.measure(shared, Cell("lstm")) == EXPERIMENT.measure(shared, Cell("lstm"))
 
 
 def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
@@ -89,17 +89,17 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
 
     monkeypatch.setattr(memory, "states_of", failing)
     shared = contest(["rnn"])
-    found = EXPERIMENT.measure(shared, Task("rnn"))
+    found = EXPERIMENT.measure(shared, Cell("rnn"))
     assert [(note["n"], note["why"]) for note in found["notes"]] == [(192, "memory ran out")]
     assert {point["n"] for point in found["peaks"]} == {64}
     # one length has no exponent, so there is no cell
-    assert EXPERIMENT.conclude(shared, {Task("rnn"): found}).findings == []
+    assert EXPERIMENT.conclude(shared, {Cell("rnn"): found}).findings == []
 
 
 def test_what_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 20_000_000)
     shared = contest(["transformer"])
-    found = EXPERIMENT.measure(shared, Task("transformer"))
+    found = EXPERIMENT.measure(shared, Cell("transformer"))
     ends = {note["form"]: note["n"] for note in found["notes"] if "free memory" in note["why"]}
     assert ends["explicit attention"] <= 512
     assert max(point["bytes"] for point in found["peaks"]) < 20_000_000
@@ -108,5 +108,5 @@ def test_what_could_take_the_machine_down_is_not_tried(contest, tiny, monkeypatc
 def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
     assert EXPERIMENT.conclude(shared, {}).findings == []
-    some = {task: one for task, one in found.items() if task.model == "rnn"}
+    some = {cell: one for cell, one in found.items() if cell.model == "rnn"}
     assert [finding.model for finding in EXPERIMENT.conclude(shared, some).findings] == ["rnn"]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from s2s.experiments.operations import Operations, continued, counted_flops, unfused
+from s2s.experiments.instruments import Operations, continued, counted_flops, unfused
 
 
 def test_a_chain_of_operations_is_as_deep_as_it_is_long():

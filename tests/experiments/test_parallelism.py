@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from s2s.experiments import parallelism
-from s2s.experiments.contest import Task
+from s2s.experiments.contest import Cell
 from s2s.experiments.growth import growth
-from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
-from s2s.experiments.timing import Machine
+from s2s.experiments.instruments import Machine
+from s2s.experiments.parallelism import measure as parallelism
+from s2s.experiments.parallelism.measure import EXPERIMENT, SIZES, counted, timed
 from s2s.results import ROWS, Result
 
 TINY = replace(
@@ -115,17 +115,17 @@ def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
     for left in ({}, {t: m for t, m in found.items() if t.part == "depth"}, {t: m for t, m in found.items() if t.part}):
         EXPERIMENT.conclude(shared, left)
-    times = {task: one for task, one in found.items() if task.part == "time-2"}
+    times = {cell: one for cell, one in found.items() if cell.part == "time-2"}
     rows = [finding.row for finding in EXPERIMENT.conclude(shared, times).findings]
     # without a count there is no share of the peak
     assert rows == ["training speed"] * 2
-    alone = {task: one for task, one in found.items() if task.model == "lstm"}
+    alone = {cell: one for cell, one in found.items() if cell.model == "lstm"}
     assert {finding.model for finding in EXPERIMENT.conclude(shared, alone).findings} == {"lstm"}
 
 
 def test_each_round_is_repeated_as_often_and_its_forms_at_equal_lengths(measured):
     _, found = measured
-    one = next(m for task, m in found.items() if task.key == "transformer--time-1")
+    one = next(m for cell, m in found.items() if cell.key == "transformer--time-1")
     at = {}
     for point in one["points"]:
         at.setdefault((point["form"], point["batch"]), []).append(point["n"])
@@ -161,9 +161,9 @@ def test_the_figures_are_what_was_measured(contest):
         ("rnn", {16: 0.001, 32: 0.004, 256: 0.016}),
         ("transformer", {16: 0.002, 32: 0.002, 256: 0.002}),
     ):
-        found[Task(model, "depth")] = _counts()
+        found[Cell(model, "depth")] = _counts()
         for i in (1, 2):
-            found[Task(model, f"time-{i}")] = _times(seconds)
+            found[Cell(model, f"time-{i}")] = _times(seconds)
     result = EXPERIMENT.conclude(shared, found)
     cells = {(f.model, f.row): f for f in result.findings}
     # 2 pairs of 32 tokens in 4 + 4 ms

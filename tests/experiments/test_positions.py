@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.experiments import positions
-from s2s.experiments.contest import NotForThisModel, Task
-from s2s.experiments.positions import EXPERIMENT, Sizes, kinds_of, own_kinds, part_of, shuffle, shuffle_all, with_kinds
-from s2s.experiments.positions_findings import TRAINED
-from s2s.experiments.resampling import counts_of
-from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import sizes_of
+from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments.positions import measure as positions
+from s2s.experiments.positions.conclude import TRAINED
+from s2s.experiments.positions.measure import (
+    EXPERIMENT,
+    Sizes,
+    kinds_of,
+    own_kinds,
+    part_of,
+    shuffle,
+    shuffle_all,
+    with_kinds,
+)
+from s2s.experiments.translating import counts_of, sizes_of
+from s2s.experiments.whole_runs import prepared
 from s2s.recipe.installed import module_of
 from s2s.results import ROWS
 from s2s.run.loading import build_model
@@ -124,12 +132,12 @@ def _signal(kinds, natural):
 def _measured():
     own = _planted(0.5, 2.0, 3.0) | {"own": ["sinusoidal", "sinusoidal"]}
     return {
-        Task("rnn", TRAINED, 1): _planted(0.25, 2.0, 2.5),
-        Task("transformer", TRAINED, 1): own,
-        Task("transformer", "none-none", 1): _signal(("none", "none"), 2.6),
-        Task("transformer", "none-sinusoidal", 1): _signal(("none", "sinusoidal"), 2.4),
-        Task("transformer", "sinusoidal-none", 1): _signal(("sinusoidal", "none"), 1.99),
-        Task("transformer", "learned-learned", 1): _signal(("learned", "learned"), 2.1),
+        Cell("rnn", TRAINED, 1): _planted(0.25, 2.0, 2.5),
+        Cell("transformer", TRAINED, 1): own,
+        Cell("transformer", "none-none", 1): _signal(("none", "none"), 2.6),
+        Cell("transformer", "none-sinusoidal", 1): _signal(("none", "sinusoidal"), 2.4),
+        Cell("transformer", "sinusoidal-none", 1): _signal(("sinusoidal", "none"), 1.99),
+        Cell("transformer", "learned-learned", 1): _signal(("learned", "learned"), 2.1),
     }
 
 
@@ -153,20 +161,20 @@ def test_a_planted_loss_of_order_is_found(contest):
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "transformer"])
     all_of_it = _measured()
-    without_own = {task: m for task, m in all_of_it.items() if task.part != TRAINED}
+    without_own = {cell: m for cell, m in all_of_it.items() if cell.part != TRAINED}
     result = EXPERIMENT.conclude(made, without_own)
     assert result.findings == []
     assert [row["more than its own"] for row in _table(result, "signals")] == [None] * 4
-    only = {task: m for task, m in all_of_it.items() if task.part == TRAINED}
+    only = {cell: m for cell, m in all_of_it.items() if cell.part == TRAINED}
     assert EXPERIMENT.conclude(made, only).findings[1].verdict.endswith("was not measured")
     assert EXPERIMENT.conclude(made, {}).findings == []
 
 
 def test_a_real_measurement_says_everything(contest):
     made = contest(["gru", "transformer"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    assert len(tasks) == 1 + 5
-    measured = {task: EXPERIMENT.measure(made, task) for task in tasks if task.part in (TRAINED, "none-none")}
+    cells = EXPERIMENT.cells(made)
+    assert len(cells) == 1 + 5
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells if cell.part in (TRAINED, "none-none")}
     assert json.loads(json.dumps(list(measured.values()))) == list(measured.values())
     result = EXPERIMENT.conclude(made, measured)
     assert [f.model for f in result.findings] == ["gru", "transformer"]
@@ -175,11 +183,11 @@ def test_a_real_measurement_says_everything(contest):
     rows = _table(result, "signals")
     assert [(row["encoder"], row["decoder"]) for row in rows] == [("sinusoidal", "sinusoidal"), ("none", "none")]
     assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
-    again = EXPERIMENT.measure(made, tasks[0])
-    assert again == measured[tasks[0]]
+    again = EXPERIMENT.measure(made, cells[0])
+    assert again == measured[cells[0]]
 
 
 def test_a_tagger_is_told_so(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

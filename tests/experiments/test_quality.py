@@ -9,9 +9,9 @@ import pytest
 from s2s.evaluation.metrics import exact_share, scores
 from s2s.evaluation.significance import compare
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.quality import EXPERIMENT
-from s2s.experiments.quality_findings import compared
-from s2s.experiments.resampling import counts_of
+from s2s.experiments.quality.conclude import compared
+from s2s.experiments.quality.measure import EXPERIMENT
+from s2s.experiments.translating import counts_of
 from s2s.models.contract import parameter_count
 from s2s.results import ROWS
 from s2s.run.loading import load_run
@@ -51,7 +51,7 @@ def _planted(wrong, seed):
 
 def _result(contest, wrong, seeds):
     made = contest(list(wrong), seeds=seeds)
-    measured = {task: _planted(wrong[task.model], 10 * len(task.model) + task.seed) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: _planted(wrong[cell.model], 10 * len(cell.model) + cell.seed) for cell in EXPERIMENT.cells(made)}
     result = EXPERIMENT.conclude(made, measured)
     assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
     return result, measured
@@ -94,7 +94,7 @@ def test_no_difference_is_called_none(contest):
 def test_seeds_come_before_sentences(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
     wrong = {("rnn", 1): 0.6, ("gru", 1): 0.2, ("rnn", 2): 0.2, ("gru", 2): 0.6, ("rnn", 3): 0.4, ("gru", 3): 0.4}
-    measured = {task: _planted(wrong[task.model, task.seed], task.seed) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: _planted(wrong[cell.model, cell.seed], cell.seed) for cell in EXPERIMENT.cells(made)}
     verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
     # the sentences of one seed are sure of what the other seeds deny
     assert verdict.startswith("no significant difference")
@@ -122,12 +122,12 @@ def test_the_best_of_the_others_is_the_measure(contest):
 
 def test_missing_runs_are_left_out(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    unequal = {task: _planted(0.3, task.seed) for task in tasks if (task.model == "rnn") == (task.seed == 1)}
+    cells = EXPERIMENT.cells(made)
+    unequal = {cell: _planted(0.3, cell.seed) for cell in cells if (cell.model == "rnn") == (cell.seed == 1)}
     result = EXPERIMENT.conclude(made, unequal)
     assert [f.verdict for f in result.findings] == ["no other model was measured at the same seed"] * 2
     assert _table(result, "pairs") == []
-    only = {task: m for task, m in unequal.items() if task.model == "gru"}
+    only = {cell: m for cell, m in unequal.items() if cell.model == "gru"}
     assert [f.model for f in EXPERIMENT.conclude(made, only).findings] == ["gru"]
     assert EXPERIMENT.conclude(made, {}).findings == []
     # a run that was interrupted has no CPU seconds; the other seed's are shown
@@ -136,17 +136,17 @@ def test_missing_runs_are_left_out(contest):
 
 def test_real_runs_say_everything_and_again_the_same(contest, tmp_path):
     made = contest(["gru", "transformer"])
-    tasks = EXPERIMENT.tasks(made)
-    measured = {task: json.loads(json.dumps(EXPERIMENT.measure(made, task), allow_nan=False)) for task in tasks}
+    cells = EXPERIMENT.cells(made)
+    measured = {cell: json.loads(json.dumps(EXPERIMENT.measure(made, cell), allow_nan=False)) for cell in cells}
     result = EXPERIMENT.conclude(made, measured)
     assert [finding.model for finding in result.findings] == made.models
     assert result.experiment == ROWS["translation quality"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
-    found = measured[tasks[0]]
+    found = measured[cells[0]]
     assert found["parameters"] == parameter_count(load_run(made.folder / "runs" / "gru-seed1").model)
     assert len(found["counts"]["bleu"]) == 40
     assert found["updates"] == [6, 12]
-    again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), tasks[0])
+    again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), cells[0])
     assert {k: v for k, v in json.loads(json.dumps(again)).items() if "seconds" not in k} == {
         k: v for k, v in found.items() if "seconds" not in k
     }
@@ -155,4 +155,4 @@ def test_real_runs_say_everything_and_again_the_same(contest, tmp_path):
 def test_a_tagger_is_told_so(contest):
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

@@ -7,7 +7,7 @@ import pytest
 
 from s2s.evaluation.inference import RESAMPLES, draws, estimate, ratios, slopes
 from s2s.evaluation.metrics import metrics, score
-from s2s.experiments.resampling import corpus_score, counts_of, resampled_scores, sentence_scores
+from s2s.experiments.translating import corpus_score, counts_of, resampled_scores, sentence_scores
 
 
 def _texts(share, seed):

@@ -8,17 +8,17 @@ import pytest
 from rich.console import Console
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Task
+from s2s.experiments.contest import Cell
 from s2s.experiments.running import Kept, Watch, keep, kept
 
-TASK = Task("rnn", "copy", seed=3, seconds=2)
+TASK = Cell("rnn", "copy", seed=3, seconds=2)
 
 
 def test_a_measurement_is_made_once(tmp_path):
     made = []
 
-    def measure(task):
-        made.append(task)
+    def measure(cell):
+        made.append(cell)
         return {"value": 1.5}
 
     first = keep(tmp_path, TASK, measure)
@@ -29,17 +29,17 @@ def test_a_measurement_is_made_once(tmp_path):
 
 
 def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path):
-    def fail(task):
+    def fail(cell):
         raise UserError("cannot do that", remedy="leave it")
 
-    def crash(task):
+    def crash(cell):
         return {"value": 1 / 0}
 
     assert keep(tmp_path, TASK, fail).failed == "cannot do that"
     assert kept(tmp_path, TASK).measured is None
     assert keep(tmp_path, TASK, crash).failed == "ZeroDivisionError: division by zero"
     assert "in crash" in (tmp_path / "rnn--copy--seed3.txt").read_text()
-    assert keep(tmp_path, TASK, lambda task: {"value": 2}).measured == {"value": 2}
+    assert keep(tmp_path, TASK, lambda cell: {"value": 2}).measured == {"value": 2}
     assert kept(tmp_path, TASK).failed == ""
 
 
@@ -49,7 +49,7 @@ def test_a_damaged_file_counts_as_not_measured(tmp_path):
 
 
 def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
-    def stop(task):
+    def stop(cell):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -61,7 +61,7 @@ def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(monke
     clock = iter([100.0, 110.0, 115.0])
     monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     text = io.StringIO()
-    other = Task("gru", seconds=6)
+    other = Cell("gru", seconds=6)
     with Watch(8.0, Console(file=text)) as watch:
         watch.begins("long-range", [TASK, other])
         watch.ends("long-range", TASK, Kept({}, "", 10.0), 2.0)
@@ -73,5 +73,5 @@ def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(monke
 
 
 def test_keys_of_different_tasks_differ():
-    tasks = [Task("a"), Task("a", "b"), Task("a", "b", 1), Task("a", seed=1), Task("a-b")]
-    assert len({task.key for task in tasks}) == len(tasks)
+    cells = [Cell("a"), Cell("a", "b"), Cell("a", "b", 1), Cell("a", seed=1), Cell("a-b")]
+    assert len({cell.key for cell in cells}) == len(cells)

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from s2s.experiments import scaling
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE, size_of
-from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
+from s2s.experiments.scaling import measure as scaling
+from s2s.experiments.scaling.measure import EXPERIMENT, Sizes, part_of
 from s2s.results import ROWS
 
 TINY = Sizes(factors=(0.5, 1, 2), updates=0.34, seeds=1)
 
 
-def _planted(task, b, noise=0.0):
-    factor = next(f for f in scaling.SIZES["quick"].factors if part_of(f) == task.part)
+def _planted(cell, b, noise=0.0):
+    factor = next(f for f in scaling.SIZES["quick"].factors if part_of(f) == cell.part)
     wiggle = 1 + noise * (-1) ** round(4 * factor)
     return {
         "factor": factor,
@@ -38,7 +38,7 @@ def _laws(result):
 def test_a_planted_law_is_found(contest):
     made = contest(["rnn", "transformer"])
     planted = {"rnn": 0.05, "transformer": 0.12}
-    measured = {task: _planted(task, planted[task.model], 0.001) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: _planted(cell, planted[cell.model], 0.001) for cell in EXPERIMENT.cells(made)}
     result = EXPERIMENT.conclude(made, measured)
     for finding in result.findings:
         assert finding.value == pytest.approx(planted[finding.model], abs=0.002)
@@ -60,17 +60,17 @@ def test_a_planted_law_is_found(contest):
 
 def test_noise_is_no_law(contest):
     made = contest(["rnn", "gru"])
-    result = EXPERIMENT.conclude(made, {task: _planted(task, 0.01, 0.05) for task in EXPERIMENT.tasks(made)})
+    result = EXPERIMENT.conclude(made, {cell: _planted(cell, 0.01, 0.05) for cell in EXPERIMENT.cells(made)})
     assert result.findings[0].low < 0 < result.findings[0].high
     assert result.findings[0].verdict.startswith("no gain from size to be seen")
-    worse = EXPERIMENT.conclude(made, {task: _planted(task, -0.2) for task in EXPERIMENT.tasks(made)})
+    worse = EXPERIMENT.conclude(made, {cell: _planted(cell, -0.2) for cell in EXPERIMENT.cells(made)})
     assert worse.findings[0].verdict.startswith("loss rises by 14.9 %")
 
 
 def test_missing_sizes_and_models_are_left_out(contest):
     made = contest(["rnn", "gru"])
-    tasks = EXPERIMENT.tasks(made)
-    few = {t: _planted(t, 0.1) for t in tasks if (t.model == "rnn" and t.part != "size-25") or t.part == "size-100"}
+    cells = EXPERIMENT.cells(made)
+    few = {t: _planted(t, 0.1) for t in cells if (t.model == "rnn" and t.part != "size-25") or t.part == "size-100"}
     result = EXPERIMENT.conclude(made, few)
     # one size makes no law
     assert [finding.model for finding in result.findings] == ["rnn"]
@@ -85,12 +85,12 @@ def test_missing_sizes_and_models_are_left_out(contest):
 def test_real_sizes_agree_and_equal_seeds_give_equal_numbers(contest, monkeypatch):
     monkeypatch.setitem(scaling.SIZES, "quick", TINY)
     made = contest(["rnn", "transformer"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    assert {task.seed for task in tasks} == {1}
-    measured = {task: EXPERIMENT.measure(made, task) for task in tasks}
+    cells = EXPERIMENT.cells(made)
+    assert {cell.seed for cell in cells} == {1}
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
     size = size_of("rnn", made.contestants[0].settings, 400, 400)
     for part in ("size-50", "size-100", "size-200"):
-        sizes = [found for task, found in measured.items() if task.part == part]
+        sizes = [found for cell, found in measured.items() if cell.part == part]
         assert len({found["wanted"] for found in sizes}) == 1
         assert len({found["tokens"] for found in sizes}) == 1
         for found in sizes:
@@ -98,9 +98,9 @@ def test_real_sizes_agree_and_equal_seeds_give_equal_numbers(contest, monkeypatc
             # what no model can have is moved a little
             assert 0.8 * found["factor"] < found["wanted"] / size < 1.2 * found["factor"]
     json.dumps(list(measured.values()), allow_nan=False)
-    again = EXPERIMENT.measure(made, tasks[0])
+    again = EXPERIMENT.measure(made, cells[0])
     assert {k: v for k, v in again.items() if k != "seconds"} == {
-        k: v for k, v in measured[tasks[0]].items() if k != "seconds"
+        k: v for k, v in measured[cells[0]].items() if k != "seconds"
     }
     result = EXPERIMENT.conclude(made, measured)
     assert result.experiment == ROWS["scalability"][1]
@@ -115,4 +115,4 @@ def test_a_tagger_is_told_so(contest, monkeypatch):
     monkeypatch.setitem(scaling.SIZES, "quick", TINY)
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

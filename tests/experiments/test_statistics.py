@@ -2,7 +2,7 @@
 
 import pytest
 
-from s2s.experiments.statistics import exponent
+from s2s.evaluation.inference import exponent
 
 
 def test_a_power_is_found_and_noise_widens_its_interval():

@@ -12,9 +12,9 @@ from s2s.data.exercises import Dyck, Examples, Recall, joined
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.decoding.beam import Beam, search
 from s2s.errors import UserError
-from s2s.experiments import task_training
+from s2s.experiments.long_range import learning
+from s2s.experiments.long_range.learning import Budget, answers, encoded, learn
 from s2s.experiments.matching import settings_of
-from s2s.experiments.task_training import Budget, answers, encoded, learn
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import BatchSettings, DeviceSettings
@@ -193,7 +193,7 @@ def test_answers_that_are_no_longer_finite_are_a_failure(monkeypatch):
     def broken(model, examples, computer):
         return dataclasses.replace(answers(model, examples, computer), loss=float("nan"))
 
-    monkeypatch.setattr(task_training, "answers", broken)
+    monkeypatch.setattr(learning, "answers", broken)
     with pytest.raises(UserError, match="no longer finite"):
         _learn()
 

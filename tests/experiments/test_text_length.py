@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from s2s.experiments.classifiers import evaluation_of, trained
-from s2s.experiments.text_length import EXPERIMENT
+from s2s.experiments.disciplines import evaluation_of
+from s2s.experiments.text_length.measure import EXPERIMENT
 
 WORDS = np.random.default_rng(3).integers(3, 60, 400)
 
@@ -24,7 +24,7 @@ def _table(result, name):
 
 def test_a_planted_fall_is_found_and_compared(planted):
     made = planted(["lstm", "transformer"], seeds=(1, 2))
-    measured = {task: _planted(0.008 if task.model == "lstm" else 0.0, task.seed) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: _planted(0.008 if cell.model == "lstm" else 0.0, cell.seed) for cell in EXPERIMENT.cells(made)}
     result = EXPERIMENT.conclude(made, measured)
     falls, stays = result.findings
     assert falls.high < 0
@@ -42,7 +42,7 @@ def test_a_planted_fall_is_found_and_compared(planted):
 
 def test_the_buckets_add_up_to_the_accuracy(planted):
     made = planted(["lstm"], seeds=(1, 2, 3))
-    measured = {task: _planted(0.004, task.seed) for task in EXPERIMENT.tasks(made)}
+    measured = {cell: _planted(0.004, cell.seed) for cell in EXPERIMENT.cells(made)}
     rows = _table(EXPERIMENT.conclude(made, measured), "buckets")
     assert [row["texts"] for row in rows] == [80] * 5
     total = np.mean([np.mean(m["right"]) for m in measured.values()])
@@ -54,17 +54,17 @@ def test_the_buckets_add_up_to_the_accuracy(planted):
 def test_what_only_guesses_has_nothing_to_lose(planted):
     made = planted(["lstm"])
     guess = _planted(0.0, 1) | {"right": (np.arange(400) % 4 == 0).astype(int).tolist()}
-    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.tasks(made), guess)).findings
+    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.cells(made), guess)).findings
     assert finding.verdict.startswith("too weak to tell, below 34 points at all lengths")
     assert EXPERIMENT.conclude(made, {}).findings == []
 
 
 def test_a_real_runs_buckets_add_up_to_its_own_accuracy(classifiers):
     made = classifiers(["gru"])
-    (task,) = EXPERIMENT.tasks(made)
-    measured = json.loads(json.dumps(EXPERIMENT.measure(made, task)))
-    rows = _table(EXPERIMENT.conclude(made, {task: measured}), "buckets")
-    kept = evaluation_of(trained(made, "gru", 1))
+    (cell,) = EXPERIMENT.cells(made)
+    measured = json.loads(json.dumps(EXPERIMENT.measure(made, cell)))
+    rows = _table(EXPERIMENT.conclude(made, {cell: measured}), "buckets")
+    _, kept = evaluation_of(made, "gru", 1)
     weighted = sum(row["texts"] * row["accuracy (%)"] for row in rows) / 90
     assert weighted == pytest.approx(kept["scores"]["accuracy"]["value"], abs=0.01)
     lines = (made.folder.parent / "test.tsv").read_text().splitlines()[1:]

@@ -6,7 +6,8 @@ import time
 import pytest
 import torch
 
-from s2s.experiments.timing import Marks, machine, median, ratio, reference, spent, undisturbed
+from s2s.evaluation.inference import median, ratio_of_medians
+from s2s.experiments.instruments import Marks, machine, reference, spent, undisturbed
 from s2s.training.devices import Computer
 
 CPU = torch.device("cpu")
@@ -44,13 +45,13 @@ def test_the_interval_of_a_median_holds_it_often_enough():
 
 def test_the_ratio_of_a_sample_to_itself_is_one():
     values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0]
-    found = ratio(values, values)
+    found = ratio_of_medians(values, values)
     assert found.value == 1
     assert found.low < 1 < found.high
-    twice = ratio([2 * v for v in values], values)
+    twice = ratio_of_medians([2 * v for v in values], values)
     assert twice.value == 2
     assert twice.low == pytest.approx(2 * found.low)
-    assert ratio(values, values) == found
+    assert ratio_of_medians(values, values) == found
 
 
 def test_garbage_is_not_collected_while_time_is_measured():

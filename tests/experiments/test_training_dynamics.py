@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from s2s.experiments.training_dynamics import ALL, Dynamics, Schooling, corpus, report, school, watch
+from s2s.experiments.gradients.dynamics import ALL, Dynamics, Schooling, report, school, watch
+from s2s.experiments.gradients.measure import corpus
 from s2s.recipe.schema import SeedSettings
 from s2s.run.loading import build_model
 from s2s.training.translation import translation_trainer

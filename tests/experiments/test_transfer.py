@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.experiments import transfer
+from s2s.experiments import translating
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.resampling import counts_of
-from s2s.experiments.short_training import prepared
-from s2s.experiments.transfer import EXPERIMENT, SHARES, Sizes, halves, pretrained, shared_pieces
-from s2s.experiments.transfer_findings import gain_of
-from s2s.experiments.translation import chosen_pairs
+from s2s.experiments.transfer import measure as transfer
+from s2s.experiments.transfer.conclude import SHARES, gain_of
+from s2s.experiments.transfer.measure import EXPERIMENT, Sizes, halves, pretrained, shared_pieces
+from s2s.experiments.translating import chosen_pairs, counts_of
+from s2s.experiments.whole_runs import prepared
 from s2s.results import ROWS
 from s2s.training.trainer import Trainer
 
@@ -68,8 +68,8 @@ def test_no_pair_is_in_both_halves(contest):
 def test_pretraining_is_done_once_helps_and_is_repeatable(contest, monkeypatch, tmp_path):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
     made = contest(["gru"], seeds=(1, 2))
-    tasks = EXPERIMENT.tasks(made)
-    assert [task.part for task in tasks] == ["share-1", "share-10", "share-100"]
+    cells = EXPERIMENT.cells(made)
+    assert [cell.part for cell in cells] == ["share-1", "share-10", "share-100"]
     seen = []
     updates = Trainer.updates
 
@@ -79,7 +79,7 @@ def test_pretraining_is_done_once_helps_and_is_repeatable(contest, monkeypatch, 
         return updates(self, until)
 
     monkeypatch.setattr(Trainer, "updates", counted)
-    measured = {task: EXPERIMENT.measure(made, task) for task in tasks}
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
     assert seen == [200]
     assert [found["pairs"] for found in measured.values()] == [2, 20, 200]
     for found in measured.values():
@@ -89,11 +89,11 @@ def test_pretraining_is_done_once_helps_and_is_repeatable(contest, monkeypatch, 
         assert tuned["curve"][0] < scratch["curve"][0] - 0.1
         for arm in (tuned, scratch):
             assert sum(arm["losses"]) / sum(found["tokens"]) == pytest.approx(min(arm["curve"]), rel=1e-4)
-    assert len(json.dumps(measured[tasks[0]])) < 200_000
+    assert len(json.dumps(measured[cells[0]])) < 200_000
     # the start is the pre-trained one, so it is the same whatever comes after it
     assert len({found["arms"]["tuned"]["curve"][0] for found in measured.values()}) == 1
     other = type(made)(tmp_path / "again", made.profile, made.contestants, made.seeds, made.computer)
-    assert _timeless(EXPERIMENT.measure(other, tasks[1])) == _timeless(measured[tasks[1]])
+    assert _timeless(EXPERIMENT.measure(other, cells[1])) == _timeless(measured[cells[1]])
     weights = [pretrained(each, "gru", 1)[0] for each in (made, other)]
     assert all(torch.equal(a, b) for a, b in zip(weights[0].values(), weights[1].values(), strict=True))
     result = EXPERIMENT.conclude(made, measured)
@@ -124,7 +124,7 @@ def test_the_best_look_counts(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
     made = contest(["gru"])
     looked, translated = [], []
-    take, translator = transfer.pair_losses, transfer.Translator
+    take, translator = transfer.pair_losses, translating.Translator
 
     def worse_and_worse(model, data, *rest):
         looked.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
@@ -135,8 +135,8 @@ def test_the_best_look_counts(contest, monkeypatch):
         return translator(model, *rest)
 
     monkeypatch.setattr(transfer, "pair_losses", worse_and_worse)
-    monkeypatch.setattr(transfer, "Translator", seen)
-    found = EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[1])
+    monkeypatch.setattr(translating, "Translator", seen)
+    found = EXPERIMENT.measure(made, EXPERIMENT.cells(made)[1])
     assert found["arms"]["tuned"]["losses"][0] == 1
     assert found["arms"]["scratch"]["losses"][0] == 4
     assert torch.equal(translated[0], looked[0])
@@ -150,10 +150,10 @@ def test_a_planted_gain_is_found_over_sentences_and_over_seeds(contest):
 
     def found(seeds):
         return {
-            type(task)(task.model, task.part, seed): _planted(s, seed, gains[task.model][s])
-            for task in EXPERIMENT.tasks(made)
+            type(cell)(cell.model, cell.part, seed): _planted(s, seed, gains[cell.model][s])
+            for cell in EXPERIMENT.cells(made)
             for s in SHARES
-            if task.part == f"share-{s}"
+            if cell.part == f"share-{s}"
             for seed in seeds
         }
 
@@ -184,14 +184,14 @@ def test_a_gain_is_from_scratch_minus_fine_tuned():
 
 def test_harm_is_called_harm(contest):
     made = contest(["rnn"])
-    task = next(task for task in EXPERIMENT.tasks(made) if task.part == "share-10")
-    (finding,) = EXPERIMENT.conclude(made, {task: _planted(10, 1, -0.4)}).findings
+    cell = next(cell for cell in EXPERIMENT.cells(made) if cell.part == "share-10")
+    (finding,) = EXPERIMENT.conclude(made, {cell: _planted(10, 1, -0.4)}).findings
     assert finding.verdict.startswith("loses by pre-training at 10 %")
 
 
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "gru"])
-    few = {t: _planted(1, 1, 0.5) for t in EXPERIMENT.tasks(made) if (t.model, t.part) == ("gru", "share-1")}
+    few = {t: _planted(1, 1, 0.5) for t in EXPERIMENT.cells(made) if (t.model, t.part) == ("gru", "share-1")}
     (finding,) = EXPERIMENT.conclude(made, few).findings
     assert finding.model == "gru"
     assert "with 1 % of the pairs" in finding.quantity
@@ -203,4 +203,4 @@ def test_a_tagger_is_told_so(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
     made = contest(["rnn-tagger"])
     with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.tasks(made)[0])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

@@ -10,26 +10,21 @@ import torch
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import EOS
 from s2s.errors import Stopped, UserError
-from s2s.experiments import classifiers as experiments_classifiers
-from s2s.experiments import short_training, translation, whole_runs
-from s2s.experiments.classifiers import trained as trained_classifier
+from s2s.experiments import disciplines, whole_runs
 from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.disciplines import evaluation_of, trained
 from s2s.experiments.matching import TOLERANCE
-from s2s.experiments.short_training import prepared
-from s2s.experiments.translation import (
+from s2s.experiments.translating import (
     chosen_pairs,
-    curve_of,
-    evaluation_of,
     flops_per_token,
     pair_losses,
     resized,
     schooled,
     sizes_of,
-    trained,
     trainer_for,
     unigram_loss,
 )
-from s2s.experiments.whole_runs import cost_of, seeds_of, shortened
+from s2s.experiments.whole_runs import cost_of, pauses, prepared, seeds_of, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import DataSettings
 from s2s.run.loading import build_model, find_checkpoint, load_run
@@ -48,11 +43,11 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert folder == made.folder / "runs" / "rnn-seed1"
     assert cost_of(folder).cpu_seconds > 0
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    monkeypatch.setattr(translation, "start", pytest.fail)
-    monkeypatch.setattr(translation, "resume", pytest.fail)
+    monkeypatch.setattr(disciplines, "start", pytest.fail)
+    monkeypatch.setattr(whole_runs, "resume", pytest.fail)
     assert trained(made, "rnn", 1) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
-    points = curve_of(folder)
+    points = list(pauses(folder))
     assert [point.update for point in points] == [6, 12]
     updates = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     learned = [entry for entry in updates if "tokens" in entry]
@@ -70,16 +65,13 @@ def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, c
 
     clock = SimpleNamespace(**{name: lambda: noted("clock", 0.0) for name in ("perf_counter", "process_time")})
     monkeypatch.setattr(whole_runs, "time", clock)
-    for module, name, train, made in (
-        (short_training, "prepare", trained, contest(["rnn"])),
-        (experiments_classifiers, "prepare_texts", trained_classifier, classifiers(["rnn"])),
-    ):
+    for name, made in (("prepare", contest(["rnn"])), ("prepare_texts", classifiers(["rnn"]))):
         # nothing is left of another test: as in a process that goes on with a comparison
-        module._prepared.cache_clear()
-        real = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, real=real: noted("prepared", real(*given)))
+        whole_runs._prepared.cache_clear()
+        real = getattr(whole_runs, name)
+        monkeypatch.setattr(whole_runs, name, lambda *given, real=real: noted("prepared", real(*given)))
         happened.clear()
-        train(made, "rnn", 1)
+        trained(made, "rnn", 1)
         assert happened == ["prepared", *["clock"] * 4]
 
 
@@ -102,10 +94,10 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
     one, two = _weights(first), _weights(second)
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert [(p.update, p.tokens, p.loss) for p in curve_of(first)] == [
-        (p.update, p.tokens, p.loss) for p in curve_of(second)
+    assert [(p.update, p.tokens, p.scores) for p in pauses(first)] == [
+        (p.update, p.tokens, p.scores) for p in pauses(second)
     ]
-    assert evaluation_of(first)["translations"] == evaluation_of(second)["translations"]
+    assert evaluation_of(whole, "gru", 1)[1]["translations"] == evaluation_of(cut, "gru", 1)[1]["translations"]
     # what was done before the interruption is not known, and is not made up
     assert cost_of(second).cpu_seconds is None
 
@@ -138,11 +130,10 @@ def test_a_run_without_a_test_set_is_tested_on_the_validation_set(contest):
     recipe = made.contestant("rnn").recipe
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": None})})
     made = type(made)(made.folder, "quick", (type(made.contestants[0])("rnn", recipe),), (1,), made.computer)
-    folder = trained(made, "rnn", 1)
-    found = evaluation_of(folder)
+    folder, found = evaluation_of(made, "rnn", 1)
     assert found["split"] == "validation"
     assert len(found["translations"]) == 40
-    assert found == evaluation_of(folder)
+    assert (folder, found) == evaluation_of(made, "rnn", 1)
 
 
 def test_a_model_that_cannot_translate_is_told_so(contest):

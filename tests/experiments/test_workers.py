@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from s2s.experiments.workers import Workers, number_for
+from s2s.experiments.running import Workers, number_for
 from s2s.recipe.schema import DeviceSettings
 from s2s.training.devices import Computer, choose
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from s2s.experiments.operations import counted_flops
+from s2s.experiments.instruments import counted_flops
 from s2s.experiments.workload import (
     STEP_BY_STEP,
     VOCABULARY,

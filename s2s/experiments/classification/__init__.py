@@ -1,0 +1,1 @@
+"""How many texts get the right class, and what did it take to learn that?"""

@@ -1,0 +1,281 @@
+"""What whole runs on classification say: scores over seeds, tests between models, curves and costs."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from s2s.evaluation.inference import Estimate, mean
+from s2s.evaluation.mcnemar import McNemar, mcnemar
+from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
+from s2s.experiments.run_tables import Runs, curves, every_model, every_run, first_runs, over_seeds, score_bars
+from s2s.experiments.verdicts import Evidence, against, difference, percent, seeds_in_words, times
+from s2s.results import Figure, Finding, Table
+
+_DISAGREEMENTS = 10
+
+# of a run; None where it is not known
+Value = Callable[[Measured], float | None]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How the second of two models differs from the first."""
+
+    accuracy: Evidence  # over seeds, in points, with McNemar's test on one of them
+    macro_f1: Evidence  # likewise, without a test of texts
+    calibration: Evidence  # likewise
+    test: McNemar  # McNemar's, where the runs of one seed were tested on the same texts
+    speed: Evidence  # of the logarithms of tokens per second
+    cost: Evidence | None  # of the logarithms of CPU seconds; None where no seed has those of both
+
+
+Pairs = dict[tuple[str, str], Pair]
+
+
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Scores over seeds, tests for each pair of models, curves and costs."""
+    runs = by_model(contest, measured)
+    if not runs:
+        return Conclusion()
+    pairs = {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
+    return Conclusion(
+        findings=[each for model in runs for each in _findings(model, runs, pairs)],
+        figures=_figures(runs),
+        tables=[_summary(runs), _pairs(pairs), _every_run(runs), _classes(runs), _disagreements(runs)],
+    )
+
+
+def compared(first: BySeed, second: BySeed) -> Pair | None:
+    """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
+    accuracy, macro_f1, error, speed, cost = (
+        difference(_by_seed(first, value), _by_seed(second, value))
+        for value in (_accuracy, _macro_f1, _error, _log(_speed), _log(_cost))
+    )
+    if accuracy is None or macro_f1 is None or error is None or speed is None:
+        return None
+    seed = next(seed for seed in first if seed in second)
+    one, two = first[seed], second[seed]
+    test = mcnemar(*(np.array(row) for row in (one["truth"], one["predicted"], two["predicted"])))
+    accuracy = replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed)
+    return Pair(accuracy, macro_f1, error, test, speed, cost)
+
+
+def _by_seed(runs: BySeed, value: Value) -> dict[int, float]:
+    return {seed: known for seed, run in runs.items() if (known := value(run)) is not None}
+
+
+def _log(value: Value) -> Value:
+    return lambda run: math.log(known) if (known := value(run)) else None
+
+
+def _accuracy(run: Measured) -> float:
+    return run["accuracy"]["value"]
+
+
+def _macro_f1(run: Measured) -> float:
+    return run["macro_f1"]
+
+
+def _error(run: Measured) -> float:
+    return run["calibration"]["error"]
+
+
+def _speed(run: Measured) -> float:
+    """Tokens learned from in a second."""
+    return run["tokens"][-1] / max(run["seconds"][-1], 1e-9)
+
+
+def _cost(run: Measured) -> float | None:
+    return run["cpu_seconds"]
+
+
+def _of_texts(run: Measured) -> Estimate:
+    return Estimate(*(run["accuracy"][key] for key in ("value", "low", "high")))
+
+
+def _over(value: Value, runs: BySeed) -> Estimate:
+    return percent(list(_by_seed(runs, value).values()))
+
+
+def _accuracy_over(runs: BySeed) -> Estimate:
+    """The mean over seeds; with Wilson's interval where there is one seed."""
+    return _of_texts(*runs.values()) if len(runs) == 1 else _over(_accuracy, runs)
+
+
+def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
+    own, seeds = runs[model], len(runs[model])
+    split = next(iter(own.values()))["split"]
+    over = "one seed" if seeds == 1 else f"mean of {seeds_in_words(seeds)}"
+
+    def evidence(name: str) -> dict[tuple[str, str], Evidence]:
+        return {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
+
+    quantity = f"accuracy on the {split} set ({over}{'; interval over texts' if seeds == 1 else ''})"
+    verdict = against(model, _means(runs, _accuracy), evidence("accuracy"), "points", 2)
+    yield finding("accuracy", model, _accuracy_over(own), "%", quantity, verdict, "scores")
+    quantity = f"expected calibration error on the {split} set ({over})"
+    verdict = against(model, _means(runs, _error), evidence("calibration"), "points", 2, min)
+    yield finding("calibration", model, _over(_error, own), "points", quantity, verdict, "reliability")
+    quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
+    verdict = times(model, _means(runs, _speed), evidence("speed"), "as fast as")
+    yield finding("training speed", model, mean(list(map(_speed, own.values()))), "tokens/s", quantity, verdict, "")
+    known = list(_by_seed(own, _cost).values())
+    if not known:
+        why = "its runs were interrupted, so they were not counted whole"
+        yield Finding(row="training cost", model=model, failed=why)
+        return
+    quantity = f"CPU seconds of a whole run, while others may run beside it ({over})"
+    if len(known) < seeds:
+        quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
+    verdict = times(model, _means(runs, _cost), evidence("cost"), "the CPU seconds of", min)
+    yield finding("training cost", model, mean(known), "s", quantity, verdict, "")
+
+
+def _means(runs: Runs, value: Value) -> dict[str, float]:
+    """Each model's mean over seeds; models of which nothing is known are left out."""
+    known = {model: list(_by_seed(own, value).values()) for model, own in runs.items()}
+    return {model: statistics.mean(values) for model, values in known.items() if values}
+
+
+def _figures(runs: Runs) -> list[Figure]:
+    texts = ("texts", "texts", axis("texts learned from"))
+    tokens = ("tokens", "tokens", axis("tokens learned from"))
+    seconds = ("seconds", "wall-clock", axis("time of training", "s"))
+    accuracy = ("accuracies", axis("validation accuracy", "%"))
+    loss = ("losses", axis("validation loss", "nats per text"))
+    return [
+        score_bars(
+            "Scores on the test set",
+            {"accuracy": _accuracy_over, "macro-F1": partial(_over, _macro_f1)},
+            runs,
+            "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
+        ),
+        *(curves(runs, "accuracy", "Accuracy", x, accuracy) for x in (texts, seconds)),
+        *(curves(runs, "loss", "Learning curves", x, loss) for x in (texts, tokens, seconds)),
+        _reliability(runs),
+    ]
+
+
+def _reliability(runs: Runs) -> Figure:
+    """How many answers are right of those that a model's first seed is about equally sure of."""
+    shown = []
+    for model, run in first_runs(runs).items():
+        bins = run["adaptive"]["bins"]
+        shown.append(series(model, model, [each["confidence"] for each in bins], [_of_texts(each) for each in bins]))
+    ends = [min(float(x) for one in shown for x in one.x), 100.0]
+    return figure(
+        "reliability",
+        "Right answers against how sure the model is, first seed",
+        (axis("confidence, mean of its bin", "%"), axis("accuracy", "%")),
+        [*shown, series("knows how often it is right", "", ends, ends, reference=True)],
+        "Bins of equally many texts; below the line a model is too sure. Intervals (95 %): Wilson's.",
+    )
+
+
+def _summary(runs: Runs) -> Table:
+    def over(value: Value) -> Value:
+        return over_seeds(runs, value)
+
+    columns = [
+        *map(Column, ("model", "seeds")),
+        *(
+            Interval(head, lambda row, value=value: _over(value, runs[row["model"]]), 2, of_what)
+            for head, value, of_what in (
+                ("accuracy (%)", _accuracy, ""),
+                ("macro-F1 (%)", _macro_f1, "macro-F1"),
+                ("calibration error (points)", _error, "calibration"),
+            )
+        ),
+        Column("calibration error, equal counts (points)", over(lambda run: run["adaptive"]["error"]), 2),
+        Column("test loss (nats per text)", over(lambda run: run["loss"]), 4),
+        Column("parameters"),
+        Column("training (s)", over(lambda run: run["seconds"][-1]), 1),
+        Column("whole run (s)", over(lambda run: run["run_seconds"]), 1),
+        Column("whole run (CPU s)", over(_cost), 1),
+    ]
+    return table("scores", "Scores, sizes and costs: means over seeds", columns, every_model(runs))
+
+
+def _pairs(pairs: Pairs) -> Table:
+    columns = [
+        Column("models"),
+        Column("seed tested", lambda pair: pair["accuracy"].seed),
+        Column("only the first named has it right", lambda pair: pair["test"].only_second),
+        Column("only the other has it right", lambda pair: pair["test"].only_first),
+        Column("p (McNemar)", lambda pair: pair["test"].p_value, 4),
+        Column("form of the test", lambda pair: pair["test"].method),
+        Column("seeds", lambda pair: pair["accuracy"].seeds),
+    ]
+    for head, key, of_what, test in (
+        ("accuracy (points)", "accuracy", "", "t-test"),
+        ("macro-F1 (points)", "macro_f1", "macro-F1", "macro-F1"),
+        ("calibration error (points)", "calibration", "calibration", "calibration"),
+    ):
+        columns.append(Interval(head, lambda pair, key=key: pair[key].over_seeds, 2, of_what))
+        columns.append(Column(f"p ({test})", lambda pair, key=key: pair[key].p, 4))
+    title = "Differences between models: McNemar's test over texts, and paired t-tests over seeds"
+    return table("pairs", title, columns, [{"models": f"{b} − {a}", **vars(p)} for (a, b), p in pairs.items()])
+
+
+def _every_run(runs: Runs) -> Table:
+    columns = [
+        *map(Column, ("model", "seed", "split")),
+        Column("texts tested", lambda run: len(run["truth"])),
+        Column("of them read in part", "truncated"),
+        Interval("accuracy (%)", _of_texts, 2),
+        Column("macro-F1 (%)", "macro_f1", 2),
+        Column("calibration error (points)", _error, 2),
+        Column("loss (nats per text)", "loss", 4),
+        Column("best validation accuracy (%)", lambda run: max(run["accuracies"]), 2),
+        Column("lowest validation loss", lambda run: min(run["losses"]), 4),
+        *(Column(key, lambda run, key=key: run[key][-1]) for key in ("updates", "texts", "tokens")),
+        Column("training (s)", lambda run: run["seconds"][-1], 1),
+        Column("whole run (s)", "run_seconds", 1),
+        Column("whole run (CPU s)", "cpu_seconds", 1),
+    ]
+    return table("runs", "Every run; intervals of its accuracy are Wilson's", columns, every_run(runs))
+
+
+def _classes(runs: Runs) -> Table:
+    """The F1 of each class, mean over seeds."""
+
+    def f1(own: BySeed, i: int) -> float:
+        return statistics.mean(run["per_class"][i]["f1"] for run in own.values())
+
+    names = next(iter(first_runs(runs).values()))["per_class"]
+    columns = [
+        Column("class", lambda i: names[i]["name"]),
+        Column("texts", lambda i: names[i]["support"]),
+        *(Column(model, partial(f1, own), 2) for model, own in runs.items()),
+    ]
+    return table("classes", "F1 of each class, in percent: means over seeds", columns, range(len(names)))
+
+
+def _disagreements(runs: Runs) -> Table:
+    """Some texts that the models' first seeds do not agree on; nobody picked them."""
+    firsts = first_runs(runs)
+    any_run = next(iter(firsts.values()))
+    # the same texts in the same order, or there is nothing to agree on
+    same = {model: run for model, run in firsts.items() if run["digest"] == any_run["digest"]}
+    texts = {int(row): text for run in same.values() for row, text in run["wrong"].items()}
+
+    def answer(run: Mapping, row: int) -> str:
+        return run["classes"][run["predicted"][row]]
+
+    rows = [row for row in sorted(texts) if len({answer(run, row) for run in same.values()}) > 1]
+    columns = [
+        Column("row", lambda row: row + 1),
+        Column("text", lambda row: texts[row]),
+        Column("class", lambda row: any_run["classes"][any_run["truth"][row]]),
+        *(Column(model, partial(answer, run)) for model, run in same.items()),
+    ]
+    # spread over the test set, whatever the order in which it lists its classes
+    chosen = rows[:: max(1, len(rows) // _DISAGREEMENTS)][:_DISAGREEMENTS]
+    title = "Some texts of the test set that the models' first seeds do not agree on"
+    return table("disagreements", title, columns, chosen)

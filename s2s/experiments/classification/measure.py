@@ -1,0 +1,76 @@
+"""Whole trainings on the classification task, and what their test says."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from s2s.experiments.classification.conclude import conclude
+from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
+from s2s.experiments.disciplines import discipline_of, evaluation_of
+from s2s.experiments.whole_runs import cost_of, pauses, seconds_for
+from s2s.recipe.reading import read
+from s2s.run.classification_evaluation import labelled_split
+from s2s.run.folder import RECIPE
+
+# of the texts that a run names wrong: enough that models disagree on some of them
+_WRONG = 100
+_SHOWN = 240
+
+
+class Classification(Experiment):
+    """Trains every classifier as its recipe says, and tests it."""
+
+    name = "classification"
+    question = "How many texts get the right class, and what did it take to learn that?"
+    conclusion = staticmethod(conclude)
+
+    def cells(self, contest: Contest) -> list[Cell]:
+        """Every run."""
+        return each_run(contest, seconds_for)
+
+    def measure(self, contest: Contest, cell: Cell) -> Measured:
+        """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
+        folder, tested = evaluation_of(contest, cell.model, cell.seed)
+        contestant = contest.contestant(cell.model)
+        curve, cost, scores = list(pauses(folder)), cost_of(folder), tested["scores"]
+        blueprint = discipline_of(contestant.recipe).blueprint(contestant.recipe)
+        return {
+            **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
+            **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
+            "per_class": scores["classes"],
+            "wrong": _wrong(folder, tested),
+            "updates": [pause.update for pause in curve],
+            "texts": [pause.count for pause in curve],
+            "tokens": [pause.tokens for pause in curve],
+            "seconds": [round(pause.seconds, 3) for pause in curve],
+            "losses": [pause.scores["loss"] for pause in curve],
+            "accuracies": [pause.scores["accuracy"] for pause in curve],
+            "macro_f1s": [pause.scores["macro_f1"] for pause in curve],
+            "parameters": blueprint.parameters(contestant.name, contestant.settings),
+            "run_seconds": cost.seconds,
+            "cpu_seconds": cost.cpu_seconds,
+        }
+
+
+def texts_of(folder: Path, split: str) -> list[str]:
+    """The untouched texts of a run's `test` or `validation` set, in the order of the evaluation."""
+    return list(labelled_split(folder, read(folder / RECIPE), split).texts["text"])
+
+
+def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:
+    """Some texts that were named wrong, by row: those that come first in an order that is the same for all runs."""
+    truth, predicted = np.array(tested["truth"]), np.array(tested["predicted"])
+    order = np.random.default_rng(len(truth)).permutation(len(truth))
+    rows = order[truth[order] != predicted[order]][:_WRONG].tolist()
+    texts = texts_of(folder, tested["split"])
+    return {str(row): _shown(texts[row]) for row in rows}
+
+
+def _shown(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+EXPERIMENT = Classification()

@@ -1,0 +1,1 @@
+"""How far back can a model reach? Accuracy against distance on seven tasks with exact answers."""

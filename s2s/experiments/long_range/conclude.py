@@ -1,0 +1,332 @@
+"""What the answers at each distance say: how far back a model reaches, curves, and seeds that succeed."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from operator import itemgetter
+from typing import Any
+
+from scipy import stats
+
+from s2s.evaluation.inference import Estimate, holm, mean, paired_difference, wilson
+from s2s.experiments.contest import Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.presenting import Column, Interval, Value, axis, figure, finding, series, table
+from s2s.experiments.verdicts import LEVEL, listed, seeds_in_words
+from s2s.results import Figure, Finding, Table
+
+_FIRST = "recall"
+_ENOUGH = 0.95
+
+
+@dataclass(frozen=True)
+class Trials:
+    """One model's measurements of one task, by seed."""
+
+    model: str  # whose
+    name: str  # the task's
+    by_seed: dict[int, Measured]  # what was measured
+
+    @property
+    def any(self) -> Measured:
+        """One of them, for what is the same in all."""
+        return next(iter(self.by_seed.values()))
+
+    def accuracies(self, place: int) -> dict[int, float]:
+        """Share of right answers at a distance, by seed."""
+        return {seed: run["right"][place] / run["asked"][place] for seed, run in self.by_seed.items()}
+
+    def accuracy(self, place: int) -> Estimate:
+        """The mean over seeds at a distance, see `pooled`."""
+        return pooled([(run["right"][place], run["asked"][place]) for run in self.by_seed.values()])
+
+    def inside(self) -> list[float]:
+        """Share of right answers over all trained distances, seed by seed."""
+        return [within(run) for run in self.by_seed.values()]
+
+    def successes(self) -> int:
+        """Seeds at which 95 % of the answers at trained distances were right."""
+        return sum(value >= _ENOUGH for value in self.inside())
+
+    def memories(self) -> list[int]:
+        """The effective memory length, seed by seed."""
+        return [memory(run) for run in self.by_seed.values()]
+
+    def steps(self) -> float | None:
+        """Median of the updates to 99 %; None where half of the seeds or more never came to it."""
+        middle = statistics.median_high([run["solved"] or float("inf") for run in self.by_seed.values()])
+        return None if middle == float("inf") else middle
+
+    def success_rate(self) -> Estimate:
+        """Share of seeds that succeed, with Wilson's interval."""
+        return wilson(self.successes(), len(self.by_seed), whole=1)
+
+
+def within(run: Measured) -> float:
+    """Share of right answers over all trained distances."""
+    return sum(run["right"][: run["trained"]]) / sum(run["asked"][: run["trained"]])
+
+
+def memory(run: Measured) -> int:
+    """The effective memory length: the largest distance with 95 % right there and at all shorter ones; 0 if none."""
+    reached = 0
+    for distance, right, asked in zip(run["distances"], run["right"], run["asked"], strict=True):
+        if right < _ENOUGH * asked:
+            break
+        reached = distance
+    return reached
+
+
+def pooled(counts: Sequence[tuple[int, int]]) -> Estimate:
+    """The mean share of right answers over seeds, with an interval that doubts both examples and seeds.
+
+    It is Wilson's over all answers or Student's over seeds, whichever reaches further: alone, the first would take
+    answers of one network for independent ones, and the second would be certain where all seeds agree. Counts are right
+    and asked, seed by seed.
+    """
+    over_answers = wilson(sum(right for right, _ in counts), sum(asked for _, asked in counts), whole=1)
+    over_seeds = mean([right / asked for right, asked in counts])
+    ends = [end for end in (over_answers.low, over_answers.high, over_seeds.low, over_seeds.high) if end is not None]
+    return Estimate(over_seeds.value, max(0.0, min(ends)), min(1.0, max(ends)))
+
+
+# by task and model
+Sorted = dict[tuple[str, str], Trials]
+
+
+def conclude(contest: Contest, measured: Cells, order: Sequence[str]) -> Conclusion:
+    """Curves, success rates, effective memory, and what tests say of the differences; the tasks in this order."""
+    trials = {
+        (name, model): Trials(model, name, runs)
+        for name in order
+        for model, runs in by_model(contest, measured, name).items()
+    }
+    if not trials:
+        return Conclusion()
+    names = list(dict.fromkeys(name for name, _ in trials))
+    return Conclusion(
+        findings=[_finding(trials, model) for model in contest.models if (_FIRST, model) in trials],
+        figures=[*(_curves(of_task(trials, name)) for name in names), _success(trials, names)],
+        tables=[_summary(trials), _comparisons(trials), _runs(trials), _settings(trials)],
+    )
+
+
+def of_task(trials: Sorted, name: str) -> list[Trials]:
+    """All models' measurements of a task."""
+    return [each for (of, _), each in trials.items() if of == name]
+
+
+def difference_of(first: Trials, second: Trials, place: int) -> tuple[Estimate, float | None]:
+    """By how much the second is more accurate at a distance, over the seeds that both had, and the p-value of that.
+
+    The p-value is None with fewer than three seeds.
+    """
+    one, two = first.accuracies(place), second.accuracies(place)
+    both = [seed for seed in one if seed in two]
+    if not both:
+        return Estimate(0.0, None, None), None
+    return paired_difference([one[seed] for seed in both], [two[seed] for seed in both])
+
+
+def corrected_p(trials: Sequence[Trials], place: int) -> dict[frozenset[str], float]:
+    """The p-values of `difference_of` for all pairs of models at a distance, corrected for their number (Holm 1979)."""
+    tested = {frozenset((a.model, b.model)): difference_of(a, b, place)[1] for a, b in combinations(trials, 2)}
+    known = {models: p for models, p in tested.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())), strict=True))
+
+
+def fisher(first: Trials, second: Trials, place: int) -> float:
+    """Whether these trained networks differ; whether their architectures do, only seeds can tell."""
+    counts = []
+    for trials in (first, second):
+        right = sum(run["right"][place] for run in trials.by_seed.values())
+        counts.append([right, sum(run["asked"][place] for run in trials.by_seed.values()) - right])
+    test: Any = stats.fisher_exact(counts)
+    return float(test.pvalue)
+
+
+def _finding(trials: Sorted, model: str) -> Finding:
+    """The table's cell: how far back a first symbol was recalled."""
+    recall = trials[_FIRST, model]
+    memories = [float(reached) for reached in recall.memories()]
+    quantity = "longest distance at which a first symbol is recalled in 95 % of the cases"
+    reached = Estimate(statistics.median(memories), None, None)
+    if len(memories) > 1:
+        quantity += ", median over seeds and their range"
+        reached = Estimate(reached.value, min(memories), max(memories))
+    verdict = f"{_reach(recall)}; {_solved(trials, model)}; {_against(trials, model)}"
+    return finding("long-term dependencies", model, reached, "symbols", quantity, verdict, _FIRST)
+
+
+def _reach(recall: Trials) -> str:
+    middle, longest = statistics.median(recall.memories()), recall.any["distances"][-1]
+    trained = recall.any["distances"][recall.any["trained"] - 1]
+    if middle == 0:
+        return "recalls a first symbol at no distance"
+    least = "at least " if middle == longest else ""
+    return f"recalls a first symbol over {least}{middle:g} symbols (trained to {trained})"
+
+
+def _solved(trials: Sorted, model: str) -> str:
+    own = [each for (_, of), each in trials.items() if of == model]
+    parts = []
+    # a task tried once is no evidence like one tried with several seeds
+    for count in sorted({len(each.by_seed) for each in own}, reverse=True):
+        tried = [each for each in own if len(each.by_seed) == count]
+        solved = [each.name for each in tried if 2 * each.successes() > count]
+        named = f" ({', '.join(solved)})" if solved else ""
+        parts.append(f"{len(solved)} of {len(tried)} tasks with {seeds_in_words(count)}{named}")
+    return f"solves as trained {listed(parts)}"
+
+
+def _against(trials: Sorted, model: str) -> str:
+    """The test against the best of the others, on first-token recall at the longest trained distance."""
+    recall = trials[_FIRST, model]
+    others = [each for each in of_task(trials, _FIRST) if each.model != model]
+    if not others:
+        return "no other model to compare with"
+    place, count = recall.any["trained"] - 1, len(recall.by_seed)
+    best = max(others, key=lambda each: each.accuracy(place).value)
+    difference, _ = difference_of(best, recall, place)
+    p = corrected_p([recall, *others], place).get(frozenset((best.model, model)))
+    if p is None:
+        return f"{seeds_in_words(count)} {'is' if count == 1 else 'are'} too few to compare models"
+    where = f"at {recall.any['distances'][place]} symbols"
+    if p >= LEVEL:
+        return f"no significant difference from {best.model} {where} ({count} seeds, p = {p:.2g})"
+    way = "above" if difference.value > 0 else "below"
+    return f"{abs(100 * difference.value):.0f} points {way} {best.model} {where} (p = {p:.2g})"
+
+
+def _curves(of_all: Sequence[Trials]) -> Figure:
+    """A task's accuracy against distance, with the baseline."""
+    first = of_all[0].any
+    distances = [float(distance) for distance in first["distances"]]
+    shown = [
+        series(each.model, each.model, distances, [_percent(each.accuracy(i)) for i in range(len(distances))])
+        for each in of_all
+    ]
+    baseline = [100 * value for value in first["baseline"]]
+    return figure(
+        of_all[0].name,
+        f"{first['title'].capitalize()}: accuracy against distance",
+        (axis("distance", first["unit"], log=distances[0] > 0), axis("right answers", "%")),
+        [*shown, series("without memory", "", distances, baseline, reference=True)],
+        f"Trained on distances up to {first['distances'][first['trained'] - 1]}; what lies beyond is longer than "
+        "trained on. The dashed line is  the best answer without memory. Intervals (95 %): Wilson's over all answers "
+        "or Student's over seeds, whichever is wider.",
+    )
+
+
+def _percent(share: Estimate) -> Estimate:
+    """A share of 1 whose interval has ends, in percent."""
+    low, high = 0.0 if share.low is None else share.low, 1.0 if share.high is None else share.high
+    return Estimate(100 * share.value, 100 * low, 100 * high)
+
+
+def _success(trials: Sorted, names: Sequence[str]) -> Figure:
+    """Share of seeds at which a task was solved, task by task."""
+    shown = []
+    for model in dict.fromkeys(model for _, model in trials):
+        own = [trials.get((name, model)) for name in names]
+        rates = [_percent(each.success_rate()) if each else None for each in own]
+        shown.append(series(model, model, list(names), rates))
+    return figure(
+        "success",
+        "Seeds at which a task is solved: 95 % right answers at the distances trained on",
+        (axis("task"), axis("seeds that succeed", "%")),
+        shown,
+        "Learning such a task is all or nothing, so seeds are counted. Intervals (95 %): Wilson's.",
+        "bars",
+    )
+
+
+def _tenth(share: float | None) -> float | None:
+    """A share in per cent, to a tenth."""
+    return None if share is None else round(100 * share, 1)
+
+
+def _summary(trials: Sorted) -> Table:
+    """Tasks and models: seeds that succeed, accuracy, effective memory, updates."""
+
+    def succeed(own: Trials) -> str:
+        rate = own.success_rate()
+        return f"{own.successes()} of {len(own.by_seed)} ({_tenth(rate.low):g} to {_tenth(rate.high):g} %)"
+
+    def longer(own: Trials, beyond: int) -> float:
+        return own.accuracy(own.any["trained"] + beyond).value
+
+    columns = [
+        Column("task", lambda own: own.name),
+        Column("model", lambda own: own.model),
+        Column("seeds that succeed", succeed),
+        Column("right as trained (%)", lambda own: statistics.mean(own.inside()), _tenth),
+        Column("at 2 × (%)", partial(longer, beyond=0), _tenth),
+        Column("at 4 × (%)", partial(longer, beyond=1), _tenth),
+        Column("without memory (%)", lambda own: own.any["baseline"][own.any["trained"] - 1], _tenth),
+        Column("effective memory (median)", lambda own: float(statistics.median(own.memories()))),
+        Column("updates to 99 % (median)", lambda own: own.steps()),
+    ]
+    title = "Every task and model: solved seeds, accuracy, effective memory, and how soon it was learned"
+    return table("tasks", title, columns, trials.values())
+
+
+def _comparisons(trials: Sorted) -> Table:
+    """Every pair of models, task by task."""
+    pairs = [
+        (first, second, first.any["trained"] - 1)
+        for name in dict.fromkeys(name for name, _ in trials)
+        for first, second in combinations(of_task(trials, name), 2)
+    ]
+
+    def rows() -> Iterator[Sequence[Value | Estimate]]:
+        chances = holm([fisher(*pair) for pair in pairs])
+        for (first, second, place), chance in zip(pairs, chances, strict=True):
+            models, distance = f"{second.model} − {first.model}", first.any["distances"][place]
+            yield first.name, models, distance, *difference_of(first, second, place), chance
+
+    columns = [
+        *("task", "models", "distance"),
+        Interval("difference (points)", itemgetter(3), _tenth),
+        Column("p over seeds (paired t-test)", itemgetter(4)),
+        Column("p over answers (Fisher's exact test, Holm)", itemgetter(5)),
+    ]
+    return table("comparisons", "Differences between models at the longest trained distance", columns, rows())
+
+
+def _runs(trials: Sorted) -> Table:
+    """Every training."""
+
+    def tried(losses: Mapping[str, float | None]) -> str:
+        return ", ".join(
+            f"{rate}: {'failed' if loss is None else format(loss, '.3f')}" for rate, loss in losses.items()
+        )
+
+    columns = [
+        *map(Column, ("task", "model", "seed", "parameters")),
+        Column("rates tried: loss on held-out examples", lambda run: tried(run["losses"])),
+        Column("rate chosen", lambda run: f"{run['rate']:g}"),
+        Column("updates"),
+        Column("updates to 99 %", "solved"),
+        Column("loss at the end (nats per piece)", "loss", 4),
+        Column("right pieces as trained (%)", lambda run: statistics.mean(run["pieces"][: run["trained"]]), _tenth),
+        Column("effective memory", memory),
+        Column("seconds", "seconds", 1),
+        Column("seconds for the other rates", "trial_seconds", 1),
+    ]
+    rows = (
+        {"task": own.name, "model": own.model, "seed": seed, **run}
+        for own in trials.values()
+        for seed, run in own.by_seed.items()
+    )
+    return table("runs", "Every training: what was tried, what was chosen, and what it cost", columns, rows)
+
+
+def _settings(trials: Sorted) -> Table:
+    """Every model's settings, task by task: sizes of vocabularies differ, and so do widths of equal size."""
+    rows = (
+        (own.name, own.model, ", ".join(f"{key}: {value}" for key, value in own.any["settings"].items()))
+        for own in trials.values()
+    )
+    return table("settings", "Settings of the small models", ("task", "model", "settings"), rows)

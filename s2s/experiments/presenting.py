@@ -1,0 +1,159 @@
+"""What a result shows, declared: columns that make a table, curves that make a figure, a cell of the table."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Literal
+
+from s2s.evaluation.inference import Estimate
+from s2s.experiments.growth import Slope
+from s2s.results import Axis, Figure, Finding, Series, Table
+
+Value = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    head: str  # what stands above it, with the unit
+    # gives a row's; or is its key in the row, which is the head where nothing is said
+    value: Callable[[Any], Any] | str | None = None
+    # so many after the point; or what shortens a number. None: all. What is unknown stays empty
+    digits: int | Callable[[float], float | None] | None = None
+
+    @property
+    def heads(self) -> list[str]:
+        """What stands above it."""
+        return [self.head]
+
+    def cells(self, row: Any) -> list[Value]:
+        """What stands in it in a row."""
+        return [self.shortened(self.of(row))]
+
+    def of(self, row: Any) -> Any:
+        """A row's value, with all digits."""
+        return self.value(row) if callable(self.value) else row[self.value or self.head]
+
+    def shortened(self, value: Any) -> Value:
+        """As it is shown."""
+        if value is None or self.digits is None:
+            return value
+        return self.digits(value) if callable(self.digits) else round(value, self.digits)
+
+
+@dataclass(frozen=True)
+class Interval(Column):
+    """Three columns: an `Estimate` and its ends."""
+
+    of_what: str = ""  # stands in brackets behind `low` and `high`; empty where nothing does
+
+    @property
+    def heads(self) -> list[str]:
+        """What stands above the three."""
+        what = f" ({self.of_what})" if self.of_what else ""
+        return [self.head, f"low{what}", f"high{what}"]
+
+    def cells(self, row: Any) -> list[Value]:
+        """Value and ends; empty where there is no estimate."""
+        found = self.of(row)
+        return [None] * 3 if found is None else [self.shortened(end) for end in (found.value, found.low, found.high)]
+
+
+def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable[Any]) -> Table:
+    """A table of what its columns say of each row; a text alone stands above the cell of its place in the row."""
+    known = [Column(each, itemgetter(i)) if isinstance(each, str) else each for i, each in enumerate(columns)]
+    return Table(
+        name=name,
+        title=title,
+        columns=[head for column in known for head in column.heads],
+        rows=[[cell for column in known for cell in column.cells(row)] for row in rows],
+    )
+
+
+def filled(*tables: Table) -> list[Table]:
+    """Those that have a row."""
+    return [one for one in tables if one.rows]
+
+
+def exponents(title: str, heads: Sequence[str], slopes: Iterable[tuple[Sequence[Value], Slope | None]]) -> Table:
+    """A table of fitted exponents b.
+
+    Args:
+        title: of the table.
+        heads: of what tells the curves apart, and of the two lengths between which they were fitted.
+        slopes: what tells a curve apart, and its slope; curves without are left out.
+    """
+    rows = [(*labels, slope.first, slope.last, slope.exponent) for labels, slope in slopes if slope]
+    return table("exponents", title, [*heads, Interval("b", itemgetter(len(heads)))], rows)
+
+
+def stopped(heads: Sequence[str], rows: Iterable[Sequence[Value]]) -> Table:
+    """A table of measurements that ended early; the last cell of a row is the reason."""
+    return table("ends", "Where a measurement ended before the longest length, and why", [*heads, "reason"], rows)
+
+
+def axis(label: str, unit: str = "", log: bool = False) -> Axis:
+    """What an axis shows."""
+    return Axis(label=label, unit=unit, log=log)
+
+
+def series(
+    label: str,
+    model: str,
+    x: Sequence[float] | Sequence[str],
+    values: Sequence[Estimate | float | None],
+    intervals: bool | None = None,
+    reference: bool = False,
+) -> Series:
+    """A curve, or a group of bars.
+
+    `intervals` are drawn where values have them, unless something else is said: over fewer than three seeds they would
+    fill the page. A `reference` is what models are compared with.
+    """
+    estimates = [_estimate(value) for value in values]
+    if intervals is None:
+        intervals = any(isinstance(value, Estimate) for value in values)
+    return Series(
+        label=label,
+        model=model,
+        x=list(x),  # pyright: ignore[reportArgumentType]
+        y=[each.value for each in estimates],
+        low=[each.low for each in estimates] if intervals else None,
+        high=[each.high for each in estimates] if intervals else None,
+        reference=reference,
+    )
+
+
+def figure(
+    name: str,
+    title: str,
+    axes: tuple[Axis, Axis],
+    shown: Sequence[Series],
+    caption: str = "",
+    kind: Literal["lines", "bars"] = "lines",
+) -> Figure:
+    """A figure of series, by its horizontal and its vertical axis; the caption says what to look for."""
+    return Figure(name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), caption=caption)
+
+
+def finding(
+    row: str, model: str, value: Estimate | float | None, unit: str, quantity: str, verdict: str, picture: str
+) -> Finding:
+    """A cell of the table; the `picture` is the figure that shows it."""
+    found = _estimate(value)
+    return Finding(
+        row=row,
+        model=model,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        unit=unit,
+        quantity=quantity,
+        verdict=verdict,
+        figure=picture,
+    )
+
+
+def _estimate(value: Estimate | float | None) -> Any:
+    return value if isinstance(value, Estimate) else Estimate(value, None, None)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,1 @@
+"""What does a larger model gain? Validation loss against parameters and against compute."""

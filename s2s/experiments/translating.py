@@ -1,0 +1,210 @@
+"""Translation models: short trainings that leave nothing behind, their losses, and the scores of what they write."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from s2s.data.batches import collate, plan
+from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import EOS
+from s2s.decoding.translator import Translator
+from s2s.evaluation.inference import Counts, Draws
+from s2s.evaluation.metrics import metrics, scores_of
+from s2s.experiments.contest import check_translates
+from s2s.experiments.instruments import counted_flops, unfused
+from s2s.experiments.matching import solved, translators
+from s2s.experiments.whole_runs import seeds_of
+from s2s.experiments.workload import plain_form
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import BatchSettings, Recipe, Section
+from s2s.run.loading import build_model
+from s2s.run.preparing import Prepared
+from s2s.training.devices import Computer
+from s2s.training.loss import cross_entropy
+from s2s.training.trainer import Trainer
+from s2s.training.translation import translation_trainer
+
+
+def trainer_for(
+    recipe: Recipe[Any],
+    pieces: tuple[int, int],
+    data: Encoded,
+    seed: int,
+    computer: Computer,
+    start: Mapping[str, Tensor] | None = None,
+) -> Trainer:
+    """A trainer of a recipe's model that has done nothing yet, from these weights where there are any.
+
+    Raises:
+        NotForThisModel: the model cannot translate.
+    """
+    seeds = seeds_of(seed)
+    model = build_model(recipe.model_copy(update={"seeds": seeds}), *pieces)
+    check_translates(model, recipe.model.kind)
+    if start is not None:
+        put(model, start)
+    return translation_trainer(model.to(computer.device), data, recipe.training, recipe.batches, seeds, computer)
+
+
+@dataclass(frozen=True)
+class Schooled:
+    """A model after a short training."""
+
+    model: Seq2Seq  # with the weights that decide: the average, where one is made
+    seconds: float  # that its updates took
+    tokens: int  # target tokens that it learned from
+
+
+def schooled(recipe: Recipe[Any], data: Prepared, seed: int, computer: Computer) -> Schooled:
+    """Trains a fresh model as its recipe says, without validations and checkpoints.
+
+    Raises:
+        NotForThisModel: the model cannot translate.
+        UserError: the training failed.
+    """
+    trainer = trainer_for(recipe, sizes_of(data), data.train, seed, computer)
+    began = time.perf_counter()
+    tokens = sum(update.tokens for update in trainer.updates(recipe.training.updates))
+    seconds = time.perf_counter() - began
+    put(trainer.model, deciding(trainer))
+    return Schooled(trainer.model, seconds, tokens)
+
+
+def sizes_of(data: Prepared) -> tuple[int, int]:
+    """Sizes of the vocabularies of source and target."""
+    return data.source_tokenizer.size, data.target_tokenizer.size
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of the weights, by name."""
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def put(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Gives a model these weights."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(weights[name])
+
+
+def deciding(trainer: Trainer) -> dict[str, Tensor]:
+    """The weights that would be kept now: the average, where one is made."""
+    with trainer.optimization.averaged():
+        return weights_of(trainer.model)
+
+
+def pair_losses(
+    model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer
+) -> Float[np.ndarray, " pairs"]:
+    """Cross-entropy of each pair, in nats, summed over its target tokens, with dropout off."""
+    model.eval()
+    found = np.zeros(len(data))
+    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    with torch.no_grad(), computer.mixed_precision():
+        for rows in plan(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
+            batch = collate(*data.rows(rows), rows).to(computer.device)
+            scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
+            each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
+            found[rows] = (each * batch.target_valid).sum(dim=1).cpu().double().numpy()
+    return found
+
+
+def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
+    """The loss of one who knows how often each piece occurs, and nothing else, in nats per target token.
+
+    Each piece is counted once more than it occurs.
+    """
+    counted, told = (_piece_counts(data, pieces) for data in (train, held_out))
+    shares = (counted + 1) / (counted + 1).sum()
+    return float(-(told * np.log(shares)).sum() / told.sum())
+
+
+def _piece_counts(data: Encoded, pieces: int) -> np.ndarray:
+    counts = np.bincount(np.concatenate(data.rows(np.arange(len(data)))[1]), minlength=pieces)
+    counts[EOS] += len(data)
+    return counts
+
+
+def chosen_pairs(data: Encoded, rows: np.ndarray, swapped: bool = False) -> Encoded:
+    """The pairs of these rows, in that order; source and target change places where they are swapped."""
+    sources, targets = ([row.tolist() for row in side] for side in data.rows(rows))
+    if swapped:
+        sources, targets = targets, sources
+    pieces = datasets.List(datasets.Value("int32"))
+    features = datasets.Features({"source": pieces, "target": pieces})
+    return Encoded(datasets.Dataset.from_dict({"source": sources, "target": targets}, features=features))
+
+
+def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: int) -> Section:
+    """A model's settings with so many parameters: everything but its width stays.
+
+    Raises:
+        UserError: no width comes within 5 %.
+    """
+    given = settings.model_dump()
+    options = {key: value for key, value in given.items() if key not in ("kind", "width", "feedforward")}
+    if "feedforward" in given and "width" in given:
+        options["feedforward_ratio"] = given["feedforward"] / given["width"]
+    return solved(kind, translators(*pieces), parameters, options)
+
+
+def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded) -> float:
+    """Floating-point operations of the matrix products that training spends on a target token, forward and backward.
+
+    They are counted on a batch of middling place in the plan, on the form of the model in which no kernel hides what it
+    does; work on padding counts, padding itself is no token.
+    """
+    settings, form = recipe.model, plain_form(recipe.model)
+    if form.attention is not None:
+        settings = type(settings).model_validate(settings.model_dump() | {"attention": form.attention})
+    model = build_model(recipe.model_copy(update={"model": settings}), *pieces).eval()
+    kept, _ = data.within(recipe.batches.max_length)
+    batches = plan(data.source_lengths[kept], data.target_lengths[kept], recipe.batches.tokens, 0, 0)
+    rows = kept[batches[len(batches) // 2]]
+    batch = collate(*data.rows(rows), rows)
+    with unfused(), counted_flops() as flops:
+        states = model(batch.source, batch.source_valid, batch.target_in)
+        cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid)[0].backward()
+    return flops.get_total_flops() / batch.tokens
+
+
+def some_pairs(data: Prepared, count: int) -> tuple[list[str], list[str]]:
+    """The first sources and references of the test set; of the validation set where there is none."""
+    pairs = data.corpus.validation if data.corpus.test is None else data.corpus.test
+    pairs = pairs.select(range(min(count, len(pairs))))
+    return list(pairs["source"]), list(pairs["target"])
+
+
+def greedy(model: Seq2Seq, data: Prepared, recipe: Recipe[Any], sources: Sequence[str]) -> list[str]:
+    """Greedy translations, written as the recipe says, but for the beam."""
+    decoding = recipe.decoding.model_copy(update={"beam": 1})
+    translator = Translator(model, data.source_tokenizer, data.target_tokenizer, decoding)
+    return [translation.text for translation in translator.translate(sources)]
+
+
+def counts_of(metric: str, translations: Sequence[str], references: Sequence[str]) -> list[list[int]]:
+    """What sacreBLEU counts in each sentence for `bleu` or `chrf`; a corpus' score is computed from the sums."""
+    found = metrics()[metric]._extract_corpus_statistics(list(translations), [list(references)])
+    return [[int(number) for number in sentence] for sentence in found]
+
+
+def corpus_score(metric: str, counts: Counts) -> float:
+    """The corpus' score from its sentences' counts, in percent."""
+    return float(scores_of(metrics()[metric], counts.sum(axis=0)[None])[0])
+
+
+def sentence_scores(metric: str, counts: Counts) -> Float[np.ndarray, " sentences"]:
+    """Each sentence's own score, in percent."""
+    return scores_of(metrics()[metric], counts)
+
+
+def resampled_scores(metric: str, counts: Counts, drawn: Draws) -> Float[np.ndarray, " resamples"]:
+    """The corpus' score in each resample."""
+    return scores_of(metrics()[metric], drawn @ counts)
