@@ -4,7 +4,8 @@ python benchmarks/results.py runs/translate runs/multi30k
 
 Of each run, its scores on the test set (cased, and lower-cased where `s2s evaluate RUN --lowercase` was run), what it
 cost and what it ran on go to `docs/results/<name>.json`; the tables are written anew from these files. A run called
-`multi30k_…` is a rung of the ladder and stands in its table; how fast rungs are says `benchmarks/ladder.py`.
+`multi30k_…` is a rung of the ladder and stands in its table; how fast rungs are says `benchmarks/ladder.py`. A name
+that ends in a seed, such as `multi30k_lstm-2`, is the same training once more.
 """
 
 import argparse
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+
+from s2s.evaluation.inference import mean
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -82,7 +85,7 @@ def table() -> str:
         "| recipe | parameters | training | case | BLEU (95 % interval) | chrF2++ | exact | test sentences |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    kept = {name: found for name, found in _kept().items() if not name.startswith(RUNG)}
+    kept = {name: found for name, found in _kept().items() if not name.startswith(RUNG) and "-" not in name}
     for name, found in sorted(kept.items(), reverse=True):
         training = f"{found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {found['minutes']} min"
         rows += [
@@ -101,7 +104,8 @@ def ladder() -> str:
         "| training, tokens/s | decoding, sentences/s |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    kept = {name: found for name, found in _kept().items() if name == TOP or name.startswith(RUNG)}
+    runs = {name: found for name, found in _kept().items() if name == TOP or name.startswith(RUNG)}
+    kept = {name: found for name, found in runs.items() if "-" not in name}
     speeds = json.loads(SPEED.read_text(encoding="utf-8")) if SPEED.exists() else {}
     order = sorted(kept, key=lambda name: _test(kept[name], True)["scores"]["bleu"]["value"])
     for name in order:
@@ -113,7 +117,22 @@ def ladder() -> str:
             f"| {found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {found['minutes']} min "
             f"| {_bleu(lower)} | {_bleu(cased)} | {cased['scores']['chrf']['value']:.2f} | {pace} |"
         )
-    return "\n".join([*rows, "", "Test set test_2016_flickr, one seed each; beam 5.", *_provenance(kept), ""])
+    about = "Test set test_2016_flickr, seed 1; beam 5."
+    return "\n".join([*rows, "", about, *_provenance(runs), *_repeated(runs), ""])
+
+
+def _repeated(runs: dict[str, dict[str, Any]]) -> list[str]:
+    """What the rungs that were trained with several seeds scored with each."""
+    rows = []
+    for name in sorted({name.partition("-")[0] for name in runs if "-" in name}):
+        same = [found for other, found in sorted(runs.items()) if other.partition("-")[0] == name]
+        scores = [_test(found, False)["scores"]["bleu"]["value"] for found in same]
+        over = mean(scores)
+        listed = ", ".join(f"{score:.2f}" for score in scores)
+        rows.append(f"| `{same[0]['kind']}` | {listed} | {over.value:.2f} ({over.low:.2f}–{over.high:.2f}) |")
+    if not rows:
+        return []
+    return ["", "| rung | BLEU, cased, with each seed | mean (95 % interval, Student's) |", "|---|---|---|", *rows]
 
 
 def _kept() -> dict[str, dict[str, Any]]:
