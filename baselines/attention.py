@@ -45,7 +45,6 @@ class Dot(Score):
     """score = hᵀ s (Luong et al. 2015, section 3.1)."""
 
     def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        """See `Score`."""
         return queries @ keys.transpose(1, 2)
 
 
@@ -75,7 +74,7 @@ class Additive(Score):
         return self.key(states)
 
     def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        """See `Score`; what is covered is added inside the tanh."""
+        # what is covered is added inside the tanh
         hidden = self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
         return self.score(torch.tanh(hidden if covered is None else hidden + covered)).squeeze(3)
 
@@ -89,7 +88,6 @@ class Concat(Score):
         self.score = nn.Linear(width, 1, bias=False)
 
     def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        """See `Score`."""
         both = torch.broadcast_tensors(queries.unsqueeze(2), keys.unsqueeze(1))
         return self.score(torch.tanh(self.hidden(torch.cat(both, dim=3)))).squeeze(3)
 
@@ -107,7 +105,7 @@ class Location(Score):
         self.place = nn.Linear(width, positions, bias=False)
 
     def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        """See `Score`.
+        """Reads the scores off the queries.
 
         Raises:
             UserError: the source is longer than the positions that were learned.

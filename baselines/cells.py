@@ -49,7 +49,6 @@ class Elman(Cell):
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
-        """See `Cell`."""
         outputs, hidden = self.rnn(x, state[0].to(x.dtype).unsqueeze(0))
         return outputs, (hidden[0],)
 
@@ -65,7 +64,6 @@ class GRU(Cell):
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
-        """See `Cell`."""
         outputs, hidden = self.gru(x, state[0].to(x.dtype).unsqueeze(0))
         return outputs, (hidden[0],)
 
@@ -89,7 +87,6 @@ class LSTM(Cell):
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
-        """See `Cell`."""
         hidden, cell = (part.to(x.dtype).unsqueeze(0) for part in state)
         outputs, (hidden, cell) = self.lstm(x, (hidden, cell))
         return outputs, (hidden[0], cell[0])
@@ -107,7 +104,6 @@ class MinGRU(Cell):
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
-        """See `Cell`."""
         gate, candidate = _precise(self.gates(x)).chunk(2, dim=2)
         update = torch.sigmoid(gate)
         states = scan(1 - update, update * candidate, state[0].to(gate.dtype))
@@ -127,7 +123,6 @@ class MinLSTM(Cell):
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
     ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
-        """See `Cell`."""
         forget, put, candidate = _precise(self.gates(x)).chunk(3, dim=2)
         # f / (f + i) of two sigmoids is a sigmoid again, which no small f and i can make 0 / 0
         decay = torch.sigmoid(functional.logsigmoid(forget) - functional.logsigmoid(put))
