@@ -47,14 +47,14 @@ class Ahead(Generic[C]):
         """
         ahead, self._next = self._next, None
         known = ahead is not None and ahead[0] is group and ahead[1] == seed
-        found = ahead[2].result() if ahead is not None and known else self._collate(group, seed)
+        batches = ahead[2].result() if ahead is not None and known else self._collate(group, seed)
         if self._thread is not None and following is not None:
             self._next = following, seed, self._thread.submit(self._collate, following, seed)
-        return found
+        return batches
 
     def _collate(self, group: Plan, seed: int) -> list[C]:
-        found = [self._examples.collate(rows, seed) for rows in group]
-        return [batch.pinned() for batch in found] if self._pinned else found
+        batches = [self._examples.collate(rows, seed) for rows in group]
+        return [batch.pinned() for batch in batches] if self._pinned else batches
 
 
 def batches_on(examples: Examples[C], device: torch.device) -> Iterator[tuple[np.ndarray, C]]:

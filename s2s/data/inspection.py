@@ -116,7 +116,7 @@ def inspect(corpus: Corpus, settings: DataSettings, normalization: str = "identi
     )
     ledger = filter_training(corpus.train, settings.filters)[1]
     chosen = random.Random(settings.seed).sample(range(len(corpus.train)), min(_SPOTS, len(corpus.train)))
-    advice = [words for name, found in splits.items() for words in _split_advice(name, found)]
+    advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
     advice += _corpus_advice(overlap, ledger)
     advice += [words for name, part in parts.items() if part and (words := unreachable(part, name, normalization))]
     return Inspection(splits, overlap, ledger, _rows(corpus.train, sorted(chosen)), advice)
@@ -125,10 +125,10 @@ def inspect(corpus: Corpus, settings: DataSettings, normalization: str = "identi
 def render(inspection: Inspection) -> str:
     """The findings as plain text for a terminal: numbers, bars, pairs to read, and last what should be mended."""
     blocks = [_summary(inspection)]
-    for name, found in inspection.splits.items():
-        blocks.append([f"{name}: pairs by words of the source and of the target", *_bars(found)])
-    for name, found in inspection.splits.items():
-        blocks.append([f"{name}: most unequal lengths", *_texts(found.outliers)])
+    for name, split in inspection.splits.items():
+        blocks.append([f"{name}: pairs by words of the source and of the target", *_bars(split)])
+    for name, split in inspection.splits.items():
+        blocks.append([f"{name}: most unequal lengths", *_texts(split.outliers)])
     blocks.append([f"train: {len(inspection.spots)} pairs drawn at random", *_texts(inspection.spots)])
     blocks.append(["what the recipe's filters do", *(f"  {line}" for line in str(inspection.ledger).split("\n"))])
     advice = [f"  - {words}" for words in inspection.advice]
@@ -149,7 +149,7 @@ class _Side:
         self.characters.append(len(text))
         self.types.update(words)
 
-    def found(self) -> SideFindings:
+    def told(self) -> SideFindings:
         histogram = np.histogram(self.words, bins=np.array(_BINS))[0].tolist()
         return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram)
 
@@ -172,8 +172,8 @@ def _findings(dataset: datasets.Dataset) -> SplitFindings:
     lengths = np.stack([source.characters, target.characters])
     return SplitFindings(
         pairs=len(dataset),
-        source=source.found(),
-        target=target.found(),
+        source=source.told(),
+        target=target.told(),
         correlation=_correlation(lengths),
         empty=empty,
         duplicates=(later_copies(dataset) + 1).tolist(),
@@ -211,30 +211,30 @@ def _overlap(train: datasets.Dataset, parts: dict[str, datasets.Dataset]) -> dic
         return np.fromiter(both, np.int64, 2 * len(dataset)).reshape(-1, 2)
 
     learned = hashes(train)
-    found = {}
+    overlap = {}
     for name, part in parts.items():
         whole, source = (int(np.isin(hashes(part)[:, i], learned[:, i]).sum()) for i in (0, 1))
-        found[name] = (whole, source)
-    return found
+        overlap[name] = (whole, source)
+    return overlap
 
 
-def _split_advice(name: str, found: SplitFindings) -> Iterator[str]:
-    if found.correlation is not None and found.correlation < 0.5:
+def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
+    if split.correlation is not None and split.correlation < 0.5:
         yield (
-            f"the lengths of source and target hardly go together in {name} (correlation {found.correlation:.2f}; "
+            f"the lengths of source and target hardly go together in {name} (correlation {split.correlation:.2f}; "
             "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
         )
-    if found.empty:
-        some = f"{_count(found.empty, 'pair')} of {name} with an empty side ({some_rows(found.empty)})"
+    if split.empty:
+        some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({some_rows(split.empty)})"
         yield f"{some}: are the lines aligned?"
-    if len(found.copies) > _MANY * found.pairs:
-        yield f"{_count(found.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
-    if name == "train" and len(found.duplicates) > _MANY * found.pairs:
-        yield f"{_count(found.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
-    windows = found.windows_ends > found.pairs / 2
+    if len(split.copies) > _MANY * split.pairs:
+        yield f"{_count(split.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
+    if name == "train" and len(split.duplicates) > _MANY * split.pairs:
+        yield f"{_count(split.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
+    windows = split.windows_ends > split.pairs / 2
     if windows:
         yield f"most lines of {name} end with a carriage return, which references keep: convert them, e.g. dos2unix"
-    for character, rows in found.suspicious.items():
+    for character, rows in split.suspicious.items():
         if not (windows and character == SUSPICIOUS["\r"]):
             some = f"{_count(rows, 'row')} of {name} with a {character} ({some_rows(rows)})"
             yield f"{some}: wanted, or a conversion gone wrong?"
@@ -259,9 +259,9 @@ def unreachable(part: datasets.Dataset, name: str, normalization: str) -> str:
         name: of their split.
         normalization: of the targets, as the recipe has it.
     """
-    found = altered((target for _, target in pairs(part)), normalization)
+    change = altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
-    return f"tokenizer.normalization={normalization} changes {found} in {name}; references {remedy}" if found else ""
+    return f"tokenizer.normalization={normalization} changes {change} in {name}; references {remedy}" if change else ""
 
 
 def _count(rows: list[int], noun: str) -> str:
@@ -275,26 +275,26 @@ def some_rows(rows: list[int]) -> str:
 
 def _summary(inspection: Inspection) -> list[str]:
     splits = list(inspection.splits.values())
-    rows: dict[str, list[str]] = {"": list(inspection.splits), "pairs": [f"{found.pairs:,}" for found in splits]}
-    for side, of in (("source", [found.source for found in splits]), ("target", [found.target for found in splits])):
-        rows[f"{side} words"] = [f"{found.words:,}" for found in of]
-        rows[f"{side} words, different"] = [f"{found.types:,}" for found in of]
-        rows[f"{side} characters"] = [f"{found.characters:,}" for found in of]
-    correlations = [found.correlation for found in splits]
+    rows: dict[str, list[str]] = {"": list(inspection.splits), "pairs": [f"{split.pairs:,}" for split in splits]}
+    for side, of in (("source", [split.source for split in splits]), ("target", [split.target for split in splits])):
+        rows[f"{side} words"] = [f"{each.words:,}" for each in of]
+        rows[f"{side} words, different"] = [f"{each.types:,}" for each in of]
+        rows[f"{side} characters"] = [f"{each.characters:,}" for each in of]
+    correlations = [split.correlation for split in splits]
     rows["correlation of lengths"] = ["–" if c is None else f"{c:.2f}" for c in correlations]
-    rows["pairs with an empty side"] = [f"{len(found.empty):,}" for found in splits]
-    rows["repeated pairs"] = [f"{len(found.duplicates):,}" for found in splits]
-    rows["targets equal to the source"] = [f"{len(found.copies):,}" for found in splits]
+    rows["pairs with an empty side"] = [f"{len(split.empty):,}" for split in splits]
+    rows["repeated pairs"] = [f"{len(split.duplicates):,}" for split in splits]
+    rows["targets equal to the source"] = [f"{len(split.copies):,}" for split in splits]
     overlap = [inspection.overlap.get(name) for name in inspection.splits]
-    rows["sources also in train"] = ["–" if both is None else f"{both[1]:,}" for both in overlap]
-    rows["pairs also in train"] = ["–" if both is None else f"{both[0]:,}" for both in overlap]
+    for place, what in ((1, "sources"), (0, "pairs")):
+        rows[f"{what} also in train"] = ["–" if both is None else f"{both[place]:,}" for both in overlap]
     return [f"{label:28}" + "".join(f"{cell:>13}" for cell in cells) for label, cells in rows.items()]
 
 
-def _bars(found: SplitFindings) -> Iterator[str]:
-    most = max(found.source.histogram + found.target.histogram)
+def _bars(split: SplitFindings) -> Iterator[str]:
+    most = max(split.source.histogram + split.target.histogram)
     ends = [*itertools.pairwise(_BINS)]
-    for (low, high), *counts in zip(ends, found.source.histogram, found.target.histogram, strict=True):
+    for (low, high), *counts in zip(ends, split.source.histogram, split.target.histogram, strict=True):
         if any(counts):
             label = f"{low}" if high == low + 1 else f"{low}–{high - 1}" if high < _BINS[-1] else f"{low} or more"
             cells = [f"{'█' * round(_BAR * count / most):{_BAR}} {count:>11,}" for count in counts]

@@ -39,5 +39,5 @@ def altered(texts: Iterable[str], normalization: str) -> str:
 
 def _first_change(text: str, normalization: str) -> str:
     changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
-    found = next((f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other), "")
-    return found or f"the white space of {text[:30]!r}"
+    change = next((f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other), "")
+    return change or f"the white space of {text[:30]!r}"

@@ -137,9 +137,9 @@ class Tokenizer:
             raise UserError("there is no such file", where=str(error.filename), remedy=remedy) from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(f"not a tokenizer's description: {error!r}", str(folder / f"{side}.json"), remedy) from None
-        if (found := _digest(model, settings)) != saved:
+        if (digest := _digest(model, settings)) != saved:
             changed = (
-                f"{side}.model or {side}.json has changed since it was saved: digest {found[:12]}, not {saved[:12]}"
+                f"{side}.model or {side}.json has changed since it was saved: digest {digest[:12]}, not {saved[:12]}"
             )
             raise UserError(changed, where=str(folder), remedy=remedy)
         try:
@@ -217,21 +217,21 @@ class _Words(_Learned):
     """One piece for each word, whatever stands beside it: sentencepiece would make one of several unknown ones."""
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        found = super().encode(texts)
-        for row, text in enumerate(texts):
-            if UNK in found[row]:
-                found[row] = [piece for word in super().encode(text.split(" ")) for piece in word]
-        return found
+        rows = super().encode(texts)
+        for number, text in enumerate(texts):
+            if UNK in rows[number]:
+                rows[number] = [piece for word in super().encode(text.split(" ")) for piece in word]
+        return rows
 
 
 def _escape(text: str) -> str:
     if not text:
         return ""
-    return " " + _TO_ESCAPE.sub(lambda found: _OUTWARD[found[0]], text)
+    return " " + _TO_ESCAPE.sub(lambda match: _OUTWARD[match[0]], text)
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _INWARD[found[0]], text)
+    return _ESCAPED.sub(lambda match: _INWARD[match[0]], text)
 
 
 def train_pair(
@@ -352,14 +352,14 @@ def _check_threads() -> None:
 
 
 def _explained(error: str, settings: PieceSettings, side: str) -> Exception:
-    if found := re.search(r"Please set it to a value <= (\d+)", error):
+    if most := re.search(r"Please set it to a value <= (\d+)", error):
         return UserError(
-            f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {found[1]}",
+            f"{settings.size} pieces are more than the training text ({side}) gives; the largest size is {most[1]}",
             where=f"{_section(side)}.size",
-            remedy=f"set {_section(side)}.size={found[1]} or lower, or train on more text",
+            remedy=f"set {_section(side)}.size={most[1]} or lower, or train on more text",
         )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
-        return _too_small(settings, side, int(found[1]))
+    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
+        return _too_small(settings, side, int(least[1]))
     return RuntimeError(f"sentencepiece failed: {error}")
 
 

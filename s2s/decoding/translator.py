@@ -111,8 +111,8 @@ class Translator:
         order = sorted(filled, key=lambda i: len(pieces[i]))
         for first in range(0, len(order), self.settings.batch):
             batch = order[first : first + self.settings.batch]
-            for i, found in zip(batch, self._search([pieces[i] for i in batch]), strict=True):
-                translations[i] = Translation(tuple(self._candidate(h) for h in found))
+            for i, hypotheses in zip(batch, self._search([pieces[i] for i in batch]), strict=True):
+                translations[i] = Translation(tuple(self._candidate(h) for h in hypotheses))
             advance(len(batch))
         return translations
 

@@ -65,18 +65,18 @@ class MaskedLM(nn.Module):
 
 
 def _table(encoder: Encoder, rows: int, width: int) -> nn.Embedding:
-    found = [
+    tables = [
         module
         for module in encoder.modules()
         if isinstance(module, nn.Embedding) and module.weight.shape == (rows, width)
     ]
-    if len(found) != 1:
+    if len(tables) != 1:
         raise UserError(
-            f"the projection shall be the encoder's table, but the encoder has {len(found)} tables of {rows} pieces "
+            f"the projection shall be the encoder's table, but the encoder has {len(tables)} tables of {rows} pieces "
             f"and width {width}",
             remedy="set masking.tie: false",
         )
-    return found[0]
+    return tables[0]
 
 
 def reading_direction(encoder: Encoder) -> str:

@@ -87,11 +87,13 @@ def load_weights(model: nn.Module, path: Path) -> None:
             p.copy_(tensors[name])
 
 
-def check_fit(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()) -> None:
+def check_fit(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()
+) -> None:
     """Refuses tensors that are not those of a model.
 
     Args:
-        found: by name.
+        tensors: by name.
         wanted: likewise, of the right shapes and kinds of number.
         path: the file that they are from.
         may: names of `wanted` that need not be there.
@@ -99,8 +101,9 @@ def check_fit(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: P
     Raises:
         UserError: a name, a shape or a kind of number is another one.
     """
-    wrong = sorted((set(found) ^ set(wanted)) - (set(may) - set(found)))
-    wrong += [n for n, t in wanted.items() if n in found and (found[n].shape != t.shape or found[n].dtype != t.dtype)]
+    wrong = sorted((set(tensors) ^ set(wanted)) - (set(may) - set(tensors)))
+    likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
+    wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]
     if wrong:
         raise UserError(
             f"{len(wrong)} tensors do not fit the model, first {wrong[0]}",
@@ -253,9 +256,9 @@ def read_progress(checkpoint: Path) -> Progress:
     """
     progress = None
     try:
-        found = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-        found.pop(_DIGEST, None)
-        progress = Progress(**{**found, "scores": [(u, s) for u, s in found["scores"]]})
+        written = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+        written.pop(_DIGEST, None)
+        progress = Progress(**{**written, "scores": [(u, s) for u, s in written["scores"]]})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         wrong = f"{type(error).__name__}: {error}"
     else:

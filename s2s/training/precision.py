@@ -80,9 +80,9 @@ def measure(model: nn.Module, rows: int) -> ProductTimes:
 
 def _weights(model: nn.Module) -> list[Tensor]:
     """The matrices that states are multiplied with, once each; tables that are only looked up are none."""
-    found = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
+    linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
     recurrent = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
-    return found + [p for m in recurrent for p in m.parameters() if p.dim() == 2]
+    return linear + [p for m in recurrent for p in m.parameters() if p.dim() == 2]
 
 
 def _shape(weight: Tensor) -> tuple[int, int]:

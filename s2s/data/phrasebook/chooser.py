@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TypeVar
 
-from s2s.data.phrasebook import english, german
+import s2s.data.phrasebook.english as english
+import s2s.data.phrasebook.german as german
 from s2s.data.phrasebook.clauses import Nominal, coordinate, name, noun_phrase, owned, possessed, pronoun
 from s2s.data.phrasebook.german import DATIVE, FIRST, MASCULINE, WE
 from s2s.data.phrasebook.lexicon import (

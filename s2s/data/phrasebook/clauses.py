@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from s2s.data.phrasebook import german
+import s2s.data.phrasebook.german as german
 from s2s.data.phrasebook.english import indefinite
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, PLURAL, SINGULAR, THEY
 from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb, closed

@@ -7,7 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from s2s.data.phrasebook import english, german
+import s2s.data.phrasebook.english as english
+import s2s.data.phrasebook.german as german
 
 # English, German
 Pair = tuple[str, str]
