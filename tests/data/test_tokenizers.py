@@ -50,7 +50,7 @@ def made() -> dict[tuple[str, str, bool], Tokenizer]:
 
 
 @pytest.mark.parametrize("kind", COMPLETE)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=any_text)
 def test_identity_brings_back_every_character_of_any_text(made, kind, text):
     tokenizer = made[kind, "identity", False]

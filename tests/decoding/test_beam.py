@@ -24,6 +24,14 @@ def log_probability(model, source, valid, tokens: tuple[int, ...]) -> float:
     return sum(scores[i, piece].item() for i, piece in enumerate([*tokens, EOS]))
 
 
+def log_probabilities(model, source, valid, space: list[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+    """Teacher forcing of whole sequences of one length, EOS included."""
+    fed = torch.tensor([[BOS, *tokens] for tokens in space])
+    scores = model.logits(source.expand(len(space), -1), valid.expand(len(space), -1), fed).log_softmax(-1)
+    pieces = torch.tensor([[*tokens, EOS] for tokens in space])
+    return dict(zip(space, scores.gather(2, pieces[:, :, None]).sum(dim=(1, 2)).tolist(), strict=True))
+
+
 def _search(model, sources, limits, beam: Beam):
     source, valid = sources
     return search(model, source, valid, np.array(limits), beam)
@@ -36,8 +44,11 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalt
     found = _search(model, sources, limits, beam)
     for i, limit in enumerate(limits):
         source, valid = sources[0][i : i + 1], sources[1][i : i + 1]
-        space = [t for n in range(limit + 1) for t in itertools.product(WORDS, repeat=n)]
-        scored = {t: log_probability(model, source, valid, t) / beam.penalty(len(t) + 1) for t in space}
+        scored: dict[tuple[int, ...], float] = {}
+        for length in range(limit + 1):
+            space = list(itertools.product(WORDS, repeat=length))
+            logs = log_probabilities(model, source, valid, space)
+            scored |= {tokens: log / beam.penalty(length + 1) for tokens, log in logs.items()}
         expected = sorted(scored.items(), key=lambda item: -item[1])[:12]
         assert [h.tokens for h in found[i]] == [tokens for tokens, _ in expected]
         assert [h.score for h in found[i]] == pytest.approx([score for _, score in expected], abs=1e-5)

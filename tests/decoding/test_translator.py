@@ -66,7 +66,7 @@ def test_lines_are_read_as_they_are_needed(parts):
             read.append(i)
             yield "a cat"
 
-    next(_translator(parts, batch=2).translate(lines()))
+    next(_translator(parts, batch=2, beam=1, max_extra=0).translate(lines()))
     assert len(read) == 100
 
 

@@ -32,7 +32,7 @@ def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32", rate: floa
         model,
         pairs,
         TrainingSettings(updates=20, warmup=2, learning_rate=rate, ema=0.9),
-        BatchSettings(tokens=100),
+        BatchSettings(tokens=60),
         SeedSettings(),
         choose(DeviceSettings(kind="cpu", precision=precision)),
     )
@@ -41,15 +41,13 @@ def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32", rate: floa
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_resuming_is_the_same_as_never_stopping(fresh, pairs, precision):
     whole = _trainer(fresh(0), pairs, precision)
-    losses = [update.loss for update in whole.updates(4)]
-    stopped = _trainer(fresh(0), pairs, precision)
-    for _ in stopped.updates(2):
-        pass
-    tensors, place = stopped.state()
+    list(whole.updates(2))
+    tensors, place = whole.state()
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    losses = [update.loss for update in whole.updates(4)]
     again = _trainer(fresh(9), pairs, precision)
     again.load_state(tensors, place)
-    assert [update.loss for update in again.updates(4)] == losses[2:]
+    assert [update.loss for update in again.updates(4)] == losses
     for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
