@@ -64,7 +64,7 @@ def measure(model: nn.Module, rows: int) -> ProductTimes:
         model: on a processor.
         rows: positions of a batch; fewer are taken where that is too much work.
     """
-    shapes = Counter((min(out, _LARGEST), min(into, _LARGEST)) for out, into in map(_shape, _weights(model)))
+    shapes = Counter((min(len(w), _LARGEST), min(w.shape[1], _LARGEST)) for w in _weights(model))
     work = sum(6 * out * into for out, into in shapes) or 1
     rows = max(16, min(rows, int(_WORK / work)))
     operands = [(count, torch.ones(rows, into), torch.ones(out, into)) for (out, into), count in shapes.items()]
@@ -83,10 +83,6 @@ def _weights(model: nn.Module) -> list[Tensor]:
     linear = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
     recurrent = [m for m in model.modules() if isinstance(m, nn.RNNBase)]
     return linear + [p for m in recurrent for p in m.parameters() if p.dim() == 2]
-
-
-def _shape(weight: Tensor) -> tuple[int, int]:
-    return weight.shape[0], weight.shape[1]
 
 
 def _seconds(x: Tensor, weight: Tensor, dtype: torch.dtype) -> float:

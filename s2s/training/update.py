@@ -61,11 +61,6 @@ class Measured:
         """The gradient's norm, layer by layer."""
         return dict(zip(self._names, self._values[1:], strict=True))
 
-    @property
-    def gradient_norm(self) -> float:
-        """The norm of the whole gradient."""
-        return math.sqrt(sum(norm**2 for norm in self._values[1:]))
-
 
 @dataclass(frozen=True)
 class Update:
@@ -105,8 +100,8 @@ class Update:
 
     @property
     def gradient_norm(self) -> float:
-        """Before clipping."""
-        return self.measured.gradient_norm
+        """Of the whole gradient, before clipping."""
+        return math.sqrt(sum(norm**2 for norm in self.layer_norms.values()))
 
     @property
     def layer_norms(self) -> dict[str, float]:

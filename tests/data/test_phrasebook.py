@@ -80,7 +80,7 @@ def test_all_phrases_are_distinct():
 
 def test_a_source_determines_its_target():
     targets: dict[str, str] = {}
-    streams = (phrases("train", 12_000, 2), phrases("test", 500, 3), phrases("train", 1000, 1, depth=1))
+    streams = (phrases("train", 12_000, 2), phrases("test", 200, 3), phrases("train", 1000, 1, depth=1))
     for phrase in itertools.chain(sample(), *streams):
         assert targets.setdefault(phrase.source, phrase.target) == phrase.target
     assert len(targets) > 20_000
