@@ -5,15 +5,23 @@ The report is drawn from these files alone, so nothing here knows a model or imp
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from s2s.errors import UserError
 from s2s.files import write_atomically
 
 # raised when a field changes its meaning, so that an old file is refused and not misread
 FORMAT = 1
+
+_HEAD = """# The files of a comparison
+
+`<experiment>/result.json` holds a `Result`, `comparison.json` a `Summary`. All fields are written, with a default or
+without; numbers are finite or null. This page is made from `s2s/results.py`:
+`python -c "from s2s.results import reference; print(reference(), end='')" > docs/results.md`.
+"""
 
 P = TypeVar("P", bound="Part")
 C = TypeVar("C")
@@ -320,3 +328,25 @@ def _read(path: Path, kind: type[P]) -> P:
             where=str(path),
             remedy="run the comparison again with s2s compare --resume, or use the version that wrote it",
         ) from error
+
+
+def reference() -> str:
+    """All fields of a comparison's files, as a page in Markdown."""
+    parts = (Result, Finding, Figure, Axis, Series, Heatmap, Table, Failure, Summary, Contender)
+    return _HEAD + "".join(_section(part) for part in parts)
+
+
+def _section(part: type[Part]) -> str:
+    head = f"\n## {part.__name__}\n\n{part.__doc__}\n\n| field | holds | meaning |\n|---|---|---|\n"
+    fields = (
+        (name, _type(field), " ".join(str(field.description).split())) for name, field in part.model_fields.items()
+    )
+    return head + "".join(f"| `{name}` | {kind} | {meaning} |\n" for name, kind, meaning in fields)
+
+
+def _type(field: FieldInfo) -> str:
+    kind = field.annotation
+    text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    for old, new in (("typing.", ""), ("s2s.results.", ""), ("NoneType", "null"), ("None", "null"), ("|", "or")):
+        text = text.replace(old, new)
+    return f"`{text}`"

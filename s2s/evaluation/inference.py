@@ -3,11 +3,12 @@
 Nothing here knows what is scored: sentences come as counts, rows of numbers whose sums give a corpus' score.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -16,12 +17,15 @@ from scipy import special
 RESAMPLES = 1000
 _SWAPS = 5000
 _REPEATED = 2000
+# counts are whole numbers: a law that misses by less than rounding does is not improved upon
+_ROUNDING = 1 / 12
 _AT_ONCE = 2_000_000
 # sacreBLEU's own
 _SEED = 12345
 
 Counts = Shaped[np.ndarray, "sentences counts"]
 Draws = Int[np.ndarray, "resamples sentences"]
+Law = Literal["constant", "logarithmic", "linear", "power"]
 
 
 @dataclass(frozen=True)
@@ -240,3 +244,85 @@ def rank_correlation(x: list[float], y: list[float]) -> tuple[float, float] | No
         return float(both.statistic), float(both.pvalue)
     tested = stats.permutation_test((np.array(x),), _rho, permutation_type="pairings", n_resamples=5040)
     return float(tested.statistic), float(tested.pvalue)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The law that describes a count best."""
+
+    law: Law  # `constant`: a; `logarithmic`: a + b log₂ n; `linear`: a + b n; `power`: a nᵇ
+    start: float  # a
+    rate: float  # b: by how much the count grows with each doubling, with each token; or the exponent
+
+    def __str__(self) -> str:
+        return {
+            "constant": "does not grow with n",
+            "logarithmic": f"grows with log n: by {self.rate:.3g} with each doubling",
+            "linear": f"grows as n: by {self.rate:.3g} with each token",
+            "power": f"grows as n^{self.rate:.2f}",
+        }[self.law]
+
+
+def growth(lengths: Sequence[int], counts: Sequence[float]) -> Growth:
+    """The law with the lowest information criterion (Akaike 1974): the best fit, at a price for each free number.
+
+    What is no larger at the greatest length than at the smallest does not grow, whatever lies between. At least three
+    rising lengths, and counts above 0.
+    """
+    n, y = np.asarray(lengths, dtype=float), np.asarray(counts, dtype=float)
+    constant = Growth("constant", float(y.mean()), 0.0)
+    if y[-1] <= y[0]:
+        return constant
+    scale, rate = np.exp(np.polyfit(np.log(n), np.log(y), 1)[1]), np.polyfit(np.log(n), np.log(y), 1)[0]
+    linear, logarithmic = np.polyfit(n, y, 1), np.polyfit(np.log2(n), y, 1)
+    laws: list[tuple[Growth, np.ndarray, int]] = [
+        (constant, np.full_like(y, y.mean()), 1),
+        (_grows("logarithmic", logarithmic), np.polyval(logarithmic, np.log2(n)), 2),
+        (_grows("linear", linear), np.polyval(linear, n), 2),
+        (Growth("power", float(scale), float(rate)), scale * n**rate, 2),
+    ]
+
+    def _criterion(fitted: np.ndarray, free: int) -> float:
+        return len(y) * math.log(max(float(((y - fitted) ** 2).mean()), _ROUNDING)) + 2 * free
+
+    return min(laws, key=lambda law: _criterion(law[1], law[2]))[0]
+
+
+def _grows(law: Law, line: np.ndarray) -> Growth:
+    return Growth(law, float(line[1]), float(line[0]))
+
+
+@dataclass(frozen=True)
+class Slope:
+    """An exponent and the lengths that it was fitted over."""
+
+    first: float
+    last: float
+    exponent: Estimate
+
+
+def long_slope(lengths: Sequence[float], values: Sequence[float], start: float | None = None) -> Slope | None:
+    """The exponent over the longer lengths, where what does not depend on length weighs least; None below three.
+
+    They begin at `start`, or with the longer half; values are above 0.
+    """
+    first = len(lengths) // 2 if start is None else sum(n < start for n in lengths)
+    first = min(first, len(lengths) - 3)
+    if first < 0:
+        return None
+    fitted = exponent(lengths[first:], values[first:])
+    if fitted.low is not None and math.isnan(fitted.low):
+        # a level line fits without a residual, and its correlation is nothing over nothing
+        fitted = Estimate(fitted.value, fitted.value, fitted.value)
+    return Slope(lengths[first], lengths[-1], fitted)
+
+
+def crossings(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Where two curves above 0 cross, drawn straight between their points on logarithmic axes."""
+    gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
+    places = []
+    for i, (before, after) in enumerate(itertools.pairwise(gaps)):
+        if before * after < 0:
+            share = before / (before - after)
+            places.append(math.exp(math.log(x[i]) + share * math.log(x[i + 1] / x[i])))
+    return places

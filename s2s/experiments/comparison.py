@@ -7,7 +7,7 @@ measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -37,14 +37,6 @@ from s2s.training.precision import NAMES, measure
 CELLS = "cells"
 # positions of the products that precision is chosen by: those of a usual batch
 _ROWS = 2048
-
-
-@dataclass(frozen=True)
-class Crew:
-    """Who measures, and who shows how far they are."""
-
-    watch: Watch  # shows it
-    workers: Workers  # measure
 
 
 def begin(folder: Path, base: Any, summary: Summary) -> None:
@@ -105,10 +97,10 @@ def _go_on(folder: Path, console: Console) -> None:
         for cell in _missing(experiment, entrants)
     )
     with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
-        contest, seconds = _contest(entrants, summary, Crew(watch, workers))
+        contest, seconds = _contest(entrants, summary, watch, workers)
         watch.say(_matched(read_summary(folder / COMPARISON)))
         for experiment in chosen:
-            seconds += _measure(experiment, contest, Crew(watch, workers))
+            seconds += _measure(experiment, contest, watch, workers)
         _look_across(folder)
         summary = read_summary(folder / COMPARISON)
         by = machine(computer, any(experiment.alone for experiment in chosen))
@@ -161,9 +153,9 @@ def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, comput
     return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
 
 
-def _contest(entrants: Contest, summary: Summary, crew: Crew) -> tuple[Contest, float]:
+def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
     """The contest with each model's learning rate, and the seconds that choosing them took."""
-    rates = _all_kept(TUNING, entrants, crew)
+    rates = _all_kept(TUNING, entrants, watch, workers)
     recipes = [each.recipe for each in entrants.contestants]
     tried = {model: contenders.tried(rates, model) for model in entrants.models}
     updates: Mapping[str, int] = {}
@@ -188,16 +180,16 @@ def _expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
     return cell.seconds if experiment.alone else cell.seconds / number_for(computer)
 
 
-def _all_kept(experiment: Experiment, contest: Contest, crew: Crew) -> dict[Cell, Kept]:
+def _all_kept(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> dict[Cell, Kept]:
     """All of an experiment's measurements; those that are not there yet are made."""
     folder = contest.folder / CELLS / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     missing = _missing(experiment, contest)
-    workers = Workers(1) if experiment.alone else crew.workers
-    crew.watch.begins(experiment.name, missing)
+    workers = Workers(1) if experiment.alone else workers
+    watch.begins(experiment.name, missing)
     for cell, given in workers.each(partial(_kept_by, experiment, contest), missing):
         ended = given or died(folder, cell)
-        crew.watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
+        watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
     return {cell: before for cell in experiment.cells(contest) if (before := kept(folder, cell))}
 
 
@@ -205,9 +197,9 @@ def _kept_by(experiment: Experiment, contest: Contest, cell: Cell) -> Kept:
     return keep(contest.folder / CELLS / experiment.name, cell, partial(experiment.measure, contest))
 
 
-def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
+def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    made = _all_kept(experiment, contest, crew)
+    made = _all_kept(experiment, contest, watch, workers)
     seconds = sum(each.seconds for each in made.values())
     failures = [
         Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
@@ -220,7 +212,7 @@ def _measure(experiment: Experiment, contest: Contest, crew: Crew) -> float:
         # its measurements are kept, and the other experiments are still worth making
         write_atomically(contest.folder / CELLS / experiment.name / "conclusion.txt", traceback.format_exc())
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
-        crew.watch.say(f"{experiment.name}: FAILED: {reason}")
+        watch.say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]
         result = Result(
             experiment=experiment.name,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.matching import Blueprint, settings_of, solved
+from s2s.experiments.matching import Blueprint, beside_width, settings_of, solved
 from s2s.experiments.running import Kept
 from s2s.experiments.whole_runs import seconds_for, shortened
 from s2s.recipe.reading import dump
@@ -50,12 +50,9 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
 
 
 def _options(kind: str, reference: Section) -> dict[str, object]:
-    given = reference.model_dump()
-    names = given.keys() - {"kind", "width", "feedforward"} if kind == given["kind"] else _SHARED
-    options = {name: given[name] for name in names if name in given}
-    if "feedforward" in given:
-        options["feedforward_ratio"] = given["feedforward"] / given["width"]
-    return options
+    given = beside_width(reference)
+    names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
+    return {name: given[name] for name in names if name in given}
 
 
 def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: Blueprint) -> None:

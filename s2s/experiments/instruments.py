@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -80,6 +81,11 @@ def spent(work: Callable[[], object], device: torch.device) -> float:
     return marks.seconds()[0]
 
 
+def round_figures(values: Sequence[float], figures: int = 5) -> list[float]:
+    """The values with few figures, so that files stay small."""
+    return [float(f"{value:.{figures}g}") for value in values]
+
+
 @dataclass(frozen=True)
 class Machine:
     """What the machine could do while something was measured."""
@@ -124,7 +130,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
     # garbage stays where it is: given back on the way, it would be missing from the sum
     with undisturbed():
         if device.type != "cuda":
-            return _highest(_allocations(work))
+            return max(0, *accumulate(_allocations(work), initial=0))
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -141,14 +147,6 @@ def free_bytes(device: torch.device) -> int | None:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return None
-
-
-def _highest(changes: list[int]) -> int:
-    held = highest = 0
-    for change in changes:
-        held += change
-        highest = max(highest, held)
-    return highest
 
 
 def _allocations(work: Callable[[], object]) -> list[int]:
@@ -182,17 +180,18 @@ def _without_chatter() -> Iterator[None]:
         os.close(nowhere)
 
 
-def bytes_of(bundle: object) -> int:
-    """What the tensors of floating-point numbers of a bundle hold, in bytes.
-
-    Args:
-        bundle: a decoder's state or context: tensors, bundles and tuples of them; anything else holds nothing.
-    """
+def numbers(bundle: object) -> list[Tensor]:
+    """All floating-point tensors of a bundle, those of its inner bundles and tuples too, in the order of its fields."""
     if isinstance(bundle, Tensor):
-        return bundle.numel() * bundle.element_size() if bundle.is_floating_point() else 0
+        return [bundle] if bundle.is_floating_point() else []
     if isinstance(bundle, Rows):
-        return sum(bytes_of(getattr(bundle, f.name)) for f in fields(bundle))
-    return sum(bytes_of(item) for item in bundle) if isinstance(bundle, tuple) else 0
+        return [tensor for field in fields(bundle) for tensor in numbers(getattr(bundle, field.name))]
+    return [tensor for item in bundle for tensor in numbers(item)] if isinstance(bundle, tuple) else []
+
+
+def bytes_of(bundle: object) -> int:
+    """What the floating-point tensors of a decoder's state or context hold, in bytes; anything else holds nothing."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in numbers(bundle))
 
 
 class Operations(TorchDispatchMode):

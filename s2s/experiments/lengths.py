@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 import numpy as np
 from jaxtyping import Float
@@ -135,17 +135,6 @@ def _against(model: str, falls: Mapping[str, Fall], score: Score) -> str:
     return f"loses {abs(more.value):.1f} {score.unit} {'more' if more.value < 0 else 'less'} than {other}"
 
 
-@dataclass(frozen=True)
-class Bucket:
-    """A row of the table of buckets."""
-
-    model: str  # whose
-    place: int  # among the buckets, the shortest first
-    words: str  # its shortest and longest text
-    texts: int  # how many
-    score: Estimate  # of them
-
-
 def cell(row: str, model: str, falls: Mapping[str, Fall], score: Score, picture: str) -> Finding:
     """The cell of the table, whose figure is the `picture`."""
     own = falls[model]
@@ -164,14 +153,16 @@ def lines_of(falls: Mapping[str, Fall]) -> list[Series]:
 
 
 def buckets_table(title: str, texts: str, columns: Sequence[Column], falls: Mapping[str, Fall]) -> Table:
-    """Every model's buckets, with further columns of each `Bucket`; `texts` is what they hold."""
-    known = [("model", "model"), ("words", "words"), (texts, "texts")]
+    """Every model's buckets: their span of `words`, how many `texts` they hold, and further columns.
+
+    These may ask for the `model`, the `place` among the buckets and the `score`.
+    """
     rows = [
-        Bucket(model, i, each.span(i), len(part), each.scores[i])
+        {"model": model, "place": i, "words": each.span(i), texts: len(part), "score": each.scores[i]}
         for model, each in falls.items()
         for i, part in enumerate(each.rows)
     ]
-    return table("buckets", title, [*(Column(head, attrgetter(name)) for head, name in known), *columns], rows)
+    return table("buckets", title, [*map(Column, ("model", "words", texts)), *columns], rows)
 
 
 def differences_table(falls: Mapping[str, Fall], score: Score) -> Table:

@@ -68,6 +68,15 @@ def settings_of(
     )
 
 
+def beside_width(settings: Section) -> dict[str, object]:
+    """A model's settings but its width, as `settings_of` takes them; an inner size as its ratio to the width."""
+    given = settings.model_dump()
+    options = {key: value for key, value in given.items() if key not in ("kind", "width", "feedforward")}
+    if "feedforward" in given and "width" in given:
+        options["feedforward_ratio"] = given["feedforward"] / given["width"]
+    return options
+
+
 def size_of(kind: str, settings: Section, source_size: int, target_size: int) -> int:
     """Trainable numbers of the translator of these settings."""
     return translators(source_size, target_size).parameters(kind, settings)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
 
-from s2s.evaluation.inference import Estimate
-from s2s.experiments.growth import Slope
+from s2s.evaluation.inference import Estimate, Slope
 from s2s.results import Axis, Figure, Finding, Series, Table
 
 Value = str | float | int | None

@@ -19,7 +19,7 @@ from s2s.evaluation.inference import Counts, Draws
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import check_translates
 from s2s.experiments.instruments import counted_flops, unfused
-from s2s.experiments.matching import solved, translators
+from s2s.experiments.matching import beside_width, solved, translators
 from s2s.experiments.whole_runs import seeds_of
 from s2s.experiments.workload import plain_form
 from s2s.models.contract import Seq2Seq
@@ -148,11 +148,7 @@ def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: i
     Raises:
         UserError: no width comes within 5 %.
     """
-    given = settings.model_dump()
-    options = {key: value for key, value in given.items() if key not in ("kind", "width", "feedforward")}
-    if "feedforward" in given and "width" in given:
-        options["feedforward_ratio"] = given["feedforward"] / given["width"]
-    return solved(kind, translators(*pieces), parameters, options)
+    return solved(kind, translators(*pieces), parameters, beside_width(settings))
 
 
 def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded) -> float:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from s2s.evaluation.inference import Estimate, holm, mean, paired_difference
+from s2s.evaluation.inference import Estimate, crossings, holm, mean, paired_difference
 
 # below it, a difference is called one
 LEVEL = 0.05
@@ -148,3 +148,38 @@ def signed(value: float, digits: int = 1) -> str:
     """`+0.3`, `-1.2`; `0.0` for what rounds to nothing, whatever its sign."""
     rounded = round(value, digits)
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
+
+
+def crossing_in_words(
+    names: tuple[str, str], x: Sequence[float], first: Sequence[Estimate], second: Sequence[Estimate]
+) -> str:
+    """Who is faster below and above which length; lengths at which the two intervals overlap decide nothing."""
+    sure = [i for i in range(len(x)) if _apart(first[i], second[i])]
+    if not sure:
+        return f"no difference to be seen between {x[0]:,.0f} and {x[-1]:,.0f}"
+    faster = names[0] if first[sure[0]].value < second[sure[0]].value else names[1]
+    curves = [[curve[i].value for i in sure] for curve in (first, second)]
+    places = crossings([x[i] for i in sure], curves[0], curves[1])
+    if not places:
+        return f"none between {x[0]:,.0f} and {x[-1]:,.0f}: {faster} is faster wherever they differ"
+    words = ", ".join(f"{place:,.0f}" for place in places)
+    return f"{words}; {faster} is faster below {places[0]:,.0f}"
+
+
+def _apart(first: Estimate, second: Estimate) -> bool:
+    ends = [(e.value if e.low is None else e.low, e.value if e.high is None else e.high) for e in (first, second)]
+    return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
+
+
+def compared(ratios: Mapping[str, Estimate], better: str, worse: str) -> str:
+    """How a model stands to the best of the others, by its figure over each of theirs: more than 1 is better."""
+    if not ratios:
+        return "no other model was measured"
+    other = min(ratios, key=lambda name: ratios[name].value)
+    ratio = ratios[other]
+    interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+    if ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
+        return f"no difference from {other} to be seen: {ratio.value:.2f} times{interval}"
+    if ratio.value > 1:
+        return f"{ratio.value:.2f} times{interval} {better} {other}, the best of the others"
+    return f"{ratio.value:.2f} times{interval} {worse} {other}, the best"

@@ -1,28 +1,29 @@
-"""From a comparison's folder to its report, by the saved files alone."""
+"""From a comparison's folder to its report, by the saved files alone: pictures, numbers, curves, page."""
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+from tensorboard.compat.proto.summary_pb2 import Summary as Entries  # pyright: ignore[reportAttributeAccessIssue]
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
 from s2s.errors import UserError
 from s2s.files import write_atomically
-from s2s.report.board import write_board
 from s2s.report.figures import Drawing, drawn
 from s2s.report.numbers import csv_name, figure_csv, table_csv
-from s2s.report.page import page
-from s2s.results import COMPARISON, RESULT, Figure, Result, Summary, read_result, read_summary
+from s2s.report.page import Pictures, page
+from s2s.results import COMPARISON, RESULT, Figure, Result, Series, Summary, read_result, read_summary
 
 PAGE = "report.html"
+BOARD = "tensorboard"
 _LARGEST = 1e300
 
 
 def draw(folder: Path) -> Path:
     """Draws figures, tables of numbers, TensorBoard's files and the page of a comparison, finished or not.
 
-    Args:
-        folder: that `s2s compare` made.
-
-    Returns:
-        The page.
+    Gives the page in the folder that `s2s compare` made.
 
     Raises:
         UserError: it is no comparison's folder, or a file of it is damaged.
@@ -42,7 +43,7 @@ def draw(folder: Path) -> Path:
             pictures[result.experiment, figure.name] = _draw(folder / result.experiment, result, figure, names)
         for table in result.tables:
             write_atomically(folder / result.experiment / csv_name(result, table), table_csv(table))
-    write_board(folder, results, {key: ways[0].png for key, ways in pictures.items()})
+    _write_board(folder / BOARD, results, pictures)
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
 
@@ -110,3 +111,47 @@ def _draw(folder: Path, result: Result, figure: Figure, names: Sequence[str]) ->
     write_atomically(folder / f"{figure.name}.svg", drawing.svg)
     write_atomically(folder / csv_name(result, figure), figure_csv(figure))
     return [drawing, *([drawn(figure, names, linear=True)] if figure.x.log or figure.y.log else [])]
+
+
+def _write_board(board: Path, results: Sequence[Result], pictures: Pictures) -> None:
+    """Writes pictures, curves and the table anew for `tensorboard --logdir`, without torch."""
+    before = list(board.glob("events.out.tfevents.*"))
+    writer = EventFileWriter(str(board))
+    now = time.time()
+    try:
+        for tag, step, value in (entry for result in results for entry in _entries(result, pictures)):
+            writer.add_event(Event(wall_time=now, step=step, summary=Entries(value=[_value(tag, value)])))
+    finally:
+        writer.close()
+    for old in before:
+        old.unlink()
+
+
+def _entries(result: Result, pictures: Pictures) -> Iterator[tuple[str, int, float | bytes]]:
+    """Values of TensorBoard's: what it is called, at which step, and what."""
+    for finding in result.findings:
+        if finding.value is not None:
+            yield f"classroom table/{finding.row}/{finding.model}", 0, finding.value
+    for figure in result.figures:
+        tag = f"{result.experiment}/{figure.name}"
+        yield tag, 0, pictures[result.experiment, figure.name][0].png
+        for series in figure.series:
+            yield from ((f"{tag}/{series.label}", step, y) for step, y in _curve(series))
+
+
+def _curve(series: Series) -> Iterator[tuple[int, float]]:
+    """Points with a number for a place; where rounding would throw places together, they are counted."""
+    points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None and not isinstance(x, str)]
+    steps = [round(x) for x, _ in points]
+    distinct = len(set(steps)) == len(steps)
+    return ((steps[i] if distinct else i, y) for i, (_, y) in enumerate(points))
+
+
+def _value(tag: str, value: float | bytes) -> Entries.Value:
+    if not isinstance(value, bytes):
+        return Entries.Value(tag=tag, simple_value=value)
+    # a PNG file says how large it is in its first block
+    width, height = (int.from_bytes(value[at : at + 4], "big") for at in (16, 20))
+    return Entries.Value(
+        tag=tag, image=Entries.Image(height=height, width=width, colorspace=4, encoded_image_string=value)
+    )

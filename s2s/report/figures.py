@@ -38,14 +38,10 @@ _LOOK: dict[str, object] = {
     "axes.axisbelow": True,
     "grid.color": GRID,
     "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.major.size": 3.0,
-    "ytick.major.size": 3.0,
+    **{f"{side}tick.color": INK for side in "xy"},
+    **{f"{side}tick.labelsize": 8.5 for side in "xy"},
+    **{f"{side}tick.major.width": 0.7 for side in "xy"},
+    **{f"{side}tick.major.size": 3.0 for side in "xy"},
     "text.color": INK,
     "text.parse_math": False,
     "figure.facecolor": PAGE,
@@ -83,30 +79,19 @@ Panel = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawn figure.
+    """A drawn figure."""
 
-    Attributes:
-        svg: the file's text.
-        png: the file at 150 dots per inch; empty where it is not wanted.
-        spots: one for each point and bar that is shown.
-        panels: one for each heat-map.
-        hidden: how many values a logarithmic axis cannot show.
-    """
-
-    svg: str
-    png: bytes
-    spots: Sequence[Spot] = ()
-    panels: Sequence[Panel] = ()
-    hidden: int = 0
+    svg: str  # the file's text
+    png: bytes  # the file at 150 dots per inch; empty where it is not wanted
+    spots: Sequence[Spot] = ()  # one for each point and bar that is shown
+    panels: Sequence[Panel] = ()  # one for each heat-map
+    hidden: int = 0  # how many values a logarithmic axis cannot show
 
 
 def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawing:
-    """Draws a figure.
+    """Draws a figure; the order of the models gives colours and markers.
 
-    Args:
-        figure: what it shows.
-        models: of the comparison, in its order, which gives colours and markers.
-        linear: whether logarithmic axes are drawn as linear ones; such a drawing has no PNG file.
+    With `linear`, logarithmic axes are drawn as linear ones, and there is no PNG file.
     """
     with _look():
         page = canvas.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
@@ -167,11 +152,9 @@ def _panel(axes: Axes, page: canvas.Figure) -> Panel:
 
 
 def inlined(svg: str, key: str) -> str:
-    """The inside of a drawing as HTML takes it; the `svg` element around it is the caller's.
+    """The inside of matplotlib's file as HTML takes it; the `svg` element around it is the caller's.
 
-    Args:
-        svg: the file, as matplotlib writes it.
-        key: unique in the page: ids of different drawings must differ.
+    The key is unique in the page: ids of different drawings must differ.
     """
     inside = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     inside = re.sub(r"\s*<metadata>.*?</metadata>", "", inside, flags=re.DOTALL)

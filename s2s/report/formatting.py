@@ -10,11 +10,9 @@ _JOINT = "\u202f"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number as text: `0.93`, `1,024`, `−3.2`, `1.2 × 10⁻⁵`.
+    """A finite number as text: `0.93`, `1,024`, `−3.2`, `1.2 × 10⁻⁵`, with so many significant digits.
 
-    Args:
-        value: finite.
-        digits: significant ones that are kept; a whole part is never rounded, and whole numbers have no decimals.
+    A whole part is never rounded, and whole numbers have no decimals.
     """
     if isinstance(value, int):
         return _signed(f"{value:,}")

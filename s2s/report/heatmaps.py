@@ -24,15 +24,9 @@ _UNKNOWN = "#b8b8b8"
 
 
 def draw_heatmaps(page: Canvas, figure: Figure, linear: bool) -> list[Axes]:
-    """Draws a figure's matrices side by side, with one key to their colours.
+    """Draws a figure's matrices side by side on an empty page, which takes the size that is needed.
 
-    Args:
-        page: empty; takes the size that is needed.
-        figure: whose `y` axis says what colours mean.
-        linear: whether a logarithmic key is drawn as a linear one.
-
-    Returns:
-        One pair of axes for each matrix.
+    One key, which the `y` axis explains, says what colours mean. Gives one pair of axes for each matrix.
     """
     if not figure.heatmaps:
         page.text(0.5, 0.5, "nothing was measured", ha="center")

@@ -6,33 +6,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from s2s.report.formatting import brief, fixed, interval, titled
-from s2s.results import Figure, Heatmap, Result, Series, Table, spreadsheet_cell
+from s2s.results import Figure, Result, Series, Table, spreadsheet_cell
 
 Cell = str | float | int | None
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of texts.
+    """A table of texts."""
 
-    Attributes:
-        title: what it shows; may be empty.
-        head: of the columns.
-        rows: the first text of each is its head.
-        numeric: which columns hold numbers.
-    """
-
-    title: str
-    head: list[str]
-    rows: list[list[str]]
-    numeric: list[bool] = field(default_factory=list)
+    title: str  # what it shows; may be empty
+    head: list[str]  # of the columns
+    rows: list[list[str]]  # the first text of each is its head
+    numeric: list[bool] = field(default_factory=list)  # which columns hold numbers
 
 
 def figure_csv(figure: Figure) -> str:
     """Every value behind a figure, with its interval, its series and whose it is."""
     if figure.kind == "heatmaps":
         head = ["label", "model", "row", "column", titled(figure.y.label, figure.y.unit) or "value"]
-        return _csv(head, [row for one in figure.heatmaps for row in _map_rows(one)])
+        rows = [(one, *named) for one in figure.heatmaps for named in zip(one.rows, one.values, strict=True)]
+        cells = [(one, name, *cell) for one, name, row in rows for cell in zip(one.columns, row, strict=True)]
+        return _csv(head, [[one.label, one.model, *cell] for one, *cell in cells])
     head = [
         *("label", "model", "reference"),
         titled(figure.x.label, figure.x.unit) or "x",
@@ -100,14 +95,8 @@ def _aligned(column: Sequence[Cell]) -> list[str]:
 
 def _series_rows(one: Series) -> Iterable[list[Cell]]:
     ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
-    for x, y, low, high in zip(one.x, one.y, *ends, strict=True):
-        yield [one.label, one.model, "yes" if one.reference else "no", x, y, low, high]
-
-
-def _map_rows(one: Heatmap) -> Iterable[list[Cell]]:
-    for name, row in zip(one.rows, one.values, strict=True):
-        for column, value in zip(one.columns, row, strict=True):
-            yield [one.label, one.model, name, column, value]
+    for point in zip(one.x, one.y, *ends, strict=True):
+        yield [one.label, one.model, "yes" if one.reference else "no", *point]
 
 
 def _places(series: Sequence[Series]) -> list[float | str]:

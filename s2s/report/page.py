@@ -29,14 +29,7 @@ Pictures = Mapping[tuple[str, str], Sequence[Drawing]]
 
 
 def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pictures: Pictures) -> str:
-    """The whole page as HTML.
-
-    Args:
-        summary: what the comparison was.
-        models: the table's columns.
-        results: of the experiments that are finished, in their order.
-        pictures: of all their figures.
-    """
+    """The whole page as HTML: a table whose columns are the models, and the finished experiments in their order."""
     surroundings = Environment(
         loader=FileSystemLoader(_HERE, encoding="utf-8"),
         autoescape=True,
@@ -124,12 +117,13 @@ def _asked(experiment: str, summary: Summary, results: Sequence[Result]) -> bool
 
 
 def _cell(finding: Finding, experiment: str, shared: str, counter: _Counter) -> dict[str, object]:
-    measured = finding.value is not None
+    value, quantity = "", ""
+    if finding.value is not None:
+        value = with_unit(interval(finding.value, finding.low, finding.high), finding.unit)
+        quantity = finding.quantity if finding.quantity != shared else ""
     return {
-        "value": with_unit(interval(finding.value, finding.low, finding.high), finding.unit)
-        if finding.value is not None
-        else "",
-        "quantity": finding.quantity if measured and finding.quantity != shared else "",
+        "value": value,
+        "quantity": quantity,
         "verdict": finding.verdict,
         "failed": finding.failed,
         "figure": counter.figures.get((experiment, finding.figure)),
@@ -170,23 +164,13 @@ def _section(
 
 
 def _figure(result: Result, figure: Figure, ways: Sequence[Drawing], place: int) -> dict[str, object]:
-    key = f"figure-{result.experiment}-{figure.name}"
     sides = []
     for way, side in zip(("meant", "linear"), ways, strict=False):
         width, height = size(side.svg)
-        sides.append(
-            {
-                "way": way,
-                "width": width,
-                "height": height,
-                "inside": Markup(inlined(side.svg, f"f{place}{way}")),
-                "spots": side.spots,
-                "panels": side.panels,
-                "hidden": side.hidden,
-            }
-        )
+        inside = Markup(inlined(side.svg, f"f{place}{way}"))
+        sides.append(vars(side) | {"way": way, "width": width, "height": height, "inside": inside})
     return {
-        "key": key,
+        "key": f"figure-{result.experiment}-{figure.name}",
         "number": place,
         "title": figure.title,
         "caption": figure.caption,
@@ -206,13 +190,13 @@ def _fairness(summary: Summary, counter: _Counter) -> dict[str, object]:
         "spread": f"{number(spread, 2)}\u202f%",
         "tuning": duration(sum(contender.tuning_seconds for contender in contenders)),
         "seeds": _seeds(summary.seeds),
-        "contenders": _contenders(contenders, "Contenders and the learning rates tried for each"),
+        "contenders": _contenders(contenders),
         "settings": _settings(contenders),
         "numbers": (first, first + 1),
     }
 
 
-def _contenders(contenders: Sequence[Contender], title: str) -> Sheet:
+def _contenders(contenders: Sequence[Contender]) -> Sheet:
     rates = sorted({rate for contender in contenders for rate in contender.rates}, key=float)
     head = ["model", "parameters", "learning rate chosen", "time to choose it"]
     rows = [
@@ -225,8 +209,9 @@ def _contenders(contenders: Sequence[Contender], title: str) -> Sheet:
         ]
         for contender in contenders
     ]
-    losses = [f"validation loss at {_plain(float(rate))}" for rate in rates]
-    return Sheet(title, [*head, *losses], rows, [False] + [True] * (len(head) - 1 + len(rates)))
+    head += [f"validation loss at {_plain(float(rate))}" for rate in rates]
+    title = "Contenders and the learning rates tried for each"
+    return Sheet(title, head, rows, [False] + [True] * (len(head) - 1))
 
 
 def _loss(contender: Contender, rate: str) -> str:

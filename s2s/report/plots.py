@@ -33,12 +33,9 @@ _LINE = 64
 
 
 class Plot:
-    """What a figure of series becomes.
+    """What a figure of series becomes; the order of the models gives colours and markers.
 
-    Args:
-        figure: what it shows.
-        models: of the comparison, in its order, which gives colours and markers.
-        linear: whether logarithmic axes are drawn as linear ones.
+    Logarithmic axes are drawn as linear ones where that is asked for.
     """
 
     def __init__(self, figure: Figure, models: Sequence[str], linear: bool) -> None:
@@ -264,14 +261,7 @@ def _wrapped(label: str) -> str:
 
 
 def tick(axis: Axis, values: Sequence[float], log: bool, limits: tuple[float, float]) -> None:
-    """Sets an axis's ticks.
-
-    Args:
-        axis: matplotlib's.
-        values: that the data have there.
-        log: whether it is logarithmic.
-        limits: its ends.
-    """
+    """Sets the ticks of matplotlib's axis between these limits, by the values that the data have there."""
     places = tick_places(values, log, limits)
     axis.set_minor_locator(NullLocator())
     axis.set_major_locator(FixedLocator(places))

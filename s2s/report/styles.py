@@ -22,36 +22,22 @@ Line = str | tuple[float, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Style:
-    """Of one series.
+    """Of one series."""
 
-    Attributes:
-        colour: of line, marker and bar; the model's.
-        marker: the model's; empty for what is compared with.
-        line: the variant's, as matplotlib takes it.
-        filled: whether markers are; every second variant's are not.
-        hatch: of bars: the model's.
-        strength: of a bar's colour, 0 to 1; variants of a model get paler.
-        place: of the model in the comparison.
-    """
-
-    colour: str
-    marker: str
-    line: Line
-    filled: bool
-    hatch: str
-    strength: float
-    place: int
+    colour: str  # of line, marker and bar; the model's
+    marker: str  # the model's; empty for what is compared with
+    line: Line  # the variant's, as matplotlib takes it
+    filled: bool  # whether markers are; every second variant's are not
+    hatch: str  # of bars: the model's
+    strength: float  # of a bar's colour, 0 to 1; variants of a model get paler
+    place: int  # of the model in the comparison
 
 
 def styles(series: Sequence[Series], models: Sequence[str]) -> list[Style]:
-    """One style for each series.
+    """One style for each series of a figure.
 
-    A model has its colour, marker and hatch in every figure. Several series of one model in a figure differ by line,
-    by filled and open markers, and by the strength of bars.
-
-    Args:
-        series: of one figure.
-        models: of the comparison, in its order; others come after them.
+    A model has its colour, marker and hatch in every figure, by its place in the comparison; others come after them.
+    Several series of one model differ by line, by filled and open markers, and by the strength of bars.
     """
     known = list(models)
     seen: dict[tuple[str, bool], int] = {}

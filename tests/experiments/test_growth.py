@@ -2,8 +2,9 @@ import math
 
 import pytest
 
-from s2s.evaluation.inference import Estimate
-from s2s.experiments.growth import compared, crossing_in_words, crossings, growth, long_slope, round_figures
+from s2s.evaluation.inference import Estimate, crossings, growth, long_slope
+from s2s.experiments.instruments import round_figures
+from s2s.experiments.verdicts import compared, crossing_in_words
 
 LENGTHS = [16, 32, 64, 128, 256]
 

@@ -106,7 +106,9 @@ def test_models_are_compared_as_runs_are():
     references, first = _texts(0.3, 5)
     wanted = {c.metric: c for c in compare({"a": first, "b": _texts(0.35, 6)[1]}, references) if c.system == "b"}
     pair = compared(*runs)
-    assert (pair.bleu_p, pair.chrf_p) == pytest.approx((wanted["bleu"].p_value, wanted["chrf"].p_value), abs=1e-9)
+    assert (pair.evidence.test_p, pair.chrf_p) == pytest.approx(
+        (wanted["bleu"].p_value, wanted["chrf"].p_value), abs=1e-9
+    )
     assert pair.bleu.low < pair.bleu.value < pair.bleu.high
     assert compared(runs[0], {2: runs[1][1]}) is None
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from s2s.report.reference import reference
-from s2s.results import Result, Summary
+from s2s.results import Result, Summary, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 

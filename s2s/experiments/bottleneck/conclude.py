@@ -43,8 +43,8 @@ def conclude(contest: Contest, measured: Cells, count: int) -> Conclusion:
         ),
     ]
     columns = [
-        Interval("BLEU", lambda bucket: bucket.score, 2),
-        Column("exact (%)", lambda bucket: exact[bucket.model][bucket.place], 1),
+        Interval("BLEU", "score", 2),
+        Column("exact (%)", lambda bucket: exact[bucket["model"]][bucket["place"]], 1),
     ]
     title = "Scores by the length of the source"
     return Conclusion(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.evaluation.inference import median, ratio_of_medians
+from s2s.evaluation.inference import Slope, long_slope, median, ratio_of_medians
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.growth import Slope, compared, long_slope
 from s2s.experiments.presenting import Value, axis, exponents, figure, filled, finding, series, stopped, table
+from s2s.experiments.verdicts import compared
 from s2s.experiments.workload import VOCABULARY
 from s2s.results import Figure, Finding, Series, Table
 

@@ -6,8 +6,7 @@ import torch
 
 from s2s.experiments.contest import Cell, Cells, Conclusion, Contest, Experiment, Measured, Scale, check_translates
 from s2s.experiments.decoding.conclude import TYPICAL, conclude
-from s2s.experiments.growth import round_figures
-from s2s.experiments.instruments import Marks, reference, undisturbed
+from s2s.experiments.instruments import Marks, reference, round_figures, undisturbed
 from s2s.experiments.workload import Form, built, fitting, generated, out_of_memory, texts
 from s2s.models.contract import Seq2Seq
 

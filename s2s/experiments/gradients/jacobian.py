@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from s2s.experiments.instruments import numbers
 from s2s.models.contract import Decoder, Rows
 
 R = TypeVar("R", bound=Rows)
@@ -50,8 +51,8 @@ class Transition:
 
     def pull(self, vectors: Vectors) -> Vectors:
         """Jᵀ u for each row: how a gradient with respect to s′ becomes one with respect to s (a vjp)."""
-        (found,) = torch.autograd.grad(self._end, self._before, vectors, retain_graph=True, allow_unused=True)
-        return torch.zeros_like(self._before) if found is None else found.detach()
+        (pulled,) = torch.autograd.grad(self._end, self._before, vectors, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(self._before) if pulled is None else pulled.detach()
 
     def push(self, vectors: Vectors) -> Vectors:
         """J v for each row: where a small change of s leads (a jvp).
@@ -69,8 +70,8 @@ class Transition:
             self._linear = torch.zeros_like(self._before) if pulled is None else pulled
         if not self._linear.requires_grad:
             return torch.zeros_like(vectors)
-        (found,) = torch.autograd.grad(self._linear, self._asked, vectors, retain_graph=True, allow_unused=True)
-        return torch.zeros_like(vectors) if found is None else found.detach()
+        (pushed,) = torch.autograd.grad(self._linear, self._asked, vectors, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(vectors) if pushed is None else pushed.detach()
 
     def _is_twice_differentiable(self) -> bool:
         """Whether u · J v = Jᵀ u · v for any u and v: a kernel may refuse a second derivative without a word."""
@@ -100,11 +101,6 @@ class Transition:
             return (ahead - behind) / (2 * _STEP)
 
 
-def numbers(bundle: Rows) -> list[Tensor]:
-    """All floating-point tensors of a bundle, those of its inner bundles and tuples too, in the order of its fields."""
-    return [tensor for field in fields(bundle) for tensor in _found(getattr(bundle, field.name))]
-
-
 def joined(bundle: Rows) -> Vectors:
     """All numbers of each row, one behind the other."""
     return torch.cat([part.flatten(1) for part in numbers(bundle)], dim=1)
@@ -119,28 +115,15 @@ def parted(bundle: R, vectors: Vectors) -> R:
 
 def with_numbers(bundle: R, tensors: list[Tensor]) -> R:
     """The bundle with these tensors where `numbers` found its own."""
-    rest = iter(tensors)
-    return replace(bundle, **{field.name: _filled(getattr(bundle, field.name), rest) for field in fields(bundle)})
+    return _filled(bundle, iter(tensors))
 
 
-def _found(value: object) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value] if value.is_floating_point() else []
-    if isinstance(value, Rows):
-        return numbers(value)
-    if isinstance(value, tuple):
-        return [tensor for item in value for tensor in _found(item)]
-    return []
-
-
-def _filled(value: object, rest: Iterator[Tensor]) -> object:
+def _filled(value: Any, rest: Iterator[Tensor]) -> Any:
     if isinstance(value, Tensor):
         return next(rest) if value.is_floating_point() else value
     if isinstance(value, Rows):
         return replace(value, **{field.name: _filled(getattr(value, field.name), rest) for field in fields(value)})
-    if isinstance(value, tuple):
-        return tuple(_filled(item, rest) for item in value)
-    return value
+    return tuple(_filled(item, rest) for item in value) if isinstance(value, tuple) else value
 
 
 @torch.no_grad()

@@ -134,15 +134,7 @@ class Gradients(Experiment):
     def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
         """Factors per step with their intervals, spectra, and how training went."""
         size = contest.sizes(SIZES)
-        numbers = {
-            "span": size.span,
-            "texts": size.texts,
-            "weights": size.weights,
-            "updates": size.schooling.updates,
-            "tokens": size.schooling.tokens,
-            "deep": size.deep.updates,
-        }
-        return conclude(contest, measured, numbers)
+        return conclude(contest, measured, vars(size) | vars(size.schooling) | {"deep": size.deep.updates})
 
 
 def corpus(recipe: Recipe[Any], pairs: int) -> Prepared:

@@ -22,7 +22,8 @@ from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import BOS
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.gradients.jacobian import numbers, with_numbers
+from s2s.experiments.gradients.jacobian import with_numbers
+from s2s.experiments.instruments import numbers
 from s2s.models.contract import Memory, Seq2Seq
 
 Route = Literal["whole", "attention", "summary"]

@@ -20,7 +20,7 @@ from s2s.experiments.contest import (
 )
 from s2s.experiments.long_range.conclude import conclude
 from s2s.experiments.long_range.learning import Budget, answers, learn
-from s2s.experiments.matching import matched, size_of
+from s2s.experiments.matching import beside_width, matched, size_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
@@ -194,9 +194,7 @@ def small(contestant: Contestant, exercise: Exercise, parameters: int, longest: 
 
     Models that learn their positions have them for texts of the `longest` number of pieces.
     """
-    given = contestant.settings.model_dump()
-    own = {key: value for key, value in given.items() if key not in ("kind", "width", "feedforward")}
-    options = own | _OPTIONS | {"max_positions": longest}
+    options = beside_width(contestant.settings) | _OPTIONS | {"max_positions": longest}
     return matched(contestant.name, exercise.pieces, parameters, options, step=1)
 
 

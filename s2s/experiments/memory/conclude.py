@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from s2s.evaluation.inference import Slope, growth, long_slope
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.growth import Slope, growth, long_slope
 from s2s.experiments.presenting import axis, exponents, figure, filled, finding, series, stopped, table
 from s2s.experiments.workload import AS_BUILT, VOCABULARY
 from s2s.results import Figure, Finding, Series

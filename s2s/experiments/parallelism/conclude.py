@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from s2s.evaluation.inference import median, ratio_of_medians
+from s2s.evaluation.inference import Slope, growth, long_slope, median, ratio_of_medians
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.growth import Slope, compared, crossing_in_words, growth, long_slope
 from s2s.experiments.instruments import continued
 from s2s.experiments.presenting import Value, axis, exponents, figure, filled, finding, series, stopped, table
+from s2s.experiments.verdicts import compared, crossing_in_words
 from s2s.experiments.workload import AS_BUILT
 from s2s.results import Figure, Finding, Series, Table
 

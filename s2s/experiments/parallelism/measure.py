@@ -8,8 +8,16 @@ from functools import partial
 import torch
 
 from s2s.experiments.contest import Cell, Cells, Conclusion, Contest, Contestant, Experiment, Measured, Scale
-from s2s.experiments.growth import round_figures
-from s2s.experiments.instruments import Marks, Operations, counted_flops, machine, spent, undisturbed, unfused
+from s2s.experiments.instruments import (
+    Marks,
+    Operations,
+    counted_flops,
+    machine,
+    round_figures,
+    spent,
+    undisturbed,
+    unfused,
+)
 from s2s.experiments.parallelism.conclude import conclude
 from s2s.experiments.workload import (
     STEP_BY_STEP,
@@ -112,17 +120,9 @@ class Parallelism(Experiment):
     def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
         """What grows how, who is faster where, and how much of the machine is in use."""
         sizes = contest.sizes(SIZES)
-        numbers = {
-            "vocabulary": VOCABULARY,
-            "tokens": sizes.tokens,
-            "rows": sizes.rows,
-            "repetitions": sizes.repetitions * ROUNDS,
-            "rounds": ROUNDS,
-            "patience": sizes.patience,
-            "by_step": sizes.by_step,
-            "together": _STEPS_TOGETHER,
-        }
-        return conclude(contest, measured, numbers)
+        repetitions = sizes.repetitions * ROUNDS
+        numbers = {"vocabulary": VOCABULARY, "rounds": ROUNDS, "together": _STEPS_TOGETHER}
+        return conclude(contest, measured, vars(sizes) | numbers | {"repetitions": repetitions})
 
 
 def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:

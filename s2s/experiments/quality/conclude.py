@@ -23,18 +23,10 @@ _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
 class Pair:
     """How the second of two models differs from the first."""
 
-    seed: int  # of the two runs whose sentences were resampled
-    bleu: Estimate  # difference with its bootstrap interval
-    bleu_p: float  # the p-value of paired randomisation
-    chrf: Estimate  # as `bleu`
-    chrf_p: float  # likewise
-    seeds: int  # how many both had
-    over_seeds: Estimate  # difference in BLEU
-    p: float | None  # the paired t-test's p-value; None below three seeds
-
-    def evidence(self) -> Evidence:
-        """The tests that decide about BLEU."""
-        return Evidence(self.seeds, self.over_seeds, self.p, "randomisation", self.bleu_p, self.seed)
+    evidence: Evidence  # the tests that decide about BLEU: over seeds, and of the sentences of one seed
+    bleu: Estimate  # the difference on these sentences, with its bootstrap interval
+    chrf: Estimate  # likewise
+    chrf_p: float  # the p-value of paired randomisation
 
 
 Pairs = dict[tuple[str, str], Pair]
@@ -62,7 +54,7 @@ def compared(first: BySeed, second: BySeed) -> Pair | None:
     (bleu, bleu_p), (chrf, chrf_p) = (_over_sentences(metric, one, two) for metric in _NAMES)
     scores = [[runs[seed]["scores"]["bleu"]["value"] for seed in both] for runs in (first, second)]
     over_seeds, p = paired_difference(scores[0], scores[1])
-    return Pair(both[0], bleu, bleu_p, chrf, chrf_p, len(both), over_seeds, p)
+    return Pair(Evidence(len(both), over_seeds, p, "randomisation", bleu_p, both[0]), bleu, chrf, chrf_p)
 
 
 def _over_sentences(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
@@ -87,7 +79,7 @@ def _finding(model: str, runs: Runs, pairs: Pairs) -> Finding:
     seeds = len(runs[model])
     interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
     values = {name: _score("bleu", own).value for name, own in runs.items()}
-    verdict = against(model, values, {models: pair.evidence() for models, pair in pairs.items()}, "BLEU")
+    verdict = against(model, values, {models: pair.evidence for models, pair in pairs.items()}, "BLEU")
     quantity = f"BLEU on the test set ({interval})"
     return finding("translation quality", model, _score("bleu", runs[model]), "BLEU", quantity, verdict, "scores")
 
@@ -132,15 +124,16 @@ def _pairs(pairs: Pairs) -> Table:
         Column("models"),
         Column("seed resampled", "seed"),
         Interval("BLEU", "bleu", 2),
-        Column("p (randomisation)", "bleu_p", 4),
+        Column("p (randomisation)", "test_p", 4),
         Column("chrF2++", lambda pair: pair["chrf"].value, 2),
         Column("p (randomisation, chrF2++)", "chrf_p", 4),
         Column("seeds"),
         Interval("BLEU over seeds", "over_seeds", 2, "seeds"),
         Column("p (t-test)", "p", 4),
     ]
+    rows = [{"models": f"{b} − {a}", **vars(pair), **vars(pair.evidence)} for (a, b), pair in pairs.items()]
     title = "Differences between models: randomisation of sentences, and paired t-test over seeds"
-    return table("pairs", title, columns, [{"models": f"{b} − {a}", **vars(p)} for (a, b), p in pairs.items()])
+    return table("pairs", title, columns, rows)
 
 
 def _every_run(runs: Runs) -> Table:

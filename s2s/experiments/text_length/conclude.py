@@ -26,7 +26,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         lines_of(falls),
         "Buckets have equally many texts. Intervals (95 %): texts drawn with replacement.",
     )
-    columns = [Interval("accuracy (%)", lambda bucket: bucket.score, 2)]
+    columns = [Interval("accuracy (%)", "score", 2)]
     title = "Accuracy by the length of the text"
     return Conclusion(
         [cell("accuracy of long texts", model, falls, score, "accuracy") for model in falls],
