@@ -7,14 +7,6 @@ import click
 
 from s2s.errors import UserError, quoted
 
-# what a trained model is for, by its task
-_USES = {
-    "translation": "translate:  echo 'A sentence.' | s2s translate {}",
-    "masked-lm": "fill:       s2s fill {} 'The ___ was good.'",
-    "classification": "classify:   echo 'A text.' | s2s classify {} --probabilities",
-    "images": "classify:   ls *.png | s2s classify {} --probabilities",
-}
-
 
 @click.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
@@ -34,16 +26,18 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
         _overfit(recipe, overrides)
         return
     folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
-    from s2s.run.tasks import task_of_run
+    from s2s.run.folder import RECIPE
+    from s2s.run.tasks import read, schema_of
 
-    if use := _USES.get(task_of_run(folder)):
+    if use := schema_of(read(folder / RECIPE)).use:
         click.echo(use.format(quoted(folder)))
     click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
 
 
 def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
-    from s2s.recipe.reading import read, recipe_path
+    from s2s.recipe.reading import recipe_path
     from s2s.run.folder import check_free, folder_of
+    from s2s.run.tasks import read
 
     # mistakes are answered before torch is loaded
     recipe = read(recipe_path(path), overrides)
@@ -65,30 +59,32 @@ def _wait(what: str) -> None:
 
 
 def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
-    from s2s.recipe.reading import read, recipe_path
+    from s2s.recipe.reading import recipe_path
+    from s2s.run.tasks import read
 
     recipe = read(recipe_path(path), overrides)
     if recipe.task != "translation":
         raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
     _wait(f"{recipe.name}: loading …")
-    from s2s.run.overfitting import overfit
     from s2s.run.room import room_to_train
+    from s2s.tasks.translation.overfitting import overfit
+    from s2s.tasks.translation.task import TASK
     from s2s.training.devices import prepare_process
 
     prepare_process(recipe.device)
-    with room_to_train(recipe):
+    with room_to_train(TASK, recipe):
         overfit(recipe, click.echo)
 
 
 def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
     from s2s.run.folder import check_resumable
 
-    check_resumable(folder, overrides)
+    recipe = check_resumable(folder, overrides)
     _wait(f"going on with {folder}: loading …")
     from rich.console import Console
 
-    from s2s.run.loading import prepare_for
     from s2s.run.training import resume
+    from s2s.training.devices import prepare_process
 
-    prepare_for(folder, overrides)
+    prepare_process(recipe.device)
     return resume(folder, Console(), overrides)
