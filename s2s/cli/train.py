@@ -25,19 +25,16 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     if overfitting:
         _overfit(recipe, overrides)
         return
-    folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
-    from s2s.run.folder import RECIPE
-    from s2s.run.tasks import read, schema_of
-
-    if use := schema_of(read(folder / RECIPE)).use:
+    folder, use = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
+    if use:
         click.echo(use.format(quoted(folder)))
     click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
 
 
-def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
+def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> tuple[Path, str]:
     from s2s.recipe.reading import recipe_path
     from s2s.run.folder import check_free, folder_of
-    from s2s.run.tasks import read
+    from s2s.run.tasks import read, schema_of
 
     # mistakes are answered before torch is loaded
     recipe = read(recipe_path(path), overrides)
@@ -49,7 +46,7 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
     from s2s.training.devices import prepare_process
 
     prepare_process(recipe.device)
-    return train(recipe, Console(), overwrite)
+    return train(recipe, Console(), overwrite), schema_of(recipe).use
 
 
 def _wait(what: str) -> None:
@@ -76,8 +73,9 @@ def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
         overfit(recipe, click.echo)
 
 
-def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
+def _resume(folder: Path, overrides: tuple[str, ...]) -> tuple[Path, str]:
     from s2s.run.folder import check_resumable
+    from s2s.run.tasks import schema_of
 
     recipe = check_resumable(folder, overrides)
     _wait(f"going on with {folder}: loading …")
@@ -87,4 +85,4 @@ def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
     from s2s.training.devices import prepare_process
 
     prepare_process(recipe.device)
-    return resume(folder, Console(), overrides)
+    return resume(folder, Console(), overrides, recipe), schema_of(recipe).use

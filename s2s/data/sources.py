@@ -285,6 +285,7 @@ def from_table(path: Path, reading: Reading) -> datasets.Dataset:
     check_there(path)
 
     def rows() -> Iterator[dict[str, Any]]:
+        """As they are asked for."""
         for number, cells in table_cells(path, reading.columns):
             yield reading.row(cells, number, place(path, number))
 
@@ -300,6 +301,7 @@ def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple[da
     dataset = hub_split(settings, split)
 
     def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
+        """Some rows, by column."""
         made = []
         for number, *values in zip(numbers, *rows.values(), strict=True):
             where = f"{settings.corpus} {split} row {number + 1}"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 from rich.console import Console
 
@@ -12,14 +12,13 @@ from s2s.errors import Stopped, UserError
 from s2s.files import sweep
 from s2s.models.contract import parameter_count
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, RECIPE, flat, lengthen, of_now
+from s2s.run.folder import MANIFEST, RECIPE, flat, lengthen
 from s2s.run.pretrained import Beginning
 from s2s.run.scoring import evaluate, hashes_of
-from s2s.run.stopping import Wish, resumable
+from s2s.run.stopping import Wish
 from s2s.run.tasks import read
-from s2s.tasks.contract import Course, Say, Task
+from s2s.tasks.contract import Course, D, M, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
-from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
 from s2s.training.precision import NAMES, ProductTimes, measure, precision_of
@@ -30,15 +29,8 @@ def plain(console: Console) -> Say:
     return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def follow(
-    task: Task[Any, Any, Any],
-    course: Course[Any, Any, Any],
-    beginning: Beginning,
-    folder: Path,
-    console: Console,
-    overrides: Sequence[str],
-) -> None:
-    """Trains from the last checkpoint, or from the beginning where there is none, to the end, and tests the best one.
+class Running(Generic[R, D, M]):
+    """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other.
 
     Args:
         task: what is learned.
@@ -46,68 +38,69 @@ def follow(
         beginning: what the model has from another run.
         folder: of the run; nobody else trains it.
         console: where progress is shown.
-        overrides: with which the run was called.
-
-    Raises:
-        UserError: its data changed, a number is not finite, the training diverged, or the disk is full.
-        Stopped: somebody wants it.
     """
-    following = _Following(task, course, beginning, folder, console)
-    with resumable(folder, ["s2s", "train", str(folder), "--resume", *overrides], following.stands):
-        following.finish(of_now(overrides))
 
-
-class _Following:
     def __init__(
-        self,
-        task: Task[Any, Any, Any],
-        course: Course[Any, Any, Any],
-        beginning: Beginning,
-        folder: Path,
-        console: Console,
+        self, task: Task[R, D, M], course: Course[R, D, M], beginning: Beginning, folder: Path, console: Console
     ) -> None:
         self.task = task
         self.course = course
         self.beginning = beginning
-        self.recipe = course.recipe
+        self.recipe: Any = course.recipe
         self.trainer = course.trainer
         self.folder = folder
         self.console = console
         self.say = plain(console)
         keep_last, pauses = self.recipe.training.average_last or 1, self.recipe.validation
         self.checkpoints = Checkpoints(folder, pauses.keep_best, keep_last, pauses.every)
+        self.progress = Progress(0, 0, 0)
 
     def stands(self) -> str:
+        """How far it has come, in words."""
         update, last = self.trainer.update, self.checkpoints.last()
         saved = int(last.name) if last else 0
         kept = "saved" if saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
         return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
 
-    def finish(self, overrides: Sequence[str]) -> None:
-        task, course, total = self.task, self.course, self.recipe.training.updates
+    def begin(self) -> RunLog:
+        """Describes the run, and goes to its last checkpoint, where there is one.
+
+        Returns:
+            Its log, to be entered.
+
+        Raises:
+            UserError: its data changed, or what it left is damaged.
+        """
         # others may write results into the run, and nobody else checkpoints
         sweep(self.folder)
         sweep(self.checkpoints.folder, alone=True)
         self._describe(self._decide_precision())
         self._lengthen()
-        progress = self._continue()
-        metric = self.recipe.validation.metric
-        with RunLog(self.folder, progress.update, total, self.console, task.perplexity, metric) as log:
-            if not progress.update:
-                task.begin(course, self.folder, log)
-            progress = self._train(progress, log)
-            memory = self.trainer.computer.peak_memory() / 2**30
-            log.say(f"trained in {progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
-            if self.recipe.training.average_last:
-                average(course.model, self.checkpoints.validated()[-self.recipe.training.average_last :])
-                self.checkpoints.save_average(course.model, progress)
-            task.end(course, self.folder, log)
-            if course.data.corpus.test is not None:
-                self._test(log, overrides)
-        check_sound(self.folder, course.model, task.guessing(course.data))
+        self.progress = self._continue()
+        done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
+        return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
 
-    def _test(self, log: RunLog, overrides: Sequence[str]) -> None:
-        """Scores the final checkpoint, loaded as any other user of the run would load it."""
+    def train(self, log: RunLog) -> None:
+        """Trains to the end; then the average is made of its last checkpoints, where one is wanted.
+
+        Raises:
+            UserError: a number is not finite, or the disk is full.
+            Stopped: somebody wants it.
+        """
+        if not self.progress.update:
+            self.task.begin(self.course, self.folder, log)
+        self._train(log)
+        memory = self.trainer.computer.peak_memory() / 2**30
+        log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        if last := self.recipe.training.average_last:
+            average(self.course.model, self.checkpoints.validated()[-last:])
+            self.checkpoints.save_average(self.course.model, self.progress)
+        self.task.end(self.course, self.folder, log)
+
+    def test(self, log: RunLog, overrides: Sequence[str]) -> None:
+        """Loads the best checkpoint, as any other user of the run would, and scores it on the test set."""
+        if self.course.data.corpus.test is None:
+            return
         evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
         for name, picture in evaluation.pictures():
             log.picture(f"test/{name}", picture, self.trainer.update)
@@ -187,42 +180,40 @@ class _Following:
         self.say(f"continuing after update {progress.update}")
         return progress
 
-    def _train(self, progress: Progress, log: RunLog) -> Progress:
+    def _train(self, log: RunLog) -> None:
         settings, total = self.recipe.validation, self.recipe.training.updates
-        if self._out_of_patience(progress):
-            return progress
-        started, saved = time.perf_counter() - progress.seconds, time.monotonic()
+        if self._out_of_patience():
+            return
+        started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         with Wish() as wish:
             for update in self.trainer.updates(total):
                 log.update(update)
                 due = update.update % settings.every == 0 or update.update == total
                 if not (due or wish.signal or time.monotonic() - saved >= 60 * self.recipe.run.save_minutes):
                     continue
-                progress = self._save(progress, started, log if due else None)
+                self._save(started, log if due else None)
                 saved = time.monotonic()
-                over = due and self._out_of_patience(progress)
+                over = due and self._out_of_patience()
                 if over:
                     log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
                 if over or wish.signal:
                     break
         if wish.signal:
             raise Stopped(wish.signal)
-        return progress
 
-    def _save(self, progress: Progress, started: float, log: RunLog | None) -> Progress:
+    def _save(self, started: float, log: RunLog | None) -> None:
         """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
         trainer = self.trainer
         tensors, place = trainer.state()
         with trainer.optimization.averaged():
             score = self.task.validate(self.course, log) if log else None
-            scores = progress.scores if score is None else [*progress.scores, (trainer.update, score)]
-            progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
-            self.checkpoints.save(trainer.model, tensors, progress)
-        return progress
+            scores = self.progress.scores + ([(trainer.update, score)] if score is not None else [])
+            self.progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
+            self.checkpoints.save(trainer.model, tensors, self.progress)
 
-    def _out_of_patience(self, progress: Progress) -> bool:
+    def _out_of_patience(self) -> bool:
         patience = self.recipe.validation.patience
-        scores = [score for _, score in progress.scores]
+        scores = [score for _, score in self.progress.scores]
         return patience is not None and bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 

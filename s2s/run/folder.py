@@ -111,8 +111,8 @@ def _clear(place: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Within it, no other process trains this run.
+def alone(folder: Path) -> Iterator[Path]:
+    """Within it, no other process trains this run; gives its folder.
 
     Raises:
         UserError: one does already.
@@ -124,7 +124,7 @@ def alone(folder: Path) -> Iterator[None]:
             raise UserError(
                 "is being trained by another process", where=str(folder), remedy="wait for it, or stop it"
             ) from None
-        yield
+        yield folder
 
 
 def check_is_run(folder: Path) -> None:

@@ -116,14 +116,8 @@ def score_together(
 ) -> tuple[list[Evaluation], Sequence[Any]]:
     """Scores runs of one task and, where there are several, tests each against the first.
 
-    Args:
-        runs: as they were opened.
-        scoring: the split, and how it is scored.
-        checkpoint: see `load`.
-        tell: prints a line beside the results.
-
     Returns:
-        The evaluations and the comparisons.
+        The evaluations and the comparisons; that scores could not be kept is told beside them.
     """
     prepare_process(runs[0].recipe.device)
     # beside the results, which may go into a file; nothing where nobody looks

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from s2s.run.course import follow, plain
-from s2s.run.folder import alone, check_free, check_resumable, created, folder_of
+from s2s.run.course import Running, plain
+from s2s.run.folder import alone, check_free, check_resumable, created, folder_of, of_now
 from s2s.run.loaded import load_tokenizers
 from s2s.run.pretrained import begin_with, open_source
 from s2s.run.room import room_to_train
+from s2s.run.stopping import resumable
 from s2s.run.tasks import task_of
 from s2s.tasks.contract import Course, Prepared
 from s2s.training.devices import choose
+from s2s.training.divergence import check_sound
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -34,24 +36,25 @@ def train(recipe: "AnyTask", console: Console, overwrite: bool = False, data: Pr
         The run's folder.
     """
     check_free(folder_of(recipe), overwrite)
-    return _train(recipe, console, overwrite=overwrite, data=data)
+    return carry_out(recipe, console, overwrite=overwrite, data=data)
 
 
-def resume(folder: Path, console: Console, overrides: Sequence[str] = ()) -> Path:
+def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe: "AnyTask | None" = None) -> Path:
     """Continues a run from its last checkpoint, as if it had never stopped.
 
     Args:
         folder: the run's folder.
         console: where progress is shown.
         overrides: `section.key=value`, for `data` and `device`; and `training.updates`, which the run keeps.
+        recipe: as `check_resumable` gave it; None: it is asked.
 
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
-    return _train(check_resumable(folder, overrides), console, folder, overrides)
+    return carry_out(recipe or check_resumable(folder, overrides), console, folder, overrides)
 
 
-def _train(
+def carry_out(
     recipe: "AnyTask",
     console: Console,
     folder: Path | None = None,
@@ -59,7 +62,16 @@ def _train(
     overwrite: bool = False,
     data: Prepared | None = None,
 ) -> Path:
-    """The whole story: recipe, data, model, trainer; then it trains, and the best checkpoint is loaded and tested."""
+    """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
+
+    Args:
+        recipe: what is trained, and how.
+        console: where progress is shown.
+        folder: of a run that goes on; None: a new one.
+        overrides: with which a run goes on.
+        overwrite: replace a run that is there.
+        data: of the recipe, where they were prepared before.
+    """
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):
         if folder is None:
@@ -79,10 +91,13 @@ def _train(
         trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, computer, beginning.scales)
 
     with ExitStack() as stack:
-        if folder is None:
-            kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
-            folder = stack.enter_context(created(recipe, kept, overwrite))
-        else:
-            stack.enter_context(alone(folder))
-        follow(task, Course(recipe, prepared, trainer), beginning, folder, console, overrides)
+        kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
+        folder = stack.enter_context(alone(folder) if folder else created(recipe, kept, overwrite))
+        run = Running(task, Course(recipe, prepared, trainer), beginning, folder, console)
+        again = ["s2s", "train", str(folder), "--resume", *overrides]
+        stack.enter_context(resumable(folder, again, run.stands))
+        with run.begin() as log:
+            run.train(log)
+            run.test(log, of_now(overrides))
+        check_sound(folder, model, task.guessing(prepared))
     return folder

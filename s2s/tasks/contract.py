@@ -210,11 +210,7 @@ class Task(ABC, Generic[R, D, M]):
 
     @abstractmethod
     def build(self, recipe: R, tokenizers: Sequence[Tokenizer]) -> M:
-        """A model as the recipe describes it, with the initial weights that its seed gives.
-
-        Args:
-            recipe: resolved.
-            tokenizers: what cuts its texts.
+        """A model as the resolved recipe describes it, with the initial weights that its seed gives.
 
         Raises:
             UserError: the recipe's sizes do not fit each other.
@@ -225,11 +221,7 @@ class Task(ABC, Generic[R, D, M]):
         return module_of(recipe.model.kind).build_encoder(recipe.model, 5)[0]
 
     def check_use(self, kept: R, recipe: R) -> None:
-        """Refuses overrides that a trained model cannot follow.
-
-        Args:
-            kept: the run's recipe.
-            recipe: with the overrides.
+        """Refuses a recipe with overrides that a model trained by the `kept` one cannot follow.
 
         Raises:
             UserError: there are some.
@@ -245,11 +237,6 @@ class Task(ABC, Generic[R, D, M]):
     @abstractmethod
     def examples(self, recipe: R, data: D, model: M) -> Examples[Any]:
         """What a trainer learns from.
-
-        Args:
-            recipe: resolved.
-            data: all of it.
-            model: that will learn.
 
         Raises:
             UserError: the data do not fit the model or the recipe.
@@ -272,45 +259,22 @@ class Task(ABC, Generic[R, D, M]):
         """Tells in plain lines what will be learned from, before training begins."""
 
     def begin(self, course: Course[R, D, M], folder: Path, log: RunLog) -> None:
-        """Keeps and draws what is to be seen before the first update.
-
-        Args:
-            course: the run.
-            folder: of the run.
-            log: takes pictures.
-        """
+        """Keeps in the run's folder, and draws, what is to be seen before the first update."""
 
     @abstractmethod
     def validate(self, course: Course[R, D, M], log: RunLog) -> float:
-        """Measures the model as it is now and writes down what was found.
-
-        Args:
-            course: the run.
-            log: takes scores, texts and pictures.
+        """Measures the model as it is now, and writes scores, texts and pictures into the log.
 
         Returns:
             The score that decides which checkpoint is best; higher is better.
         """
 
     def end(self, course: Course[R, D, M], folder: Path, log: RunLog) -> None:
-        """Draws what is to be seen after the last update, before the test.
-
-        Args:
-            course: the run.
-            folder: of the run.
-            log: takes pictures.
-        """
+        """Draws what is to be seen after the last update, before the test."""
 
     @abstractmethod
     def evaluate(self, run: Loaded[R, M], part: Any, scoring: Scoring, meter: Meter) -> Evaluation:
-        """Scores a trained model.
-
-        Args:
-            run: the model.
-            part: the examples, as the source gives them.
-            scoring: what they are called, and how they are scored.
-            meter: shows how far it is.
-        """
+        """Scores a trained model on a part, as the source gives it."""
 
     def compare(self, evaluations: Sequence[Any]) -> Sequence[Any]:
         """Tests each evaluation against the first; nothing where the task has no test.
@@ -322,16 +286,7 @@ class Task(ABC, Generic[R, D, M]):
 
 
 def check_positions(longest: int | None, wanted: int, remedy: str) -> None:
-    """Refuses texts that are longer than the positions that a model learns.
-
-    Args:
-        longest: positions of the model; None for any number.
-        wanted: the recipe's `batches.max_length`.
-        remedy: what to do.
-
-    Raises:
-        UserError: they are.
-    """
+    """Refuses texts of `batches.max_length` where a model learns fewer positions; None stands for any number."""
     if longest is not None and longest < wanted:
         raise UserError(
             f"the model knows {longest} positions, but batches.max_length is {wanted}",
@@ -343,15 +298,7 @@ def check_positions(longest: int | None, wanted: int, remedy: str) -> None:
 def draw(
     course: Course[Any, Any, Any], folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
 ) -> None:
-    """Puts pictures into the run's `figures/` and into TensorBoard.
-
-    Args:
-        course: the run.
-        folder: of the run.
-        log: takes pictures.
-        group: under which TensorBoard has them.
-        pictures: by name.
-    """
+    """Puts pictures into the run's `figures/`, and into TensorBoard under a group's name."""
     save_pictures(folder, pictures)
     for name, picture in pictures.items():
         log.picture(f"{group}/{name}", picture, course.trainer.update)

@@ -160,7 +160,7 @@ def classified(
         task: knows what a line names.
         run: the classifier.
         chunks: lines that are there together.
-        probabilities: whether each class's probability follows, as `TAB name=0.1234`.
+        probabilities: whether those of all classes follow, as `TAB name=0.1234`.
     """
     classes = run.recipe.data.classes
     for chunk in chunks:
@@ -271,14 +271,7 @@ class LabelledEvaluation(Evaluation):
 
 
 def scored(run: Loaded[Any, Classifier], split: str, answers: Answers, digest: str) -> dict[str, Any]:
-    """What the evaluations of all tasks that name classes hold alike, by attribute.
-
-    Args:
-        run: whose answers they are.
-        split: that was classified.
-        answers: to it.
-        digest: hash of the examples, in their order.
-    """
+    """What the evaluations of all tasks that name classes hold alike, by attribute."""
     return {
         "run": str(run.path),
         "checkpoint": run.checkpoint.name,
@@ -332,11 +325,7 @@ def curves_of(folder: Path) -> list[Curve]:
 
 
 def class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """How many examples each class has in each split, as lines.
-
-    Args:
-        counts: of each class, by split.
-    """
+    """How many examples each class has in each split, as lines."""
     classes = list(next(iter(counts.values())))
     wide = max(map(len, (*classes, "all")))
     lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]

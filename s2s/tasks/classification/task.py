@@ -53,12 +53,7 @@ TextCourse = Course[ClassificationRecipe, PreparedLabelled, Classifier]
 
 
 def build_classifier(recipe: ClassificationRecipe, pieces: int) -> Classifier:
-    """A classifier as the recipe describes it, with the initial weights that its seed gives.
-
-    Args:
-        recipe: the resolved recipe; its classes are known.
-        pieces: size of the vocabulary.
-    """
+    """A classifier of texts of so many different pieces, with the initial weights that the recipe's seed gives."""
     torch.manual_seed(seed_for(recipe.seeds.initialization))
     encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, pieces)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
@@ -84,14 +79,7 @@ def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> Labe
 def trainer_of(
     recipe: ClassificationRecipe, data: PreparedLabelled, model: Classifier, computer: Computer
 ) -> Trainer[Classifier, LabelledBatch]:
-    """A trainer of a classifier that has done nothing yet.
-
-    Args:
-        recipe: its optimisation, its batches and its seeds.
-        data: the texts that it learns from.
-        model: on the computer's device.
-        computer: device and precision.
-    """
+    """A trainer of a classifier, on the computer's device, that has done nothing yet."""
     loss = classification_loss(recipe.training.label_smoothing)
     return Trainer(model, training_texts(recipe, data), loss, recipe.training, recipe.seeds, computer)
 
@@ -235,12 +223,7 @@ def counts_of(corpus: Corpus[Labelled]) -> dict[str, dict[str, int]]:
 
 
 def length_bars(lengths: np.ndarray, max_length: int) -> list[str]:
-    """Texts by their pieces, as lines with bars.
-
-    Args:
-        lengths: pieces of each text.
-        max_length: how many are read.
-    """
+    """Texts by their lengths in pieces, as lines with bars; the one in which texts are cut off is marked."""
     most = int(np.percentile(lengths, 99)) + 1 if len(lengths) else 1
     step = max(1, -(-most // _BARS))
     counts = np.bincount(np.minimum(lengths // step, _BARS), minlength=_BARS + 1)

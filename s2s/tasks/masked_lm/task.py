@@ -75,13 +75,7 @@ def measure(
 
 
 def examples_of(recipe: MaskedRecipe, pieces: Lists, size: int) -> MaskedText:
-    """Texts as a trainer takes them, as the recipe says.
-
-    Args:
-        recipe: the resolved recipe.
-        pieces: of the texts.
-        size: number of pieces that the tokenizer knows.
-    """
+    """Texts as a trainer takes them; `size` is the number of pieces that the tokenizer knows."""
     return MaskedText(pieces, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
 
 

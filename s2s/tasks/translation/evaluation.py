@@ -83,15 +83,7 @@ def translator_of(run: Loaded[Recipe, Seq2Seq], nbest: int = 1) -> Translator:
 def evaluate_pairs(
     run: Loaded[Recipe, Seq2Seq], sources: list[str], references: list[str], scoring: Scoring, meter: Meter
 ) -> TranslationEvaluation:
-    """Translates sources and scores the translations on the untouched references.
-
-    Args:
-        run: the translator.
-        sources: what is translated.
-        references: what a human wrote.
-        scoring: what they are called, and whether case counts.
-        meter: shows how far it is.
-    """
+    """Translates sources and scores the translations on the untouched references."""
     with meter("translating", len(sources)) as advance:
         translations = [t.text for t in translator_of(run).translate(sources, advance)]
     return TranslationEvaluation(

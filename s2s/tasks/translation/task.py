@@ -73,15 +73,7 @@ def translation_trainer(
     seeds: SeedSettings,
     computer: Computer,
 ) -> Trainer[Seq2Seq, Batch]:
-    """A trainer of a model that translates.
-
-    Args:
-        model: what is trained, on the computer's device.
-        data: the training pairs as pieces.
-        training: the optimisation.
-        batches: how pairs become batches.
-        seeds: of order and dropout.
-        computer: device and precision.
+    """A trainer of a model, on the computer's device, that learns to translate from pairs as pieces.
 
     Raises:
         UserError: all pairs are too long, or an update smaller than a batch.
