@@ -17,11 +17,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from s2s.data.corpora import load_split
 from s2s.decoding.translator import Translator
 from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.loading import LoadedRun, load_run
+from s2s.run.loaded import load
+from s2s.tasks.contract import Loaded
+from s2s.tasks.translation.data import load_split
 from s2s.training.devices import prepare_process
 
 CHUNK = 250
@@ -55,11 +56,11 @@ class Uncached(Decoder):
         return states[:, -tokens.shape[1] :], Prefix(state.first, whole)
 
 
-def translator(run: LoadedRun, beam: int, cached: bool) -> Translator:
+def translator(run: Loaded, beam: int, cached: bool) -> Translator:
     """A translator of batches of 64."""
     model = run.model if cached else Seq2Seq(run.model.encoder, Uncached(run.model.decoder), run.model.projection)
     settings = run.recipe.decoding.model_copy(update={"beam": beam, "batch": 64})
-    return Translator(model, run.source_tokenizer, run.target_tokenizer, settings)
+    return Translator(model, run.tokenizers[0], run.tokenizers[-1], settings)
 
 
 def main() -> None:
@@ -69,7 +70,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_args()
     prepare_process(DeviceSettings(threads=2))
-    run = load_run(options.run, None, options.overrides)
+    run = load(options.run, None, options.overrides)
     test = load_split(run.recipe.data, "test")
     if test is None:
         raise SystemExit("the run's recipe has no test set")

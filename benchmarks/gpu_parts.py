@@ -19,20 +19,21 @@ import numpy as np
 import torch
 
 from baselines.scan import scan
-from s2s.data.corpora import load_split
 from s2s.data.encoding import Encoded
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
 from s2s.experiments.instruments import counted_flops, peak_bytes, spent, unfused
 from s2s.models.contract import parameter_count
 from s2s.models.transformer import Settings, build
-from s2s.recipe.reading import read
-from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
-from s2s.run.loading import load_run
+from s2s.recipe.schema import SeedSettings
+from s2s.run.loaded import load
+from s2s.run.tasks import read
+from s2s.tasks.translation.data import load_split
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import translation_trainer
 from s2s.training.checkpoint import read_tensors
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
-from s2s.training.translation import translation_trainer
 
 ROOT = Path(__file__).parents[1]
 Options = argparse.Namespace
@@ -262,14 +263,14 @@ def decoding(options: Options) -> Found:
     path = options.out / "multi30k"
     if not path.is_dir():
         return {"skipped": "multi30k left no run"}
-    run = load_run(path)
+    run = load(path)
     test = load_split(run.recipe.data, "test")
     lines = list(test["source"]) if test is not None else []
     found: Found = {"sentences": len(lines)}
     for beam in (1, 5):
         for batch in (64, 256):
             settings = run.recipe.decoding.model_copy(update={"beam": beam, "batch": batch})
-            translate = Translator(run.model, run.source_tokenizer, run.target_tokenizer, settings)
+            translate = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], settings)
             translate.translate_chunk(lines[:batch])
             seconds = spent(lambda t=translate: t.translate_chunk(lines), run.computer.device)
             found[f"beam {beam}, batches of {batch}"] = round(len(lines) / seconds, 1)

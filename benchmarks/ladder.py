@@ -14,20 +14,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from s2s.data.corpora import load_split
 from s2s.decoding.translator import Translator
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.loading import LoadedRun, load_run
-from s2s.run.preparing import Prepared, prepare
+from s2s.run.loaded import load
+from s2s.tasks.contract import Loaded
+from s2s.tasks.translation.data import load_split
+from s2s.tasks.translation.prepared import Prepared, prepare
+from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process
-from s2s.training.translation import translation_trainer
 from s2s.training.update import Update
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 CHUNK = 128
 
 
-def updates(run: LoadedRun, data: Prepared) -> Iterator[Update]:
+def updates(run: Loaded, data: Prepared) -> Iterator[Update]:
     """The run's trainer, going on from its weights."""
     recipe = run.recipe
     computer = choose(DeviceSettings(kind="cpu"))
@@ -42,17 +43,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     prepare_process(DeviceSettings(threads=2))
-    runs = {path.resolve().name: load_run(path) for path in options.runs}
+    runs = {path.resolve().name: load(path) for path in options.runs}
     first = next(iter(runs.values()))
-    data = prepare(first.recipe, (first.source_tokenizer, first.target_tokenizer), print)
+    data = prepare(first.recipe, (first.tokenizers[0], first.tokenizers[-1]), print)
     test = load_split(first.recipe.data, "test")
-    if test is None or any(run.source_tokenizer.digest != first.source_tokenizer.digest for run in runs.values()):
+    if test is None or any(run.tokenizers[0].digest != first.tokenizers[0].digest for run in runs.values()):
         raise SystemExit("the runs need a test set and one vocabulary")
     lines = list(test["source"])
     decoding: dict[str, list[float]] = {name: [] for name in runs}
     for start in range(0, len(lines), CHUNK):
         for name, run in runs.items():
-            translator = Translator(run.model, run.source_tokenizer, run.target_tokenizer, run.recipe.decoding)
+            translator = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding)
             began = time.perf_counter()
             translator.translate_chunk(lines[start : start + CHUNK])
             decoding[name].append(len(lines[start : start + CHUNK]) / (time.perf_counter() - began))

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from s2s.experiments.disciplines import DISCIPLINES
 from s2s.experiments.whole_runs import prepared
-from s2s.recipe.reading import read, recipe_path
+from s2s.recipe.reading import recipe_path
+from s2s.run.tasks import read
 from s2s.training.devices import choose, prepare_process
 
 WAYS = ("buckets", "batch", "max_length")

@@ -16,9 +16,11 @@ import sys
 from pathlib import Path
 
 from s2s.data import batches
-from s2s.recipe.reading import read, recipe_path
-from s2s.run.masked_lm import course
-from s2s.training.devices import prepare_process
+from s2s.recipe.reading import recipe_path
+from s2s.run.tasks import read
+from s2s.tasks.masked_lm.task import TASK
+from s2s.training.devices import choose, prepare_process
+from s2s.training.trainer import Trainer
 
 WAYS = {"few widths": batches._WIDTHS, "every width": 1 << 30}
 WARM = 100
@@ -29,7 +31,10 @@ def measure(recipe_file: Path, overrides: list[str], updates: int, widths: int) 
     batches._WIDTHS = widths
     recipe = read(recipe_path(recipe_file), ["device.threads=1", *overrides])
     prepare_process(recipe.device)
-    trainer = course(recipe, lambda line: None).trainer
+    data, computer = TASK.prepare(recipe, (), print), choose(recipe.device)
+    model = TASK.build(recipe, data.tokenizers).to(computer.device)
+    examples, loss = TASK.examples(recipe, data, model), TASK.loss(recipe)
+    trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, computer)
     shapes, real, began = set(), 0.0, 0.0
     collate = trainer.examples.collate
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from s2s.cli.output import check_output
+from s2s.cli.lines import check_output
 
 
 @click.command()
@@ -20,15 +20,14 @@ def attention(
     run: Path, sentence: str, translation: str | None, output: Path | None, layer: int | None, checkpoint: str | None
 ) -> None:
     """Show where the model in RUN looks while it translates SENTENCE."""
-    from s2s.run.folder import check_is_run
+    from s2s.run.opened import opened
 
-    check_is_run(run)
+    translator = opened(run, tasks=["translation"])
     check_output(output)
-    from s2s.run.attention import look
-    from s2s.run.loading import prepare_for
+    from s2s.run.loaded import ready
+    from s2s.tasks.translation.attention import look
 
-    prepare_for(run)
-    found = look(run, sentence, translation, checkpoint)
+    weights = look(ready(translator, checkpoint), sentence, translation)
     if output:
-        found.save(output, -1 if layer is None else layer)
-    click.echo(str(found))
+        weights.save(output, -1 if layer is None else layer)
+    click.echo(str(weights))

@@ -1,11 +1,13 @@
 """`s2s classify`."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import click
 
-from s2s.cli.output import check_output, lines_to
-from s2s.errors import quoted
+from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+
+_LINES_AT_ONCE = 10_000
 
 
 @click.command()
@@ -21,13 +23,16 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
 
     A line is a text or, where RUN has learned from images, the path of an image.
     """
-    from s2s.run.tasks import check_task, task_of_run
+    from s2s.run.opened import opened
 
-    if task_of_run(run) != "images":
-        check_task(run, "classification", {"translation": f"s2s translate {quoted(run)}"})
+    classifier = opened(run, tasks=["classification", "images"])
     check_output(output)
-    from s2s.cli.runs import classify_file
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.run.tasks import task_of
+    from s2s.tasks.labelled import Labelling, classified
 
+    loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
     with lines_to(output) as write:
-        for line in classify_file(run, source, probabilities, checkpoint):
+        for line in classified(task, loaded, chunks(source, _LINES_AT_ONCE, prompt), probabilities):
             write(line)

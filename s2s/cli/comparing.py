@@ -4,15 +4,18 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from s2s.errors import UserError, quoted
 from s2s.recipe.installed import models
 from s2s.recipe.page import read_value
-from s2s.recipe.reading import read, recipe_path
-from s2s.recipe.schema import Recipe
+from s2s.recipe.reading import recipe_path
 from s2s.recipe.wording import suggestion
 from s2s.results import TABLES, Summary, Task
+from s2s.run.tasks import read
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
 
 # where the recipes of a task are named
 _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
@@ -45,7 +48,7 @@ class Planned:
     """
 
     folder: Path
-    base: Recipe[Any]
+    base: "AnyTask"
     summary: Summary
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from s2s.cli.output import check_output, write_json
+from s2s.cli.lines import check_output, write_json
 from s2s.errors import UserError
 
 _FILE = click.Path(path_type=Path)
@@ -18,7 +18,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--lowercase", is_flag=True, help="Score without regard to case.")
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
-@click.option("--json", "file", type=click.Path(path_type=Path), help="Write everything to this file, too.")
+@click.option("--json", "file", type=_FILE, help="Write everything to this file, too.")
 def evaluate(
     words: tuple[str, ...],
     split: str,
@@ -32,17 +32,27 @@ def evaluate(
     """Score RUN on a split of its corpus, or on files; with several runs, test each against the first."""
     files = _both(source, reference)
     check_output(file, "--json")
-    from s2s.cli.runs import score_runs
+    from s2s.run.opened import opened_together
 
-    evaluations, comparisons = score_runs(words, split, lowercase, beam, checkpoint, files)
+    paths, overrides = [Path(word) for word in words if "=" not in word], [word for word in words if "=" in word]
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": files}
+    runs = opened_together(paths, overrides + ([f"decoding.beam={beam}"] if beam else []), given)
+    from s2s.run.scoring import score_together
+    from s2s.tasks.contract import Scoring
+
+    evaluations, comparisons = score_together(runs, Scoring(split, lowercase, files), checkpoint, _echo)
     for part in (*evaluations, *comparisons):
         click.echo(str(part))
     write_json(file, {"evaluations": evaluations, "comparisons": comparisons})
 
 
+def _echo(text: str) -> None:
+    click.echo(text, err=True)
+
+
 def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | None:
     if source and reference:
-        from s2s.data.corpora import check_there
+        from s2s.data.text_files import check_there
 
         check_there(source, reference)
         return source, reference

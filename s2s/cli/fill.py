@@ -13,11 +13,10 @@ import click
 @click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
 def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
-    from s2s.run.folder import check_is_run
+    from s2s.run.opened import opened
 
-    check_is_run(run)
-    from s2s.run.loading import prepare_for
-    from s2s.run.probing import fill_blank
+    model = opened(run, tasks=["masked-lm"])
+    from s2s.run.loaded import ready
+    from s2s.tasks.masked_lm.filling import fill_blank
 
-    prepare_for(run)
-    click.echo(str(fill_blank(run, text, pieces, best, checkpoint)))
+    click.echo(str(fill_blank(ready(model, checkpoint), text, pieces, best)))

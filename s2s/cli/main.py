@@ -21,7 +21,7 @@ _COMMANDS = {
     "score": ("s2s.cli.score:score", "Score any file of translations against a reference."),
     "attention": ("s2s.cli.attention:attention", "Show where a model looks while it translates."),
     "fill": ("s2s.cli.fill:fill", "Fill a blank with what a masked-language model expects there."),
-    "probe": ("s2s.cli.probe:probe", "Ask a masked-language model what it expects of people."),
+    "probe": ("s2s.cli.probe:group", "Ask a masked-language model what it expects of people."),
     "compare": ("s2s.cli.compare:compare", "Compare models: every cell of the classroom table, measured."),
     "report": ("s2s.cli.report:report", "Draw a comparison's report again."),
     "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),

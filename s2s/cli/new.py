@@ -46,8 +46,8 @@ def translate(
 ) -> None:
     """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
     from s2s.data.fitting import Splits
-    from s2s.data.fitting.pairs import fitted_translation
     from s2s.recipe.shipped import check_new
+    from s2s.tasks.translation.fitting import fitted_translation
 
     check_new(output, overwrite)
     held_out = (
@@ -88,8 +88,8 @@ def classify(
 ) -> None:
     """Write a classification recipe fitted to a table of labelled texts."""
     from s2s.data.fitting import Splits
-    from s2s.data.fitting.labelled import fitted_classification
     from s2s.recipe.shipped import check_new
+    from s2s.tasks.classification.fitting import fitted_classification
 
     check_new(output, overwrite)
     _write(output, fitted_classification(output.stem, Splits(data, validation, test), text, label), overwrite)
@@ -104,8 +104,8 @@ def classify(
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
     from s2s.data.fitting import Splits
-    from s2s.data.fitting.images import fitted_images
     from s2s.recipe.shipped import check_new
+    from s2s.tasks.images.fitting import fitted_images
 
     check_new(output, overwrite)
     _write(output, fitted_images(output.stem, Splits(data, validation, test)), overwrite)
@@ -125,8 +125,8 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
 
 
 def _write(output: Path, text: str, overwrite: bool) -> None:
-    from s2s.recipe.reading import read
     from s2s.recipe.shipped import write_new
+    from s2s.run.tasks import read
 
     write_new(output, text, overwrite)
     task = read(output).task

@@ -9,11 +9,11 @@ from s2s.errors import UserError
 
 
 @click.group(cls=Group)
-def probe() -> None:
+def group() -> None:
     """Ask a trained model what it expects."""
 
 
-@probe.command()
+@group.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--pairs", type=click.Path(path_type=Path), help="A table of sentence pairs like CrowS-Pairs.")
 @click.option("--text", help="A sentence with a blank ___, for --words.")
@@ -27,11 +27,12 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
     choices = words.split("/") if words else []
     if (pairs is None) == (text is None) or (text is None) != (words is None) or (words and len(choices) < 2):
         raise UserError("give either --pairs FILE, or --text 'The ___ …' with --words his/her", remedy="see --help")
-    from s2s.run.folder import check_is_run
+    from s2s.run.opened import opened
 
-    check_is_run(run)
-    from s2s.run.loading import prepare_for
-    from s2s.run.probing import probe_pairs, weigh
+    model = opened(run, tasks=["masked-lm"])
+    from s2s.run.loaded import ready
+    from s2s.tasks.masked_lm.bias import probe
+    from s2s.tasks.masked_lm.filling import weigh
 
-    prepare_for(run)
-    click.echo(str(probe_pairs(run, pairs, checkpoint) if pairs else weigh(run, text or "", choices, checkpoint)))
+    loaded = ready(model, checkpoint)
+    click.echo(str(probe(loaded, pairs) if pairs else weigh(loaded, text or "", choices)))

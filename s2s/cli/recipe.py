@@ -6,8 +6,8 @@ import click
 
 from s2s.cli.group import Group
 from s2s.errors import UserError
-from s2s.recipe.local_files import missing_files
-from s2s.recipe.reading import dump, read, recipe_path
+from s2s.recipe.reading import dump, missing_files, recipe_path
+from s2s.run.tasks import read, schemas
 
 _OVERRIDES = "[section.key=value]..."
 
@@ -76,7 +76,7 @@ def schema(kinds: tuple[str, ...]) -> None:
     """Print the JSON schema, for completion in editors."""
     from s2s.recipe.reference import json_schema
 
-    click.echo(json_schema(list(kinds) or None))
+    click.echo(json_schema(schemas(), list(kinds) or None))
 
 
 @recipe.command()
@@ -84,4 +84,4 @@ def reference() -> None:
     """Print the page of all keys (docs/recipe.md)."""
     from s2s.recipe.reference import reference as page
 
-    click.echo(page(), nl=False)
+    click.echo(page(schemas()), nl=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from s2s.cli.output import check_output, write_json
+from s2s.cli.lines import check_output, write_json
 from s2s.errors import UserError
 
 _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
@@ -24,11 +24,11 @@ def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file
     if not translated:
         raise UserError(f"{reference} is one file", remedy="name the translations first, then the reference")
     check_output(file, "--json")
-    from s2s.data.corpora import check_there
-    from s2s.evaluation.scoring import score_files
+    from s2s.data.text_files import check_there
+    from s2s.tasks.translation.scoring import score_files
 
     check_there(*files)
-    found, comparisons = score_files(translated, reference, lowercase, names or _METRICS)
-    for part in (*found, *comparisons):
+    scores, comparisons = score_files(translated, reference, lowercase, names or _METRICS)
+    for part in (*scores, *comparisons):
         click.echo(str(part))
-    write_json(file, {"scores": found, "comparisons": comparisons})
+    write_json(file, {"scores": scores, "comparisons": comparisons})

@@ -7,14 +7,6 @@ import click
 
 from s2s.errors import UserError, quoted
 
-# what a trained model is for, by its task
-_USES = {
-    "translation": "translate:  echo 'A sentence.' | s2s translate {}",
-    "masked-lm": "fill:       s2s fill {} 'The ___ was good.'",
-    "classification": "classify:   echo 'A text.' | s2s classify {} --probabilities",
-    "images": "classify:   ls *.png | s2s classify {} --probabilities",
-}
-
 
 @click.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
@@ -33,17 +25,16 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     if overfitting:
         _overfit(recipe, overrides)
         return
-    folder = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
-    from s2s.run.tasks import task_of_run
-
-    if use := _USES.get(task_of_run(folder)):
+    folder, use = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
+    if use:
         click.echo(use.format(quoted(folder)))
     click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
 
 
-def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
-    from s2s.recipe.reading import read, recipe_path
+def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> tuple[Path, str]:
+    from s2s.recipe.reading import recipe_path
     from s2s.run.folder import check_free, folder_of
+    from s2s.run.tasks import read, schema_of
 
     # mistakes are answered before torch is loaded
     recipe = read(recipe_path(path), overrides)
@@ -55,7 +46,7 @@ def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> Path:
     from s2s.training.devices import prepare_process
 
     prepare_process(recipe.device)
-    return train(recipe, Console(), overwrite)
+    return train(recipe, Console(), overwrite), schema_of(recipe).use
 
 
 def _wait(what: str) -> None:
@@ -65,30 +56,33 @@ def _wait(what: str) -> None:
 
 
 def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
-    from s2s.recipe.reading import read, recipe_path
+    from s2s.recipe.reading import recipe_path
+    from s2s.run.tasks import read
 
     recipe = read(recipe_path(path), overrides)
     if recipe.task != "translation":
         raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
     _wait(f"{recipe.name}: loading …")
-    from s2s.run.overfitting import overfit
     from s2s.run.room import room_to_train
+    from s2s.tasks.translation.overfitting import overfit
+    from s2s.tasks.translation.task import TASK
     from s2s.training.devices import prepare_process
 
     prepare_process(recipe.device)
-    with room_to_train(recipe):
+    with room_to_train(TASK, recipe):
         overfit(recipe, click.echo)
 
 
-def _resume(folder: Path, overrides: tuple[str, ...]) -> Path:
+def _resume(folder: Path, overrides: tuple[str, ...]) -> tuple[Path, str]:
     from s2s.run.folder import check_resumable
+    from s2s.run.tasks import schema_of
 
-    check_resumable(folder, overrides)
+    recipe = check_resumable(folder, overrides)
     _wait(f"going on with {folder}: loading …")
     from rich.console import Console
 
-    from s2s.run.loading import prepare_for
     from s2s.run.training import resume
+    from s2s.training.devices import prepare_process
 
-    prepare_for(folder, overrides)
-    return resume(folder, Console(), overrides)
+    prepare_process(recipe.device)
+    return resume(folder, Console(), overrides, recipe), schema_of(recipe).use

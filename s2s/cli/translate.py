@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
-from s2s.cli.output import check_output, lines_to
-from s2s.errors import quoted
+from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+
+# how many lines are read ahead, in batches
+_BATCHES = 50
 
 
 @click.command()
@@ -20,12 +22,18 @@ from s2s.errors import quoted
 @click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
 def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
-    from s2s.run.tasks import check_task
+    from s2s.run.opened import opened
 
-    check_task(run, "translation", {"classification": f"s2s classify {quoted(run)}"})
+    changes = {"beam": beam, "length_penalty": length_penalty}
+    overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
+    translator = opened(run, overrides, ["translation"])
     check_output(output)
-    from s2s.cli.runs import translate_file
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.tasks.translation.lines import translated
 
+    loaded = ready(translator, checkpoint)
+    arriving = chunks(source, loaded.recipe.decoding.batch * _BATCHES, prompt)
     with lines_to(output) as write:
-        for line in translate_file(run, source, {"beam": beam, "length_penalty": length_penalty}, nbest, checkpoint):
+        for line in translated(loaded, arriving, nbest, source.isatty(), lambda text: click.echo(text, err=True)):
             write(line)

@@ -138,15 +138,16 @@ def accumulate(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -
     Raises:
         UserError: one batch is more than twice that.
     """
-    at_once = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
-    if tokens_per_update < at_once / 2:
+    tokens = sum(int(target_lengths[rows].sum()) for rows in batches)
+    usual = tokens / max(len(batches), 1)
+    if tokens_per_update < usual / 2:
         raise UserError(
-            f"an update should learn from {tokens_per_update} target tokens, but a batch has {at_once:.0f}",
+            f"an update should learn from {tokens_per_update} target tokens, but a batch has {usual:.0f}",
             where="training.tokens_per_update",
-            remedy=f"divide batches.tokens by {at_once / tokens_per_update:.1f}, "
-            f"or set training.tokens_per_update={at_once:.0f}",
+            remedy=f"divide batches.tokens by {usual / tokens_per_update:.1f}, "
+            f"or set training.tokens_per_update={usual:.0f}",
         )
-    together = max(1, round(tokens_per_update / at_once)) if batches else 1
+    together = max(1, round(tokens_per_update / usual)) if batches else 1
     return [batches[i : i + together] for i in range(0, len(batches), together)], together
 
 
@@ -176,20 +177,26 @@ def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -
     )
 
 
-def collate_sources(sources: Rows) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
-    """Makes a batch of sources alone, as `collate` does: the pieces, and where they are real.
+def collate_sources(
+    sources: Rows, begin: bool = False, width: int | None = None
+) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
+    """Makes a batch of texts alone: their pieces, each row ending with `EOS`, and where they are real.
 
     Args:
-        sources: pieces of each source, without special ones.
+        sources: pieces of each text, without special ones.
+        begin: whether each row begins with `BOS`.
+        width: positions of a row; those of the longest when None.
     """
-    source, valid = _padded(sources)
+    source, valid = _padded(sources, begin, width)
     return torch.from_numpy(source), torch.from_numpy(valid)
 
 
-def _padded(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)[:, None]
-    places = np.arange(lengths.max(initial=0) + 1)
+def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    first = int(begin)
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)[:, None] + first
+    places = np.arange(width or int(lengths.max(initial=0)) + 1)
     padded = np.where(places == lengths, EOS, PAD)
+    padded[:, :first] = BOS
     if len(rows):
-        padded[places < lengths] = np.concatenate(rows)
+        padded[(places >= first) & (places < lengths)] = np.concatenate(rows)
     return padded, places <= lengths

@@ -12,15 +12,12 @@ from datasets.exceptions import DatasetGenerationError
 from s2s import __version__
 from s2s.errors import UserError
 
-PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
-"""Of a parallel corpus."""
-
 
 def cached(
     read: Callable[[], Iterator[dict[str, Any]]],
     files: tuple[Path, ...],
     reading: str,
-    features: datasets.Features = PAIRS,
+    features: datasets.Features,
 ) -> datasets.Dataset:
     """Rows of files, written to Arrow once and found again while content, columns and our version stay the same.
 
@@ -91,7 +88,7 @@ def converted(
     found: datasets.Dataset,
     take: Callable[[Mapping[str, list[Any]], list[int]], dict[str, list[Any]]],
     reading: str,
-    features: datasets.Features = PAIRS,
+    features: datasets.Features,
 ) -> datasets.Dataset:
     """Rows of a data set as ours, made once and found again while they, the columns and our version stay the same.
 

@@ -7,95 +7,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from s2s.data.corpora import check_there
-from s2s.data.text_files import TABLES, no_column, raw_rows, table_kind
+from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_kind
 from s2s.errors import UserError
 
 _READ = 1000
 # two to twenty classes are few enough to be told by their looks alone
 _FEW = 20
 _NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
-_SOURCES = (
-    "source",
-    "src",
-    "input",
-    "in",
-    "word",
-    "words",
-    "grapheme",
-    "graphemes",
-    "letters",
-    "spelling",
-    "question",
-    "command",
-    "commands",
-    "lemma",
-)
-_TARGETS = (
-    "target",
-    "tgt",
-    "trg",
-    "output",
-    "out",
-    "phone",
-    "phones",
-    "phoneme",
-    "phonemes",
-    "pronunciation",
-    "ipa",
-    "transcription",
-    "answer",
-    "action",
-    "actions",
-    "translation",
-    "form",
-)
-_TEXTS = (
-    "text",
-    "sentence",
-    "review",
-    "content",
-    "body",
-    "comment",
-    "document",
-    "tweet",
-)
-_LABELS = (
-    "label",
-    "labels",
-    "class",
-    "category",
-    "sentiment",
-    "topic",
-    "intent",
-)
-_LANGUAGES = (
-    "ar",
-    "cs",
-    "da",
-    "de",
-    "el",
-    "en",
-    "es",
-    "fi",
-    "fr",
-    "he",
-    "hi",
-    "hu",
-    "it",
-    "ja",
-    "ko",
-    "nl",
-    "no",
-    "pl",
-    "pt",
-    "ro",
-    "ru",
-    "sv",
-    "tr",
-    "uk",
-    "zh",
-)
+# names that columns usually have, those first that say most
+_USUAL = {
+    "sources": """
+        source src input in word words grapheme graphemes letters spelling question command commands lemma
+    """,
+    "targets": """
+        target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
+        translation form
+    """,
+    "texts": """
+        text sentence review content body comment document tweet
+    """,
+    "labels": """
+        label labels class category sentiment topic intent
+    """,
+    "languages": """
+        ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
+    """,
+}
+_SOURCES, _TARGETS, _TEXTS, _LABELS, _LANGUAGES = (words.split() for words in _USUAL.values())
 _NAMES = {*_SOURCES, *_TARGETS, *_TEXTS, *_LABELS, *_LANGUAGES, "id", "title", "description"}
 
 

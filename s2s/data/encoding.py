@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
+from typing import Protocol
 
 import datasets
 import numpy as np
@@ -59,6 +60,19 @@ class Encoded:
         yield self.target_lengths
         yield from self._sources.values
         yield from self._targets.values
+
+
+class Pieces(Protocol):
+    """Texts as pieces, without special ones."""
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " texts"]:
+        """Pieces of each text."""
+        ...
+
+    def rows(self, indices: Int[np.ndarray, " chosen"], /) -> list[np.ndarray]:
+        """The pieces of the chosen texts, in that order."""
+        ...
 
 
 class Lists:

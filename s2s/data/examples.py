@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from s2s.errors import UserError
+
 Plan = list[np.ndarray]
 C = TypeVar("C", bound="Collated")
 
@@ -96,6 +98,32 @@ class Examples(ABC, Generic[C]):
             seed: of what is drawn at random for them, such as masks; in training the same for a whole epoch. What is
                 drawn for an example should depend on seed and row alone, not on the batch it is in.
         """
+
+
+def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str) -> tuple[list[Plan], int]:
+    """Successive batches with about as many examples together as wanted, the same number of them in each update.
+
+    Args:
+        batches: an epoch's plan.
+        wanted: examples that one update learns from.
+        usual: examples of a batch.
+        noun: what examples are called.
+        key: by which the recipe says how many a batch has.
+
+    Returns:
+        The batches of each update, and how many of them one has.
+
+    Raises:
+        UserError: one batch has more than twice as many.
+    """
+    if wanted < usual / 2:
+        raise UserError(
+            f"an update should learn from {wanted} {noun}, but a batch has {usual:.0f}",
+            where="training.examples_per_update",
+            remedy=f"set {key}={wanted}, or training.examples_per_update={usual:.0f}",
+        )
+    together = max(1, round(wanted / usual))
+    return [batches[i : i + together] for i in range(0, len(batches), together)], together
 
 
 @dataclass(frozen=True)

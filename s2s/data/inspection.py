@@ -1,19 +1,10 @@
-"""What commonly spoils a parallel corpus, found before training."""
+"""What commonly spoils a corpus, whatever its examples are: repeated texts, and characters that nobody meant."""
 
-import itertools
 import random
-from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
 
-import datasets
 import numpy as np
 from jaxtyping import Int
-
-from s2s.data.corpora import Corpus, pairs
-from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
-from s2s.data.normalization import altered
-from s2s.recipe.schema import DataSettings, FilterSettings
 
 SUSPICIOUS = {
     "\r": "carriage return",
@@ -26,285 +17,33 @@ SUSPICIOUS = {
 }
 """Characters that other programs take for a line's end, or that tell of a wrong conversion."""
 
-_BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
-_OUTLIERS = 5
+MANY = 0.05
+"""A share from which on something is worth a word."""
 _SPOTS = 10
-_BAR = 20
 _SHOWN = 110
-_MANY = 0.05
-_NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
+
+Hashes = Int[np.ndarray, " rows"]
 
 
-@dataclass(frozen=True)
-class SideFindings:
-    """What one side of a split holds.
-
-    Attributes:
-        words: white-space separated words.
-        characters: Unicode code points.
-        types: different words.
-        histogram: texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
-    """
-
-    words: int
-    characters: int
-    types: int
-    histogram: list[int]
+def hashes(keys: Iterable[Hashable]) -> Hashes:
+    """Numbers that are equal where keys are; 64 bits: two different ones of ten million share one once in a million."""
+    return np.fromiter(map(hash, keys), np.int64)
 
 
-@dataclass(frozen=True)
-class SplitFindings:
-    """What one split holds. Rows count from 1: of line files they are the line numbers, unless pairs were held out.
-
-    Attributes:
-        pairs: sentence pairs.
-        source: the side that is read.
-        target: the side that is written.
-        correlation: between the lengths of source and target (log characters), in [-1, 1]; the lengths of translations
-            go together (Gale & Church 1993). None for fewer than 100 pairs, and where all lengths are equal.
-        empty: rows with an empty side.
-        duplicates: rows whose pair stands in an earlier row, too.
-        copies: rows whose target is the source.
-        suspicious: rows with one of the `SUSPICIOUS` characters, by its name.
-        windows_ends: rows in which a side ends with a carriage return.
-        outliers: rows of the most unequal lengths for this corpus, the worst first, with their texts.
-    """
-
-    pairs: int
-    source: SideFindings
-    target: SideFindings
-    correlation: float | None
-    empty: list[int]
-    duplicates: list[int]
-    copies: list[int]
-    suspicious: dict[str, list[int]]
-    windows_ends: int
-    outliers: list[tuple[int, str, str]]
+def repeated(hashed: Hashes) -> Int[np.ndarray, " copies"]:
+    """The rows, from 0 on, whose number stands in an earlier row, too."""
+    _, first = np.unique(hashed, return_index=True)
+    return np.setdiff1d(np.arange(len(hashed)), first)
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """What a corpus holds, and what is suspicious.
-
-    Attributes:
-        splits: by name.
-        overlap: for validation and test, how many of their pairs, and how many of their sources, also occur in train.
-        ledger: what the recipe's filters would drop from train.
-        spots: rows of train drawn at random, with their texts, to read with one's own eyes.
-        advice: what should be mended, in plain words.
-    """
-
-    splits: dict[str, SplitFindings]
-    overlap: dict[str, tuple[int, int]]
-    ledger: Ledger
-    spots: list[tuple[int, str, str]]
-    advice: list[str]
-
-
-def inspect(corpus: Corpus, settings: DataSettings, normalization: str = "identity") -> Inspection:
-    """Looks through a corpus.
-
-    Args:
-        corpus: as loaded, nothing filtered.
-        settings: the recipe's `data` section: filters, and the seed of the pairs to read.
-        normalization: of the targets, as the recipe has it.
-    """
-    parts = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-    splits = {name: _findings(part) for name, part in parts.items() if part is not None}
-    overlap = _overlap(
-        corpus.train, {name: part for name, part in parts.items() if part is not None and name != "train"}
-    )
-    ledger = filter_training(corpus.train, settings.filters)[1]
-    chosen = random.Random(settings.seed).sample(range(len(corpus.train)), min(_SPOTS, len(corpus.train)))
-    advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
-    advice += _corpus_advice(overlap, ledger)
-    advice += [words for name, part in parts.items() if part and (words := unreachable(part, name, normalization))]
-    return Inspection(splits, overlap, ledger, _rows(corpus.train, sorted(chosen)), advice)
-
-
-def render(inspection: Inspection) -> str:
-    """The findings as plain text for a terminal: numbers, bars, pairs to read, and last what should be mended."""
-    blocks = [_summary(inspection)]
-    for name, split in inspection.splits.items():
-        blocks.append([f"{name}: pairs by words of the source and of the target", *_bars(split)])
-    for name, split in inspection.splits.items():
-        blocks.append([f"{name}: most unequal lengths", *_texts(split.outliers)])
-    blocks.append([f"train: {len(inspection.spots)} pairs drawn at random", *_texts(inspection.spots)])
-    blocks.append(["what the recipe's filters do", *(f"  {line}" for line in str(inspection.ledger).split("\n"))])
-    advice = [f"  - {words}" for words in inspection.advice]
-    blocks.append(["advice", *advice] if advice else ["nothing suspicious found"])
-    return "\n\n".join("\n".join(block) for block in blocks)
-
-
-class _Side:
-    """Tallies one side of a split, text by text."""
-
-    def __init__(self) -> None:
-        self.words, self.characters = array("l"), array("l")
-        self.types: set[str] = set()
-
-    def add(self, text: str) -> None:
-        words = text.split()
-        self.words.append(len(words))
-        self.characters.append(len(text))
-        self.types.update(words)
-
-    def told(self) -> SideFindings:
-        histogram = np.histogram(self.words, bins=np.array(_BINS))[0].tolist()
-        return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram)
-
-
-def _findings(dataset: datasets.Dataset) -> SplitFindings:
-    source, target = _Side(), _Side()
-    empty, copies, windows_ends = [], [], 0
-    suspicious: dict[str, list[int]] = {}
-    for row, (one, other) in enumerate(pairs(dataset), start=1):
-        source.add(one)
-        target.add(other)
-        windows_ends += one.endswith("\r") or other.endswith("\r")
-        for character, name in SUSPICIOUS.items():
-            if character in one or character in other:
-                suspicious.setdefault(name, []).append(row)
-        if broken_rule(one, other, _NO_LIMITS):
-            empty.append(row)
-        elif one == other:
-            copies.append(row)
-    lengths = np.stack([source.characters, target.characters])
-    return SplitFindings(
-        pairs=len(dataset),
-        source=source.told(),
-        target=target.told(),
-        correlation=_correlation(lengths),
-        empty=empty,
-        duplicates=(later_copies(dataset) + 1).tolist(),
-        copies=copies,
-        suspicious=suspicious,
-        windows_ends=windows_ends,
-        outliers=_rows(dataset, _most_unequal(lengths)),
-    )
-
-
-def _correlation(lengths: Int[np.ndarray, "2 rows"]) -> float | None:
-    logs = np.log1p(lengths[:, (lengths > 0).all(0)])
-    if logs.shape[1] < 100 or not logs.std(1).all():
-        return None
-    return float(np.corrcoef(logs)[0, 1])
-
-
-def _most_unequal(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
-    """Rows, from 0 on, whose ratio of lengths is farthest from the corpus' own, the worst first; no empty sides."""
-    usual = lengths[1].sum() / max(1, lengths[0].sum())
-    # twenty characters are added so that short pairs, whose ratios mean little, do not fill the list
-    distances = np.abs(np.log((lengths[1] + 20) / (lengths[0] * usual + 20)))
-    distances[(lengths == 0).any(0)] = -1
-    worst = np.argsort(-distances, kind="stable")[:_OUTLIERS]
-    return [int(row) for row in worst if distances[row] >= 0]
-
-
-def _rows(dataset: datasets.Dataset, chosen: list[int]) -> list[tuple[int, str, str]]:
-    return [(row + 1, dataset[row]["source"], dataset[row]["target"]) for row in chosen]
-
-
-def _overlap(train: datasets.Dataset, parts: dict[str, datasets.Dataset]) -> dict[str, tuple[int, int]]:
-    def hashes(dataset: datasets.Dataset) -> np.ndarray:
-        both = (number for pair in pairs(dataset) for number in (hash(pair), hash(pair[0])))
-        return np.fromiter(both, np.int64, 2 * len(dataset)).reshape(-1, 2)
-
-    learned = hashes(train)
-    overlap = {}
-    for name, part in parts.items():
-        whole, source = (int(np.isin(hashes(part)[:, i], learned[:, i]).sum()) for i in (0, 1))
-        overlap[name] = (whole, source)
-    return overlap
-
-
-def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
-    if split.correlation is not None and split.correlation < 0.5:
-        yield (
-            f"the lengths of source and target hardly go together in {name} (correlation {split.correlation:.2f}; "
-            "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
-        )
-    if split.empty:
-        some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({some_rows(split.empty)})"
-        yield f"{some}: are the lines aligned?"
-    if len(split.copies) > _MANY * split.pairs:
-        yield f"{_count(split.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
-    if name == "train" and len(split.duplicates) > _MANY * split.pairs:
-        yield f"{_count(split.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
-    windows = split.windows_ends > split.pairs / 2
-    if windows:
-        yield f"most lines of {name} end with a carriage return, which references keep: convert them, e.g. dos2unix"
-    for character, rows in split.suspicious.items():
-        if not (windows and character == SUSPICIOUS["\r"]):
-            some = f"{_count(rows, 'row')} of {name} with a {character} ({some_rows(rows)})"
-            yield f"{some}: wanted, or a conversion gone wrong?"
-
-
-def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: Ledger) -> Iterator[str]:
-    for name, (whole, sources) in overlap.items():
-        if sources:
-            occurs = "source also occurs" if sources == 1 else "sources also occur"
-            yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will flatter"
-    dropped = sum(ledger.dropped.values())
-    if dropped > _MANY * (dropped + ledger.kept):
-        share = dropped / (dropped + ledger.kept)
-        yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
-
-
-def unreachable(part: datasets.Dataset, name: str, normalization: str) -> str:
-    """What to say where the normalization changes targets; nothing where it changes none.
-
-    Args:
-        part: pairs.
-        name: of their split.
-        normalization: of the targets, as the recipe has it.
-    """
-    change = altered((target for _, target in pairs(part)), normalization)
-    remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
-    return f"tokenizer.normalization={normalization} changes {change} in {name}; references {remedy}" if change else ""
-
-
-def _count(rows: list[int], noun: str) -> str:
-    return f"{len(rows):,} {noun}{'s' * (len(rows) != 1)}"
+def drawn(rows: int, seed: int) -> list[int]:
+    """Some rows, drawn at random and in their order, to be read with one's own eyes."""
+    return sorted(random.Random(seed).sample(range(rows), min(_SPOTS, rows)))
 
 
 def some_rows(rows: list[int]) -> str:
     """The first five of some rows, in words."""
     return f"row{'s' * (len(rows) != 1)} {', '.join(f'{row:,}' for row in rows[:5])}{' …' if rows[5:] else ''}"
-
-
-def _summary(inspection: Inspection) -> list[str]:
-    splits = list(inspection.splits.values())
-    rows: dict[str, list[str]] = {"": list(inspection.splits), "pairs": [f"{split.pairs:,}" for split in splits]}
-    for side, of in (("source", [split.source for split in splits]), ("target", [split.target for split in splits])):
-        rows[f"{side} words"] = [f"{each.words:,}" for each in of]
-        rows[f"{side} words, different"] = [f"{each.types:,}" for each in of]
-        rows[f"{side} characters"] = [f"{each.characters:,}" for each in of]
-    correlations = [split.correlation for split in splits]
-    rows["correlation of lengths"] = ["–" if c is None else f"{c:.2f}" for c in correlations]
-    rows["pairs with an empty side"] = [f"{len(split.empty):,}" for split in splits]
-    rows["repeated pairs"] = [f"{len(split.duplicates):,}" for split in splits]
-    rows["targets equal to the source"] = [f"{len(split.copies):,}" for split in splits]
-    overlap = [inspection.overlap.get(name) for name in inspection.splits]
-    for place, what in ((1, "sources"), (0, "pairs")):
-        rows[f"{what} also in train"] = ["–" if both is None else f"{both[place]:,}" for both in overlap]
-    return [f"{label:28}" + "".join(f"{cell:>13}" for cell in cells) for label, cells in rows.items()]
-
-
-def _bars(split: SplitFindings) -> Iterator[str]:
-    most = max(split.source.histogram + split.target.histogram)
-    ends = [*itertools.pairwise(_BINS)]
-    for (low, high), *counts in zip(ends, split.source.histogram, split.target.histogram, strict=True):
-        if any(counts):
-            label = f"{low}" if high == low + 1 else f"{low}–{high - 1}" if high < _BINS[-1] else f"{low} or more"
-            cells = [f"{'█' * round(_BAR * count / most):{_BAR}} {count:>11,}" for count in counts]
-            yield f"  {label:>11}  {'   '.join(cells)}"
-
-
-def _texts(rows: list[tuple[int, str, str]]) -> Iterator[str]:
-    for row, source, target in rows:
-        yield f"  {row:>9,}  {visible(source)}"
-        yield f"  {'':>9}  {visible(target)}"
 
 
 def visible(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from s2s.errors import UserError, check_regular, quoted
+from s2s.recipe.wording import near_files
 
 COMPRESSIONS = ("", ".gz", ".xz")
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet", ".txt")
@@ -38,8 +39,6 @@ class Columns:
     keys: str
     numbers: tuple[str, ...] = ()
 
-
-PAIR_KEYS = "data.source and data.target"
 
 _DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _BYTE_ORDER_MARK = "\ufeff".encode()
@@ -86,33 +85,22 @@ def line_pairs(source: Path, target: Path) -> Iterator[Row]:
         )
 
 
-def table_rows(path: Path, source: str, target: str) -> Iterator[Row]:
-    """The rows of a table, two columns of it as source and target.
-
-    A tsv is never quoted; a csv is, after RFC 4180, and empty lines of it are skipped. A jsonl or parquet file may nest
-    the two columns in one that is called `translation`, as many hub data sets do. A txt is a tsv if its first line
-    has a tab; else each cell stands behind the name of its column: `IN: jump twice OUT: I_JUMP I_JUMP`.
-
-    Args:
-        path: a table. A compressed parquet file is read into memory whole.
-        source: name of the source column. A tsv or csv file without a header is read by position: `"0"` is its first
-            column, and its first line is a pair like all others.
-        target: name or position of the target column.
-
-    Raises:
-        UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.
-    """
-    for _, (one, other) in table_cells(path, Columns((source, target), PAIR_KEYS)):
-        yield {"source": one, "target": other}
-
-
 def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table: where each begins, and its cells of these columns as text.
 
+    A tsv is never quoted; a csv is, after RFC 4180, and empty lines of it are skipped. A jsonl or parquet file may nest
+    the columns in one that is called `translation`, as many hub data sets do. A txt is a tsv if its first line has a
+    tab; else each cell stands behind the name of its column: `IN: jump twice OUT: I_JUMP I_JUMP`.
+
     A row's place is the number of its line or, in parquet, of the row, from 1 on; see `place`.
 
+    Args:
+        path: a table. A compressed parquet file is read into memory whole.
+        columns: a tsv or csv file without a header is read by position: `"0"` is its first column, and its first line
+            is a row like all others.
+
     Raises:
-        UserError: as `table_rows`.
+        UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.
     """
     rows = raw_rows(path, columns)
     if _is_separated(path):
@@ -181,6 +169,22 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
             raise UserError(what, where=where, remedy="remove or mend the row")
         cells.append(cell)
     return cells
+
+
+def check_there(*paths: Path) -> None:
+    """Refuses files that are not there.
+
+    Raises:
+        UserError: one is not; what is there under a similar name is told.
+    """
+    for path in paths:
+        check_regular(path, "name a file; of a pipe, write the lines to one first")
+        if path.is_file():
+            continue
+        there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = near_files(path.name, there, most=3)
+        what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
+        raise UserError(what, where=str(path), remedy=f"there is {', '.join(near)}" if near else "check the path")
 
 
 def _open(path: Path) -> io.BufferedIOBase:

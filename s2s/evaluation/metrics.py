@@ -1,16 +1,25 @@
-"""Scores on untouched references, with signatures, intervals and a view by source length."""
+"""Scores on untouched references, with signatures, intervals and a view by source length.
+
+Exact match and edit distance come in the form of sacreBLEU's metrics, so that intervals and tests take them as others.
+Edits are jiwer's: the fewest substitutions, insertions and deletions (Levenshtein) that make the reference of what a
+system wrote, over the units of all references. Where the targets are phones with white space between them, the word
+error rate is the phone error rate.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Literal
 
+import jiwer
 import numpy as np
 from jaxtyping import Float, Shaped
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric, Signature
+from sacrebleu.metrics.base import Score as SacreScore
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from s2s.evaluation.error_rates import Rate
 from s2s.evaluation.inference import Counts, drawn_rows, estimate, wilson
 
 NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
@@ -67,6 +76,68 @@ class Bucket:
     def __str__(self) -> str:
         span = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
         return f"{span} {self.unit}: {self.bleu:.1f}"
+
+
+Unit = Literal["sentences", "characters", "words"]
+
+_UNITS: dict[Unit, str] = {"sentences": "exact", "characters": "CER", "words": "WER"}
+_CUTS: dict[Unit, jiwer.Compose] = {
+    "characters": jiwer.Compose([jiwer.ReduceToListOfListOfChars()]),
+    "words": jiwer.Compose([jiwer.ReduceToListOfListOfWords()]),
+}
+
+
+class _RateSignature(Signature):
+    def __init__(self, args: dict[str, Any]) -> None:
+        super().__init__(args)
+        unit = args["unit"]
+        self.info |= {
+            "case": "lc" if args["lowercase"] else "mixed",
+            "unit": unit,
+            "version": None if unit == "sentences" else f"jiwer-{version('jiwer')}",
+        }
+
+
+class Rate(Metric):
+    """The share of sentences that are the reference, or the edits for each character or word of it, in percent.
+
+    White space at the ends does not count; between words, any is one space.
+
+    Args:
+        unit: `sentences` counts exact ones, the others count edits.
+        lowercase: without regard to case.
+    """
+
+    _SIGNATURE_TYPE = _RateSignature
+
+    def __init__(self, unit: Unit, lowercase: bool = False) -> None:
+        super().__init__()
+        self.unit: Unit = unit
+        self.lowercase = lowercase
+
+    def _preprocess_segment(self, sent: str) -> str:
+        text = " ".join(sent.split()) if self.unit == "words" else sent.strip()
+        return text.lower() if self.lowercase else text
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"reference": refs[0]}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
+        reference: str = ref_kwargs["reference"]
+        if self.unit == "sentences":
+            return [int(hypothesis == reference), 1]
+        cut = _CUTS[self.unit]
+        found = jiwer.process_words(reference, hypothesis, cut, cut)
+        lost = found.substitutions + found.deletions
+        return [lost + found.insertions, lost + found.hits]
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:
+        part, whole = stats[0], stats[1]
+        # nothing to be written: whatever was written is wrong, as sacreBLEU's TER has it
+        return SacreScore(_UNITS[self.unit], 100 * (part / whole if whole else float(part > 0)))
+
+    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> SacreScore:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
 
 
 def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> dict[str, Metric]:

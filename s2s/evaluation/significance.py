@@ -1,14 +1,27 @@
-"""Is the difference between two systems more than chance? Paired approximate randomisation of sacreBLEU's scores."""
+"""Is a difference more than chance?
+
+Between translators: paired approximate randomisation of sacreBLEU's scores. Between classifiers: McNemar's test on the
+same examples (McNemar 1947).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
+from jaxtyping import Int
+from scipy import special
 
 from s2s.errors import UserError
-from s2s.evaluation.inference import paired_p
+from s2s.evaluation.classification import accuracy
+from s2s.evaluation.inference import Share, coin, paired_p
 from s2s.evaluation.metrics import bootstrap_interval, metrics, scores_of
+
+Classes = Int[np.ndarray, " examples"]
+
+# below so many disagreements, the chi-square distribution is a poor likeness of the binomial
+_EXACT_BELOW = 25
 
 
 @dataclass(frozen=True)
@@ -66,3 +79,103 @@ def compare(
             p_value = None if system == first else paired_p(counts[first], its, partial(scores_of, metric))
             found.append(Comparison(system, name, float(value), (high - low) / 2, p_value))
     return found
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """Two classifiers on the same examples; those that both got right or both got wrong say nothing.
+
+    Attributes:
+        only_first: examples that only the first got right.
+        only_second: examples that only the second got right.
+        exact: two-sided p-value of the binomial test: each disagreement is a fair coin.
+        chi_square: McNemar's statistic with continuity correction.
+        chi_square_p: its p-value, one degree of freedom.
+        method: which of the two p-values counts.
+    """
+
+    only_first: int
+    only_second: int
+    exact: float
+    chi_square: float
+    chi_square_p: float
+    method: Literal["exact", "chi-square"]
+
+    @property
+    def p_value(self) -> float:
+        """How often chance alone would make classifiers that are equally good differ as much."""
+        return self.exact if self.method == "exact" else self.chi_square_p
+
+
+@dataclass(frozen=True)
+class ClassifierComparison:
+    """One classifier beside the first.
+
+    Attributes:
+        run: its name.
+        accuracy: with Wilson's interval.
+        test: against the first; None for the first.
+    """
+
+    run: str
+    accuracy: Share
+    test: McNemar | None
+
+    def __str__(self) -> str:
+        line = f"  {self.run:28} accuracy {self.accuracy.value:6.2f} % ({self.accuracy.low:.2f} to "
+        line += f"{self.accuracy.high:.2f})"
+        if self.test is None:
+            return line
+        return (
+            f"{line}   p = {self.test.p_value:.4f} against the first (McNemar, {self.test.method}: "
+            f"{self.test.only_second:,} only this one has right, {self.test.only_first:,} only the first)"
+        )
+
+
+def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
+    """Tests whether two classifiers are right equally often.
+
+    With b examples that only the first got right and c that only the second did, b is a number of heads in b + c tosses
+    if they are equally good. Where b + c is below 25 that binomial test counts, for it is exact; above, the customary
+    chi-square statistic (|b − c| − 1)² / (b + c), with Edwards's (1948) continuity correction, counts. Where b = c the
+    correction would turn no difference into one, and the statistic is 0.
+
+    Args:
+        truth: the class of each example.
+        first: what the first predicted.
+        second: what the second predicted.
+    """
+    first_right, second_right = first == truth, second == truth
+    b, c = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
+    statistic = max(0, abs(b - c) - 1) ** 2 / (b + c) if b + c else 0.0
+    return McNemar(
+        only_first=b,
+        only_second=c,
+        exact=coin(b, b + c),
+        chi_square=statistic,
+        chi_square_p=float(special.chdtrc(1, statistic)),
+        method="exact" if b + c < _EXACT_BELOW else "chi-square",
+    )
+
+
+def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[ClassifierComparison]:
+    """Tests every classifier against the first, on the same examples.
+
+    Args:
+        truth: the class of each example.
+        systems: predicted classes by the run's name, the baseline first.
+
+    Raises:
+        UserError: there are fewer than two, or they classified different numbers of examples.
+    """
+    counts = {name: len(predicted) for name, predicted in systems.items()}
+    if len(systems) < 2 or set(counts.values()) != {len(truth)}:
+        raise UserError(
+            f"a comparison needs two runs with {len(truth)} examples each; given: {counts}",
+            remedy="evaluate each on the same test set",
+        )
+    baseline, *_ = systems.values()
+    return [
+        ClassifierComparison(name, accuracy(truth, predicted), mcnemar(truth, baseline, predicted) if i else None)
+        for i, (name, predicted) in enumerate(systems.items())
+    ]

@@ -25,12 +25,13 @@ from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradients.conclude import predicts
 from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, number_for
 from s2s.files import sweep, write_atomically
-from s2s.recipe.reading import dump, read, write
+from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
 from s2s.run.stopping import resumable
+from s2s.run.tasks import read
 from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.precision import NAMES, measure
 

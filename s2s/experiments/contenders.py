@@ -41,7 +41,7 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     discipline, reference = discipline_of(base), base.model
     discipline.check(kind)
     blueprint = discipline.blueprint(base)
-    options = _options(kind, reference) | {"max_positions": base.batches.max_length} | dict(own)
+    options = _options(reference, same_kind=kind == base.model.kind) | {"max_positions": base.batches.max_length} | dict(own)
     _check(kind, own, options, blueprint)
     if own or kind != reference.kind:
         parameters = blueprint.parameters(reference.kind, reference)
@@ -49,9 +49,9 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     return base.model_copy(update={"name": kind, "model": reference})
 
 
-def _options(kind: str, reference: Section) -> dict[str, object]:
+def _options(reference: Section, same_kind: bool) -> dict[str, object]:
     given = beside_width(reference)
-    names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
+    names = given if same_kind else (*_SHARED, "feedforward_ratio")
     return {name: given[name] for name in names if name in given}
 
 

@@ -9,9 +9,10 @@ from typing import Any, Literal, TypeVar
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
+from s2s.recipe.messages import TASK
 from s2s.recipe.schema import Section
-from s2s.recipe.tasks import TASK, TASKS
 from s2s.results import TABLES, Figure, Finding, Result, Table
+from s2s.run.tasks import schemas
 from s2s.training.devices import Computer
 
 Profile = Literal["quick", "standard"]
@@ -52,7 +53,7 @@ class Contestant:
 
 
 def _restored(name: str, task: str, kind: str, recipe: str) -> Contestant:
-    schema = TASKS[task]
+    schema = schemas()[task]
     return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe))
 
 

@@ -6,23 +6,21 @@ from typing import Any
 
 from rich.console import Console
 
-from s2s.data.labelled_batches import LabelledTexts
 from s2s.experiments.contest import Contest, NotForThisModel, check_translates
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import prepared, seeds_of, tested, whole_run
 from s2s.recipe.installed import encoder_settings, module_of
-from s2s.recipe.tasks import TASK
-from s2s.run import classification, translation
-from s2s.run.classification_evaluation import evaluate_classifier
-from s2s.run.classification_loading import begins, build_classifier
-from s2s.run.course import plain, start
-from s2s.run.evaluation import evaluate_run
-from s2s.run.loading import build_model
-from s2s.training.classification import classification_loss
+from s2s.recipe.messages import TASK
+from s2s.run.scoring import evaluate
+from s2s.run.training import train
+from s2s.tasks.classification.batches import LabelledTexts
+from s2s.tasks.classification.task import begins, build_classifier, trainer_of
+from s2s.tasks.labelled import classification_loss
+from s2s.tasks.translation.task import build_model
+from s2s.tasks.translation.task import mean_loss as mean_loss_of_pairs
 from s2s.training.devices import Computer
 from s2s.training.trainer import Trainer, mean_loss
-from s2s.training.translation import mean_loss as mean_loss_of_pairs
 
 
 class Discipline(ABC):
@@ -88,11 +86,11 @@ class Translation(Discipline):
     def begin(self, recipe: Any, console: Console) -> object:
         """Trains a translator; what cannot translate is refused."""
         check_translates(build_model(recipe, *recipe.tokenizer.sizes), recipe.model.kind)
-        return start(translation.course(recipe, plain(console), prepared=prepared(recipe)), console)
+        return train(recipe, console, data=prepared(recipe))
 
     def validated(self, folder: Path) -> str:
         """Scores and translations."""
-        return evaluate_run(folder, "validation").to_json()
+        return evaluate(folder, "validation").to_json()
 
 
 class Classification(Discipline):
@@ -111,7 +109,7 @@ class Classification(Discipline):
         """With the names of the classes and the number of pieces that there are."""
         data = prepared(recipe)
         changes = {
-            "data": recipe.data.model_copy(update={"classes": data.corpus.classes}),
+            "data": recipe.data.model_copy(update={"classes": data.corpus.train.names}),
             "tokenizer": recipe.tokenizer.model_copy(update={"size": data.tokenizer.size}),
         }
         return recipe.model_copy(update=changes)
@@ -130,7 +128,7 @@ class Classification(Discipline):
         data = prepared(recipe)
         recipe = recipe.model_copy(update={"seeds": seeds_of(seed)})
         model = build_classifier(recipe, data.tokenizer.size).to(computer.device)
-        return classification.trainer_of(recipe, data, model, computer)
+        return trainer_of(recipe, data, model, computer)
 
     def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
         """In nats per text."""
@@ -140,11 +138,11 @@ class Classification(Discipline):
 
     def begin(self, recipe: Any, console: Console) -> object:
         """Trains a classifier."""
-        return start(classification.course(recipe, plain(console), prepared=prepared(recipe)), console)
+        return train(recipe, console, data=prepared(recipe))
 
     def validated(self, folder: Path) -> str:
         """Scores and answers."""
-        return evaluate_classifier(folder, "validation").to_json()
+        return evaluate(folder, "validation").to_json()
 
 
 DISCIPLINES: dict[str, Discipline] = {"translation": Translation(), "classification": Classification()}

@@ -23,13 +23,13 @@ from s2s.experiments.matching import beside_width, solved, translators
 from s2s.experiments.whole_runs import seeds_of
 from s2s.experiments.workload import plain_form
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import BatchSettings, Recipe, Section
-from s2s.run.loading import build_model
-from s2s.run.preparing import Prepared
+from s2s.recipe.schema import Section
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
+from s2s.tasks.translation.task import build_model, translation_trainer
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
-from s2s.training.translation import translation_trainer
 
 
 def trainer_for(

@@ -14,12 +14,13 @@ from rich.console import Console
 
 from s2s.experiments.contest import Contest
 from s2s.files import write_atomically
+from s2s.recipe.messages import TASK
 from s2s.recipe.schema import RunSettings, Section, SeedSettings
-from s2s.recipe.tasks import TASK, TASKS
-from s2s.run.classification_data import prepare_texts
 from s2s.run.folder import RECIPE
-from s2s.run.preparing import prepare
+from s2s.run.tasks import schemas
 from s2s.run.training import resume
+from s2s.tasks.classification.data import prepare_texts
+from s2s.tasks.translation.prepared import prepare
 from s2s.training.logger import METRICS
 
 RUNS = "runs"
@@ -54,7 +55,7 @@ def prepared(recipe: Any) -> Any:
 @lru_cache(maxsize=4)
 def _prepared(task: str, data: str, tokenizer: str) -> Any:
     # of a recipe, only these two sections say how a corpus becomes pieces
-    recipe: Any = TASKS[task].recipe
+    recipe: Any = schemas()[task].recipe
     fields = recipe.model_fields
     sections = {
         "data": fields["data"].annotation.model_validate_json(data),

@@ -9,15 +9,20 @@ from pydantic.fields import FieldInfo
 from s2s.errors import UserError
 from s2s.recipe.installed import models
 from s2s.recipe.page import Location
-from s2s.recipe.schema import Section
-from s2s.recipe.tasks import TASK, TASKS
+from s2s.recipe.schema import Section, TaskSchema
 from s2s.recipe.wording import choices, expected, nearest, section_of, shown, suggestion
 
 SettingsOf = Callable[[str], type[Section]]
+Tasks = Mapping[str, TaskSchema]
+TASK = "task"
 
 
 def explain(
-    errors: Sequence[Mapping[str, Any]], schema: type[BaseModel], tree: Mapping[str, Any], settings: SettingsOf
+    errors: Sequence[Mapping[str, Any]],
+    schema: type[BaseModel],
+    tree: Mapping[str, Any],
+    settings: SettingsOf,
+    tasks: Tasks,
 ) -> dict[Location, str]:
     """The mistake of each key in words: `is 0, expected a whole number above 0`.
 
@@ -28,12 +33,13 @@ def explain(
         schema: what the recipe was held against.
         tree: the recipe's values.
         settings: the section of a kind of model, for this task.
+        tasks: all that there are, by name.
     """
     found: dict[Location, str] = {}
     for error in errors:
         key, field = _field_at(tuple(str(part) for part in error["loc"]), schema)
         unknown = bool(key) and field is None and error["type"] != "value_error"
-        words = f"unknown key; {_meant(key, schema, settings)}" if unknown else _what(error, key, field, tree)
+        words = f"unknown key; {_meant(key, schema, settings, tasks)}" if unknown else _what(error, key, field, tree)
         found.setdefault(key, words)
     return found
 
@@ -77,12 +83,12 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> Any:
     return value
 
 
-def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf) -> str:
+def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
     """Which models or tasks have the key, else the nearest of the section, of any section, else all of the section."""
     if key[:-1] == ("model",) and (kinds := list(_kinds_with(key[-1], settings))):
         return f"it belongs to {', '.join(kinds)}"
-    if tasks := [name for name, other in TASKS.items() if key in _keys(other.recipe, ())]:
-        return f"it belongs to recipes of task {' or '.join(tasks)}, and this one is of task {_task_of(schema)}"
+    if owners := [name for name, other in tasks.items() if key in _keys(other.recipe, ())]:
+        return f"it belongs to recipes of task {' or '.join(owners)}, and this one is of task {_task_of(schema)}"
     everywhere = list(_keys(schema, ()))
     siblings = [name[-1] for name in everywhere if name[:-1] == key[:-1]]
     if nearest(key[-1], siblings):

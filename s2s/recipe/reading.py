@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -17,10 +17,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from s2s.errors import UserError, check_regular
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
-from s2s.recipe.messages import explain, known_keys
+from s2s.recipe.messages import TASK, Tasks, explain, known_keys
 from s2s.recipe.page import BeyondAPage, Location, Page, read_page, read_value
-from s2s.recipe.schema import AnyRecipe, Section
-from s2s.recipe.tasks import DEFAULT, TASK, TASKS, Schema
+from s2s.recipe.schema import AnyRecipe, Section, TaskSchema
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
@@ -36,8 +35,8 @@ class Override:
     text: str
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> Any:
-    """A checked recipe, of the class that its task has in `tasks.TASKS`.
+def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
+    """A checked recipe, of the class that its task has.
 
     Relative paths to data start from the recipe's folder, those in overrides from the current folder, and files from
     `data.root` where there is one; they come out absolute. `run.dir` stays relative to the current folder.
@@ -48,6 +47,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Any:
     Args:
         path: a YAML file.
         overrides: `section.key=value`; values are YAML.
+        tasks: by name; the first is that of a recipe that names none.
 
     Raises:
         UserError: the file cannot be read, or the recipe has mistakes; all of them are listed.
@@ -55,12 +55,12 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Any:
     page = read_page(path)
     parsed, malformed = _parse(overrides)
     tree: dict[str, Any] = json.loads(json.dumps(page.values))
-    _leave_out_keys_of_another_model(tree, parsed)
+    _leave_out_keys_of_another_model(tree, parsed, tasks)
     for override in parsed:
         malformed += _apply(override, tree)
-    recipe, found = _check(tree)
+    recipe, wrongs = _check(tree, tasks)
     twice = [(line, f"{path}:{line}: {'.'.join(key)}: {_again(key, page)}") for key, line in page.twice.items()]
-    wrong = [_placed(key, what, path, page, parsed) for key, what in found.items()]
+    wrong = [_placed(key, what, path, page, parsed) for key, what in wrongs.items()]
     # in the order of the page, the command line last
     mistakes = [text for _, text in sorted(twice + wrong, key=lambda mistake: mistake[0])] + malformed
     if mistakes or recipe is None:
@@ -142,9 +142,9 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
     return parsed, malformed
 
 
-def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[Override]) -> None:
+def _leave_out_keys_of_another_model(tree: dict[str, Any], overrides: Sequence[Override], tasks: Tasks) -> None:
     kinds = [override.value for override in overrides if override.key == _KIND]
-    schema, model = TASKS.get(str(tree.get(TASK, DEFAULT))), tree.get("model")
+    schema, model = tasks.get(str(_task_of(tree, tasks))), tree.get("model")
     if not kinds or schema is None or not isinstance(model, dict):
         return
     try:
@@ -166,22 +166,28 @@ def _apply(override: Override, tree: dict[str, Any]) -> list[str]:
     return []
 
 
-def _check(tree: dict[str, Any]) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
+def _task_of(tree: Mapping[str, Any], tasks: Tasks) -> object:
+    return tree.get(TASK, next(iter(tasks)))
+
+
+def _check(tree: dict[str, Any], tasks: Tasks) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
     """The recipe, or the mistake of each key."""
-    task = tree.get(TASK, DEFAULT)
-    if not isinstance(task, str) or task not in TASKS:
+    task = _task_of(tree, tasks)
+    if not isinstance(task, str) or task not in tasks:
         # which keys there are depends on it, so the others cannot be checked
-        return None, {(TASK,): f"is {shown(task)}; {suggestion(str(task), list(TASKS))}"}
-    schema, model = TASKS[task], tree.get("model", {})
+        return None, {(TASK,): f"is {shown(task)}; {suggestion(str(task), list(tasks))}"}
+    schema, model = tasks[task], tree.get("model", {})
     if not isinstance(model, dict):
-        return _held_against(schema, Section, tree)
+        return _held_against(schema, Section, tree, tasks)
     try:
-        return _held_against(schema, _settings(schema, model), tree)
+        return _held_against(schema, _settings(schema, model), tree, tasks)
     except UserError as error:
-        return None, _without_kind(schema, tree, model) | {_KIND: f"{error.what}; {error.remedy}"}
+        return None, _without_kind(schema, tree, model, tasks) | {_KIND: f"{error.what}; {error.remedy}"}
 
 
-def _without_kind(schema: Schema, tree: dict[str, Any], model: Mapping[str, Any]) -> dict[Location, str]:
+def _without_kind(
+    schema: TaskSchema, tree: dict[str, Any], model: Mapping[str, Any], tasks: Tasks
+) -> dict[Location, str]:
     """Mistakes of a recipe whose kind of model is none: its model's keys are held against the kind that was meant, or
     where none is near, against the keys of all models.
     """
@@ -189,15 +195,15 @@ def _without_kind(schema: Schema, tree: dict[str, Any], model: Mapping[str, Any]
     try:
         settings = _settings(schema, {"kind": meant})
     except UserError:
-        _, found = _held_against(schema, Section, tree | {"model": {}})
+        _, wrongs = _held_against(schema, Section, tree | {"model": {}}, tasks)
         known = known_keys(schema.settings)
-        return found | {
+        return wrongs | {
             ("model", key): f"unknown key; {suggestion(key, known)}" for key in model if key not in {*known, "kind"}
         }
-    return _held_against(schema, settings, tree | {"model": {**model, "kind": meant}})[1]
+    return _held_against(schema, settings, tree | {"model": {**model, "kind": meant}}, tasks)[1]
 
 
-def _settings(schema: Schema, model: Mapping[str, Any]) -> type[Section]:
+def _settings(schema: TaskSchema, model: Mapping[str, Any]) -> type[Section]:
     if "kind" not in model:
         raise UserError("is missing", remedy=f"expected one of {', '.join(models())}")
     if not isinstance(model["kind"], str):
@@ -206,14 +212,14 @@ def _settings(schema: Schema, model: Mapping[str, Any]) -> type[Section]:
 
 
 def _held_against(
-    schema: Schema, settings: type[Section], tree: dict[str, Any]
+    schema: TaskSchema, settings: type[Section], tree: dict[str, Any], tasks: Tasks
 ) -> tuple[AnyRecipe[Any] | None, dict[Location, str]]:
     whole = schema.whole(settings)
     try:
         # through JSON, because only there strict mode takes a list for a tuple, and still no true for 1
         return whole.model_validate_json(json.dumps(tree)), {}
     except ValidationError as error:
-        return None, explain(error.errors(include_url=False), whole, tree, schema.settings)
+        return None, explain(error.errors(include_url=False), whole, tree, schema.settings, tasks)
 
 
 def _again(key: Location, page: Page) -> str:
@@ -233,9 +239,9 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
     return 1, f"{path}:1: {words}"
 
 
-def _absolute(recipe: Any, folder: Path, given: set[Location]) -> Any:
+def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
     """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
-    data = recipe.data
+    data = _data(recipe)
 
     def absolute(file: str, key: str, root: Path | None = None) -> str:
         start = root or (Path.cwd() if {("data", key), ("data",)} & given else folder.absolute())
@@ -244,12 +250,40 @@ def _absolute(recipe: Any, folder: Path, given: set[Location]) -> Any:
     changes: dict[str, Any] = {}
     if data.root is not None:
         changes["root"] = absolute(data.root, "root")
-    if data.corpus == "files":
-        root = Path(changes["root"]) if data.root is not None else None
-        for key in ("train", "validation", "test"):
-            value = getattr(data, key)
-            if isinstance(value, str):
-                changes[key] = absolute(value, key, root)
-            elif isinstance(value, tuple):
-                changes[key] = tuple(absolute(file, key, root) for file in value)
+    root = Path(changes["root"]) if data.root is not None else None
+    for key, files in _own_files(data):
+        changes[key] = tuple(absolute(file, key, root) for file in files)
+        if isinstance(getattr(data, key), str):
+            (changes[key],) = changes[key]
     return recipe.model_copy(update={"data": data.model_copy(update=changes)})
+
+
+def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
+    """What a recipe names and is not there, as lines of `key: path: what is wrong`; nothing is read.
+
+    Args:
+        recipe: as `read` gives it, so that paths are absolute.
+    """
+    data = _data(recipe)
+    named = [("data.root", data.root)] + [(f"data.{key}", file) for key, files in _own_files(data) for file in files]
+    named.append(("init_from", getattr(recipe, "init_from", None)))
+    return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if file and not Path(file).exists()]
+
+
+def _data(recipe: AnyRecipe[Any]) -> Any:
+    return dict(recipe)["data"]
+
+
+def _own_files(data: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The files that each part of a corpus of files is read from."""
+    for key in ("train", "validation", "test") if data.corpus == "files" else ():
+        split = getattr(data, key)
+        if isinstance(split, str | tuple):
+            yield key, (split,) if isinstance(split, str) else split
+
+
+def _missing(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    near = near_files(path.name, [other.name for other in path.parent.iterdir()])
+    return "there is no such file" + (f"; did you mean {near[0]}?" if near else "; check the path")

@@ -10,8 +10,8 @@ from pydantic.json_schema import models_json_schema
 
 from s2s.errors import UserError
 from s2s.recipe.installed import encoder_settings, models, module_of
-from s2s.recipe.schema import Section
-from s2s.recipe.tasks import TASKS
+from s2s.recipe.messages import Tasks
+from s2s.recipe.schema import Section, TaskSchema
 from s2s.recipe.wording import expected, section_of
 
 _INTRODUCTION = """# The recipe
@@ -23,11 +23,11 @@ by `s2s recipe reference`.
 """
 
 
-def reference() -> str:
+def reference(tasks: Tasks) -> str:
     """Every section and key as Markdown: type, limits, default and meaning."""
     parts: list[str] = [_INTRODUCTION]
     shown: list[tuple[str, type[BaseModel]]] = []
-    for task, schema in TASKS.items():
+    for task, schema in tasks.items():
         parts.append(_table(f"Task `{task}`", schema.recipe))
         sections = list(_sections(schema.recipe, ""))
         of_task = f" of task `{task}`" if shown else ""
@@ -53,39 +53,40 @@ def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
     return [f"Tasks that only read know all of these but {', '.join(missing)}.\n"] if missing else []
 
 
-def json_schema(kinds: list[str] | None = None) -> str:
+def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
     """The JSON schema of a recipe of any task.
 
     Args:
+        tasks: all that there are, by name.
         kinds: models that the recipe may name; all installed ones when None.
 
     Raises:
         UserError: there is no such model.
     """
-    wholes = {task: schema.whole(Section) for task, schema in TASKS.items()}
+    wholes = {task: schema.whole(Section) for task, schema in tasks.items()}
     made, top = models_json_schema([(whole, "validation") for whole in wholes.values()])
     definitions = top["$defs"]
     for task, whole in wholes.items():
         part = _resolved(made[whole, "validation"], definitions)
-        alternatives = [{"$ref": _model(kind, task, definitions)} for kind in _kinds(kinds, task)]
+        alternatives = [{"$ref": _model(kind, tasks[task], definitions)} for kind in _kinds(kinds, tasks[task])]
         part["properties"]["model"] = {
             "description": part["properties"]["model"]["description"],
             "oneOf": alternatives,
         }
     del definitions["Section"]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "s2s recipe"}
-    tasks = [made[whole, "validation"] for whole in wholes.values()]
-    return json.dumps(head | {"oneOf": tasks, "$defs": definitions}, indent=1, ensure_ascii=False)
+    recipes = [made[whole, "validation"] for whole in wholes.values()]
+    return json.dumps(head | {"oneOf": recipes, "$defs": definitions}, indent=1, ensure_ascii=False)
 
 
 def _resolved(reference: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     return definitions[reference["$ref"].removeprefix("#/$defs/")]
 
 
-def _kinds(wanted: list[str] | None, task: str) -> Iterator[str]:
+def _kinds(wanted: list[str] | None, task: TaskSchema) -> Iterator[str]:
     for kind in models() if wanted is None else wanted:
         try:
-            TASKS[task].settings(kind)
+            task.settings(kind)
         except UserError:
             # that it only translates is no mistake here; that there is no such model is
             module_of(kind)
@@ -93,9 +94,9 @@ def _kinds(wanted: list[str] | None, task: str) -> Iterator[str]:
         yield kind
 
 
-def _model(kind: str, task: str, definitions: dict[str, Any]) -> str:
+def _model(kind: str, task: TaskSchema, definitions: dict[str, Any]) -> str:
     """The place of a model's section among the definitions, where it is put if it is not there."""
-    settings = TASKS[task].settings(kind)
+    settings = task.settings(kind)
     name = f"model_{kind}" if settings is module_of(kind).Settings else f"encoder_{kind}"
     if name not in definitions:
         # two packages may name their inner sections alike

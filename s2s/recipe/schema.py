@@ -1,10 +1,12 @@
-"""The recipe: every key a user can write, with its meaning, unit, limits and default.
+"""What recipes say, each key with its meaning, unit, limits and default: the sections that several tasks share.
 
-Here are the sections that all tasks share, and the recipe of translation; other tasks have modules of their own, and
-`tasks.py` knows them all. These are the only places where a key, its default or its limits are written: validation,
-`docs/recipe.md`, editor completion (`s2s recipe schema`) and the resolved recipe of every run are made from them.
+What one task alone knows stands in its own folder, as `s2s.tasks.translation.recipe`. These are the only places where a
+key, its default or its limits are written: validation, `docs/recipe.md`, editor completion (`s2s recipe schema`) and
+the resolved recipe of every run are made from them.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,7 +15,6 @@ from s2s.recipe.limits import (
     Beam,
     Count,
     Examples,
-    Length,
     Name,
     NonNegativeFloat,
     Pieces,
@@ -21,12 +22,14 @@ from s2s.recipe.limits import (
     Probability,
     Seed,
     Share,
-    Split,
     Threads,
-    Tokens,
     Updates,
     Word,
 )
+
+Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
+SplitOrSize = Examples | Word
+Pooling = Literal["mean", "first", "max", "last", "attention", "summary"]
 
 
 class Section(BaseModel):
@@ -45,48 +48,6 @@ class RunSettings(Section):
     save_minutes: Annotated[float, Field(gt=0, le=1440)] = 10.0
     """Minutes of training that a crash may cost: so often a checkpoint is saved to go on from, whatever
     `validation.every` is."""
-
-
-class FilterSettings(Section):
-    """Which training pairs are dropped before anything is learned from them; empty sides always are."""
-
-    max_words: Length | None = 250
-    """Longest side, in white-space separated words."""
-    max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = 9.0
-    """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
-    duplicates: Literal["keep", "drop"] = "keep"
-    """What happens to the second and later copies of a pair."""
-
-
-class DataSettings(Section):
-    """The parallel corpus."""
-
-    corpus: Word = "built-in"
-    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`."""
-    config: Word | None = None
-    """Configuration of the hub data set."""
-    revision: Word | None = None
-    """Git revision of the hub data set."""
-    root: Word | None = None
-    """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
-    `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
-    source: Word = "en"
-    """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
-    without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases`: for
-    each German word the grammatical case it stands in, `-` for none."""
-    target: Word = "de"
-    """Language or column that is written; as `source`."""
-    train: Split = "train"
-    """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
-    built-in corpus, how many sentence pairs to generate."""
-    validation: Split = "validation"
-    """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
-    test: Split | None = "test"
-    """As `validation`; nothing is tested when null."""
-    seed: Seed = 1
-    """Seed of the built-in corpus and of the pairs held out."""
-    filters: FilterSettings = FilterSettings()
-    """Which training pairs are dropped."""
 
 
 class PieceSettings(Section):
@@ -142,15 +103,6 @@ class TokenizerSettings(PieceSettings):
         return self.of("source").size, self.of("target").size
 
 
-class BatchSettings(Section):
-    """How examples become batches of similar length."""
-
-    tokens: Tokens = 4096
-    """Hard limit of one batch: rows times the longest side, padding included."""
-    max_length: Length = 256
-    """Longest side in pieces; longer training pairs are counted, reported and left out."""
-
-
 class OptimizationSettings(Section):
     """The optimisation, as far as it is the same for all tasks."""
 
@@ -191,16 +143,6 @@ class OptimizationSettings(Section):
         return self
 
 
-class TrainingSettings(OptimizationSettings):
-    """The optimisation."""
-
-    tokens_per_update: Tokens | None = None
-    """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
-    The number of micro-batches follows from it."""
-    label_smoothing: Probability = 0.1
-    """Share of each target's probability spread evenly over the vocabulary."""
-
-
 class PauseSettings(Section):
     """When training pauses to measure and to save, as far as it is the same for all tasks."""
 
@@ -211,19 +153,6 @@ class PauseSettings(Section):
     """Stop after this many validations without a better one; null: never."""
     keep_best: Count = 1
     """Checkpoints kept for their score, beside the last one."""
-
-
-class ValidationSettings(PauseSettings):
-    """When training pauses to measure and to save."""
-
-    metric: Literal["loss", "bleu", "chrf", "exact", "cer", "wer"] = "bleu"
-    """What decides which checkpoint is best: BLEU, chrF2++, the share of exact translations, or, where lower is better,
-    the loss, the character or the word error rate. Of targets that are phones with white space between them, `wer` is
-    the phone error rate."""
-    sentences: Examples | None = None
-    """How many validation pairs are translated; all when null."""
-    beam: Beam = 1
-    """Beam of the translations made while training."""
 
 
 class DecodingSettings(Section):
@@ -239,6 +168,55 @@ class DecodingSettings(Section):
     """Pieces; see `max_ratio`."""
     batch: Count = 64
     """Sentences translated at once."""
+
+
+class LocalText(Section):
+    """Where tables read from `data.root` differ from the hub's data set."""
+
+    text: Columns | None = None
+    """As `data.text`, which counts when this is null."""
+
+
+class TextSettings(Section):
+    """Where texts come from."""
+
+    corpus: Word = "files"
+    """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb`."""
+    config: Word | None = None
+    """Configuration of the hub data set."""
+    revision: Word | None = None
+    """Git revision of the hub data set."""
+    root: Word | None = None
+    """A local folder: with a hub data set, read tables of the usual names there instead (`train.tsv.gz`,
+    `test.jsonl` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
+    text: Columns = "text"
+    """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
+    from 0, in quotes."""
+    train: Word = "train"
+    """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
+    validation: SplitOrSize = "validation"
+    """As `train`; a number holds that many texts out of the training data."""
+    test: SplitOrSize | None = "test"
+    """As `validation`; nothing is tested when null."""
+    seed: Seed = 1
+    """Seed of the texts held out."""
+
+
+class HeadSettings(Section):
+    """What turns the encoder's states into scores of the classes."""
+
+    pooling: Pooling = "mean"
+    """How one vector is made of the states: their mean, the first one (texts then begin with the piece `<s>`), the
+    largest of each number, the last one, a learned weighted mean (`attention`), or the encoder's own summary."""
+    dropout: Probability = 0.1
+    """Applied to that vector."""
+
+
+class ClassificationValidation(PauseSettings):
+    """When training pauses to measure and to save."""
+
+    metric: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
+    """What decides which checkpoint is best."""
 
 
 class SeedSettings(Section):
@@ -315,28 +293,27 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
         return self
 
 
-class Recipe(FineTunedRecipe[Model], Generic[Model]):
-    """Translation: what is learned from, what learns, how, and how it is measured."""
+@dataclass(frozen=True)
+class TaskSchema:
+    """What is known of a task before anything heavy is loaded.
 
-    task: Literal["translation"] = "translation"
-    """What is learned: to write a target for each source."""
-    data: DataSettings = DataSettings()
-    """The parallel corpus."""
-    tokenizer: TokenizerSettings = TokenizerSettings()
-    """How text becomes pieces."""
-    batches: BatchSettings = BatchSettings()
-    """How examples become batches."""
-    training: TrainingSettings = TrainingSettings()
-    """The optimisation."""
-    validation: ValidationSettings = ValidationSettings()
-    """When training pauses to measure and to save."""
-    decoding: DecodingSettings = DecodingSettings()
-    """How text is generated."""
+    Attributes:
+        recipe: the recipe's class, for a model's section of any kind.
+        settings: the section of a kind of model.
+        command: of `s2s`, that a trained model is used with.
+        use: a line that shows it, with `{}` in the place of the run.
+        changeable: the sections of which a trained model may be given others.
+        scored_by: options of `s2s evaluate` that say nothing to runs of other tasks.
+    """
 
-    @model_validator(mode="after")
-    def _two_vocabularies_have_two_tables(self) -> Self:
-        tie = getattr(self.model, "tie", None)
-        if self.tokenizer.shared or tie != "all" or "tie" in self.model.model_fields_set:
-            return self
-        # nobody asked for one table: it was the default, which suits one vocabulary
-        return self.model_copy(update={"model": self.model.model_copy(update={"tie": "target"})})
+    recipe: type[AnyRecipe]
+    settings: Callable[[str], type[Section]]
+    command: str = ""
+    use: str = ""
+    changeable: tuple[str, ...] = ("data", "device")
+    scored_by: tuple[str, ...] = ()
+
+    def whole(self, model: type[Section]) -> type[AnyRecipe]:
+        """The recipe's class with a model's section in it."""
+        generic: Any = self.recipe
+        return generic[model]

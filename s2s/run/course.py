@@ -1,32 +1,27 @@
 """The course of a run, the same for every task: train, pause to validate and to save, resume, average, test."""
 
-import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Generic
 
 from rich.console import Console
 
-from s2s.data.tokenizers import Tokenizer
 from s2s.errors import Stopped, UserError
 from s2s.files import sweep
 from s2s.models.contract import parameter_count
-from s2s.recipe.reading import read
 from s2s.run import manifest
-from s2s.run.divergence import check_sound
-from s2s.run.folder import MANIFEST, RECIPE, alone, created, lengthen
+from s2s.run.folder import MANIFEST, RECIPE, flat, lengthen
 from s2s.run.pretrained import Beginning
-from s2s.run.stopping import Wish, resumable
+from s2s.run.scoring import evaluate, hashes_of
+from s2s.run.stopping import Wish
+from s2s.run.tasks import read
+from s2s.tasks.contract import Course, D, M, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
 from s2s.training.precision import NAMES, ProductTimes, measure, precision_of
-from s2s.training.trainer import Trainer
-
-Say = Callable[[str], None]
 
 
 def plain(console: Console) -> Say:
@@ -34,150 +29,85 @@ def plain(console: Console) -> Say:
     return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-class Course(ABC):
-    """What a run of one task has of its own.
+class Running(Generic[R, D, M]):
+    """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other.
 
     Args:
-        recipe: the resolved recipe.
-        trainer: that has done nothing yet.
-        beginning: what the model has from another run; None where a task cannot begin with one.
-
-    Attributes:
-        perplexity: whether the loss is that of pieces, so that its exponential means something.
-    """
-
-    perplexity: ClassVar[bool] = False
-
-    def __init__(self, recipe: Any, trainer: Trainer, beginning: Beginning | None = None) -> None:
-        self.recipe = recipe
-        self.trainer = trainer
-        self.beginning = beginning
-
-    def tokenizers(self) -> dict[str, Tokenizer]:
-        """What a new run keeps to cut texts with, by file name; none where nothing is cut."""
-        return {}
-
-    @abstractmethod
-    def hashes(self) -> dict[str, str]:
-        """What identifies the training data and all that was made of it, whatever files are called."""
-
-    @abstractmethod
-    def counts(self) -> dict[str, int]:
-        """How many examples there are, by split, and how many were left out or cut."""
-
-    @abstractmethod
-    def choices(self) -> int:
-        """Among how many the model chooses for each item that the loss is the mean of."""
-
-    @abstractmethod
-    def introduce(self, say: Say) -> None:
-        """Tells in plain lines what will be learned from, before training begins."""
-
-    @abstractmethod
-    def begin(self, folder: Path, log: RunLog) -> None:
-        """Draws what is to be seen before the first update.
-
-        Args:
-            folder: of the run.
-            log: takes pictures.
-        """
-
-    @abstractmethod
-    def validate(self, log: RunLog) -> float:
-        """Measures the model as it is now and writes down what was found.
-
-        Args:
-            log: takes scores, texts and pictures.
-
-        Returns:
-            The score that decides which checkpoint is best; higher is better.
-        """
-
-    @abstractmethod
-    def test(self, folder: Path, log: RunLog) -> None:
-        """Scores the run's final checkpoint on its test set, where there is one, and writes down what was found.
-
-        Args:
-            folder: of the run.
-            log: takes scores and pictures.
-        """
-
-
-def start(course: Course, console: Console, overwrite: bool = False) -> Path:
-    """Makes the folder of a new run, and trains it to the end.
-
-    Args:
-        course: what is trained, found good.
+        task: what is learned.
+        course: recipe, data and trainer, found good.
+        beginning: what the model has from another run.
+        folder: of the run; nobody else trains it.
         console: where progress is shown.
-        overwrite: replace a run that is there.
-
-    Returns:
-        The run's folder.
     """
-    with created(course.recipe, course.tokenizers(), overwrite) as folder:
-        _Following(course, folder, console).follow([])
-    return folder
 
-
-def follow(course: Course, folder: Path, console: Console, overrides: Sequence[str] = ()) -> None:
-    """Trains from the last checkpoint, or from the beginning where there is none, to the end.
-
-    Args:
-        course: what is trained.
-        folder: of the run; made before.
-        console: where progress is shown.
-        overrides: with which the run was called, to say how it goes on.
-
-    Raises:
-        UserError: another process trains this run, its data changed, a number is not finite, the training diverged, or
-            the disk is full.
-        Stopped: somebody wants it.
-    """
-    with alone(folder):
-        _Following(course, folder, console).follow(overrides)
-
-
-class _Following:
-    def __init__(self, course: Course, folder: Path, console: Console) -> None:
+    def __init__(
+        self, task: Task[R, D, M], course: Course[R, D, M], beginning: Beginning, folder: Path, console: Console
+    ) -> None:
+        self.task = task
         self.course = course
-        self.recipe = course.recipe
+        self.beginning = beginning
+        self.recipe: Any = course.recipe
         self.trainer = course.trainer
         self.folder = folder
         self.console = console
         self.say = plain(console)
         keep_last, pauses = self.recipe.training.average_last or 1, self.recipe.validation
         self.checkpoints = Checkpoints(folder, pauses.keep_best, keep_last, pauses.every)
+        self.progress = Progress(0, 0, 0)
 
-    def follow(self, overrides: Sequence[str]) -> None:
-        with resumable(self.folder, ["s2s", "train", str(self.folder), "--resume", *overrides], self._stands):
-            self._finish()
-
-    def _stands(self) -> str:
+    def stands(self) -> str:
+        """How far it has come, in words."""
         update, last = self.trainer.update, self.checkpoints.last()
         saved = int(last.name) if last else 0
         kept = "saved" if saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
         return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
 
-    def _finish(self) -> None:
-        course, total = self.course, self.recipe.training.updates
+    def begin(self) -> RunLog:
+        """Describes the run, and goes to its last checkpoint, where there is one.
+
+        Returns:
+            Its log, to be entered.
+
+        Raises:
+            UserError: its data changed, or what it left is damaged.
+        """
         # others may write results into the run, and nobody else checkpoints
         sweep(self.folder)
         sweep(self.checkpoints.folder, alone=True)
         self._describe(self._decide_precision())
         self._lengthen()
-        progress = self._continue()
-        metric = self.recipe.validation.metric
-        with RunLog(self.folder, progress.update, total, self.console, course.perplexity, metric) as log:
-            if not progress.update:
-                course.begin(self.folder, log)
-            progress = self._train(progress, log)
-            memory = self.trainer.computer.peak_memory() / 2**30
-            log.say(f"trained in {progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
-            if self.recipe.training.average_last:
-                average(self.trainer.model, self.checkpoints.validated()[-self.recipe.training.average_last :])
-                self.checkpoints.save_average(self.trainer.model, progress)
-            course.test(self.folder, log)
-        check_sound(self.folder, self.trainer.model, math.log(course.choices()))
+        self.progress = self._continue()
+        done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
+        return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
+
+    def train(self, log: RunLog) -> None:
+        """Trains to the end; then the average is made of its last checkpoints, where one is wanted.
+
+        Raises:
+            UserError: a number is not finite, or the disk is full.
+            Stopped: somebody wants it.
+        """
+        if not self.progress.update:
+            self.task.begin(self.course, self.folder, log)
+        self._train(log)
+        memory = self.trainer.computer.peak_memory() / 2**30
+        log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        if last := self.recipe.training.average_last:
+            average(self.course.model, self.checkpoints.validated()[-last:])
+            self.checkpoints.save_average(self.course.model, self.progress)
+        self.task.end(self.course, self.folder, log)
+
+    def test(self, log: RunLog, overrides: Sequence[str]) -> None:
+        """Loads the best checkpoint, as any other user of the run would, and scores it on the test set."""
+        if self.course.data.corpus.test is None:
+            return
+        evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
+        for name, picture in evaluation.pictures():
+            log.picture(f"test/{name}", picture, self.trainer.update)
+        log.settings(flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
+        log.say(str(evaluation))
+        for source, written in evaluation.samples():
+            log.say_pair(source, written)
 
     def _decide_precision(self) -> ProductTimes | None:
         """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
@@ -199,7 +129,7 @@ class _Following:
         return measured
 
     def _describe(self, measured: ProductTimes | None) -> None:
-        path, hashes = self.folder / MANIFEST, self.course.hashes()
+        path, hashes = self.folder / MANIFEST, hashes_of(self.task, self.recipe, self.course.data)
         for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
             if changed := _changed(hashes, earlier["hashes"]):
                 raise UserError(
@@ -208,14 +138,11 @@ class _Following:
                     remedy="restore the files, or start a new run with run.dir=DIR",
                 )
         trainer = self.trainer
-        described = manifest.describe(
-            self.recipe, trainer.computer, trainer.model, hashes, self.course.counts(), measured
-        )
-        manifest.write(described, path)
-        self.course.introduce(self.say)
-        if self.course.beginning is not None:
-            self.course.beginning.keep(self.folder)
-            self.course.beginning.introduce(self.say)
+        counts = self.task.counts(self.course)
+        manifest.write(manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, counts, measured), path)
+        self.task.introduce(self.course, self.say)
+        self.beginning.keep(self.folder)
+        self.beginning.introduce(self.say)
         learning, whole = parameter_count(trainer.model), sum(p.numel() for p in trainer.model.parameters())
         parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters learn"
         self.say(
@@ -253,42 +180,40 @@ class _Following:
         self.say(f"continuing after update {progress.update}")
         return progress
 
-    def _train(self, progress: Progress, log: RunLog) -> Progress:
+    def _train(self, log: RunLog) -> None:
         settings, total = self.recipe.validation, self.recipe.training.updates
-        if self._out_of_patience(progress):
-            return progress
-        started, saved = time.perf_counter() - progress.seconds, time.monotonic()
+        if self._out_of_patience():
+            return
+        started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         with Wish() as wish:
             for update in self.trainer.updates(total):
                 log.update(update)
                 due = update.update % settings.every == 0 or update.update == total
                 if not (due or wish.signal or time.monotonic() - saved >= 60 * self.recipe.run.save_minutes):
                     continue
-                progress = self._save(progress, started, log if due else None)
+                self._save(started, log if due else None)
                 saved = time.monotonic()
-                over = due and self._out_of_patience(progress)
+                over = due and self._out_of_patience()
                 if over:
                     log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
                 if over or wish.signal:
                     break
         if wish.signal:
             raise Stopped(wish.signal)
-        return progress
 
-    def _save(self, progress: Progress, started: float, log: RunLog | None) -> Progress:
+    def _save(self, started: float, log: RunLog | None) -> None:
         """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
         trainer = self.trainer
         tensors, place = trainer.state()
         with trainer.optimization.averaged():
-            score = self.course.validate(log) if log else None
-            scores = progress.scores if score is None else [*progress.scores, (trainer.update, score)]
-            progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
-            self.checkpoints.save(trainer.model, tensors, progress)
-        return progress
+            score = self.task.validate(self.course, log) if log else None
+            scores = self.progress.scores + ([(trainer.update, score)] if score is not None else [])
+            self.progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
+            self.checkpoints.save(trainer.model, tensors, self.progress)
 
-    def _out_of_patience(self, progress: Progress) -> bool:
+    def _out_of_patience(self) -> bool:
         patience = self.recipe.validation.patience
-        scores = [score for _, score in progress.scores]
+        scores = [score for _, score in self.progress.scores]
         return patience is not None and bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quoted
 from s2s.files import UNFINISHED, locked, sweep, whole
-from s2s.recipe.reading import read, write
-from s2s.recipe.schema import AnyRecipe, TokenizerSettings
+from s2s.recipe.reading import write
+from s2s.recipe.schema import AnyRecipe
+from s2s.run.tasks import read
 
 if TYPE_CHECKING:
     from s2s.data.tokenizers import Tokenizer
+    from s2s.run.tasks import AnyTask
 
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
@@ -109,8 +111,8 @@ def _clear(place: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Within it, no other process trains this run.
+def alone(folder: Path) -> Iterator[Path]:
+    """Within it, no other process trains this run; gives its folder.
 
     Raises:
         UserError: one does already.
@@ -122,12 +124,7 @@ def alone(folder: Path) -> Iterator[None]:
             raise UserError(
                 "is being trained by another process", where=str(folder), remedy="wait for it, or stop it"
             ) from None
-        yield
-
-
-def sides(settings: TokenizerSettings) -> tuple[str, ...]:
-    """The names under which tokenizers are kept."""
-    return ("shared",) if settings.shared else ("source", "target")
+        yield folder
 
 
 def check_is_run(folder: Path) -> None:
@@ -141,8 +138,8 @@ def check_is_run(folder: Path) -> None:
         raise UserError(f"not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")
 
 
-def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> None:
-    """Refuses to continue what is no run, and to continue a run by another recipe than its own.
+def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
+    """The recipe of a run that goes on: its own, but for what may change.
 
     Raises:
         UserError: the folder is no run, or an override or an edit would make it another one.
@@ -154,6 +151,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> None:
     # what trains it removes checkpoints while they are read
     with alone(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
+    return read(folder / RECIPE, overrides)
 
 
 def _check_same(folder: Path, length: list[str]) -> None:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import write_atomically
-from s2s.recipe.reading import read
-from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, TokenizerSettings
+from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, TokenizerSettings
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
-from s2s.run.loading import find_checkpoint
+from s2s.run.loaded import find_checkpoint
+from s2s.run.tasks import read
 from s2s.training.checkpoint import Checkpoints, read_tensors
 from s2s.training.optimization import group_of
 
@@ -24,7 +24,7 @@ _KEPT = "init_from.json"
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Taken:
     """Which tensors of a new model came from another run.
 
     Attributes:
@@ -99,13 +99,13 @@ class Source:
         ]
 
 
-def open_source(recipe: FineTunedRecipe) -> Source | None:
+def open_source(recipe: AnyRecipe) -> Source | None:
     """The run that a recipe begins with; None where it begins with none.
 
     Raises:
         UserError: it is no run, it has no checkpoint, or it reads no text.
     """
-    if recipe.init_from is None:
+    if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return None
     path = Path(recipe.init_from)
     check_is_run(path)
@@ -124,41 +124,46 @@ class Beginning:
 
     Attributes:
         recipe: of the new run.
-        loaded: which tensors came from another run; None where none did.
+        taken: which tensors came from another run; None where none did.
         source: that run, where it was opened.
     """
 
-    recipe: FineTunedRecipe
-    loaded: Loaded | None = None
+    recipe: AnyRecipe
+    taken: Taken | None = None
     source: Source | None = None
+
+    @property
+    def init(self) -> InitSettings:
+        """What becomes of those tensors."""
+        return self.recipe.init if isinstance(self.recipe, FineTunedRecipe) else InitSettings()
 
     @property
     def scales(self) -> dict[str, float]:
         """Factors of the learning rate by name, for a `Trainer`."""
-        return dict.fromkeys(self.loaded.names() if self.loaded else (), self.recipe.init.learning_rate_scale)
+        return dict.fromkeys(self.taken.names() if self.taken else (), self.init.learning_rate_scale)
 
     def keep(self, folder: Path) -> None:
         """Writes what was loaded into a run's folder, so that the run can go on without the other one."""
-        if self.loaded is not None:
-            write_atomically(folder / _KEPT, json.dumps(asdict(self.loaded), indent=1, ensure_ascii=False) + "\n")
+        if self.taken is not None:
+            write_atomically(folder / _KEPT, json.dumps(asdict(self.taken), indent=1, ensure_ascii=False) + "\n")
 
     def introduce(self, say: Callable[[str], None]) -> None:
         """Prints what was loaded, left out and newly made; nothing where nothing was loaded."""
-        if self.loaded is None:
+        if self.taken is None:
             return
-        say(str(self.loaded))
+        say(str(self.taken))
         if self.source is not None:
             say(f"  tokenizer   taken over: {self.source.tokenizer.size:,} pieces ({self.source.tokenizer.kind})")
             for difference in self.source.differences(self.recipe):
                 say(f"  differs     {difference}")
-        init = self.recipe.init
+        init = self.init
         if init.freeze != "nothing":
             say(f"  frozen      {'tables of vectors' if init.freeze == 'embeddings' else 'all that was loaded'}")
         if init.learning_rate_scale != 1:
             say(f"  slower      what was loaded learns at {init.learning_rate_scale:g} of the learning rate")
 
 
-def begin_with(model: nn.Module, recipe: FineTunedRecipe, source: Source | None, folder: Path | None) -> Beginning:
+def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folder: Path | None) -> Beginning:
     """Gives a model the encoder that its recipe names, and freezes what shall not learn.
 
     A run that goes on has its weights in its checkpoint: then only which of them were loaded is looked up.
@@ -172,20 +177,20 @@ def begin_with(model: nn.Module, recipe: FineTunedRecipe, source: Source | None,
     Raises:
         UserError: the encoder does not fit, or the run to begin with is not there.
     """
-    if recipe.init_from is None:
+    if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return Beginning(recipe)
     if folder is not None and Checkpoints(folder).last() is not None and (folder / _KEPT).exists():
-        loaded = Loaded(**json.loads((folder / _KEPT).read_text(encoding="utf-8")))
+        taken = Taken(**json.loads((folder / _KEPT).read_text(encoding="utf-8")))
     else:
         source = source or open_source(recipe)
         if source is None:
             return Beginning(recipe)
-        loaded = take_encoder(model, read_tensors(source.checkpoint / "model.safetensors"), str(source))
-    freeze(model, loaded.names(), recipe.init.freeze)
-    return Beginning(recipe, loaded, source)
+        taken = take_encoder(model, read_tensors(source.checkpoint / "model.safetensors"), str(source))
+    freeze(model, taken.names(), recipe.init.freeze)
+    return Beginning(recipe, taken, source)
 
 
-def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> Loaded:
+def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> Taken:
     """Gives a model's encoder the tensors of the same name and shape.
 
     Of a table of vectors with more or fewer rows, those that both have are taken: a masked-language model has a row for
@@ -230,8 +235,8 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
             where="init_from",
             remedy="set model.kind to that of the run, or name another run",
         )
-    taken = {*loaded, *partly}
-    return Loaded(source, loaded, partly, [n for n in tensors if n not in taken], [n for n in wanted if n not in taken])
+    known = {*loaded, *partly}
+    return Taken(source, loaded, partly, [n for n in tensors if n not in known], [n for n in wanted if n not in known])
 
 
 def freeze(model: nn.Module, names: Sequence[str], which: str) -> list[str]:

@@ -6,16 +6,15 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from s2s.errors import UserError
-from s2s.recipe.installed import module_of
 from s2s.recipe.schema import AnyRecipe
-from s2s.recipe.tasks import DEFAULT
-from s2s.run.tasks import task_of
+from s2s.tasks.contract import Task
 
 # in fp32: the number itself, its gradient, and Adam's two averages
 _BYTES = 16
@@ -23,13 +22,14 @@ _COUNTED = "counted_by_s2s"
 
 
 @contextmanager
-def room_to_train(recipe: AnyRecipe) -> Iterator[None]:
+def room_to_train(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None]:
     """Within it, a model is refused as soon as its parameters are more than can be trained here.
 
     They are counted as modules take them, before they are drawn, so that no memory is filled. At first the model is
     built with five pieces and without memory: what cannot fit is told before the data are read.
 
     Args:
+        task: of the recipe.
         recipe: of a training.
 
     Raises:
@@ -52,9 +52,7 @@ def room_to_train(recipe: AnyRecipe) -> Iterator[None]:
     try:
         # a model that cannot be built without memory is counted when it is built with it
         with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError), torch.device("meta"):
-            module = module_of(recipe.model.kind)
-            translates = task_of(recipe) == DEFAULT
-            _ = module.build(recipe.model, 5, 5) if translates else module.build_encoder(recipe.model, 5)
+            task.build_smallest(recipe)
         counted = 0
         yield
     except RuntimeError as error:

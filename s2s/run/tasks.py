@@ -1,65 +1,65 @@
-"""Which task a recipe, a run or a checkpoint is of."""
+"""The tasks: the one place that knows them all. Nothing heavy is loaded before a task is asked for."""
 
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from s2s.errors import UserError
-from s2s.recipe.reading import read
-from s2s.recipe.schema import AnyRecipe
-from s2s.recipe.tasks import TASK
-from s2s.run.folder import RECIPE, check_is_run
+from s2s.recipe import reading
+from s2s.recipe.schema import TaskSchema
+
+if TYPE_CHECKING:
+    from s2s.tasks.classification.recipe import ClassificationRecipe
+    from s2s.tasks.contract import Task
+    from s2s.tasks.images.recipe import ImageRecipe
+    from s2s.tasks.masked_lm.recipe import MaskedRecipe
+    from s2s.tasks.translation.recipe import Recipe
+
+    AnyTask = Recipe[Any] | ClassificationRecipe[Any] | MaskedRecipe[Any] | ImageRecipe[Any]
+    """What a recipe may be; its key `task` says which."""
+
+TASKS = {
+    "translation": "s2s.tasks.translation",
+    "classification": "s2s.tasks.classification",
+    "masked-lm": "s2s.tasks.masked_lm",
+    "images": "s2s.tasks.images",
+}
+"""The room of each task, by the word that a recipe's `task` holds; the first is that of a recipe that names none.
+
+A room has `recipe.py`, which needs no torch and offers `SCHEMA`; `task.py`, which offers `TASK`; and, where there is
+something to look for in its data, `inspection.py`, which offers `inspected`.
+"""
 
 
-def task_of(recipe: AnyRecipe) -> str:
-    """The word that the recipe's key `task` holds."""
-    return getattr(recipe, TASK)
+def schemas() -> dict[str, TaskSchema]:
+    """What recipes of each task are held against, by the task's name."""
+    return {name: import_module(f"{room}.recipe").SCHEMA for name, room in TASKS.items()}
 
 
-def task_of_run(folder: Path) -> str:
-    """The task of a run, or of a checkpoint.
-
-    Raises:
-        UserError: it is not a run.
-    """
-    check_is_run(folder)
-    return task_of(read(folder / RECIPE))
+def schema_of(recipe: "AnyTask") -> TaskSchema:
+    """What is known of a recipe's task before anything heavy is loaded."""
+    return import_module(f"{TASKS[recipe.task]}.recipe").SCHEMA
 
 
-def check_classes(kept: Sequence[str] | None, wanted: Sequence[str] | None) -> None:
-    """Refuses other classes than those that a model has learned: its outputs have no names but by their order.
-
-    Args:
-        kept: names in the run's recipe.
-        wanted: names after a caller's overrides.
-
-    Raises:
-        UserError: they differ.
-    """
-    if kept != wanted:
-        raise UserError(
-            f"data.classes is {listed(wanted)}, but the model was trained with {listed(kept)}",
-            remedy="leave data.classes out; data.first_label says what number the first class has in a table",
-        )
+def task_of(recipe: "AnyTask") -> "Task[Any, Any, Any]":
+    """The task of a recipe."""
+    return import_module(f"{TASKS[recipe.task]}.task").TASK
 
 
-def listed(classes: Sequence[str] | None) -> str:
-    """The first names of classes, for messages."""
-    names = list(classes or ())
-    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-
-
-def check_task(folder: Path, task: str, instead: dict[str, str]) -> None:
-    """Refuses a run of another task than a command is for.
-
-    Args:
-        folder: the run's folder.
-        task: what the command is for.
-        instead: for other tasks, the command to use.
+def inspected(recipe: "AnyTask") -> str:
+    """What commonly spoils a recipe's data, found before training.
 
     Raises:
-        UserError: it is not a run, or one of another task.
+        UserError: the data cannot be read, or the task's room has no `inspection.py`.
     """
-    found = task_of_run(folder)
-    if found != task:
-        remedy = f"use `{instead[found]}`" if found in instead else f"name a run of task {task}"
-        raise UserError(f"is a run of task {found}, not {task}", where=str(folder), remedy=remedy)
+    room = f"{TASKS[recipe.task]}.inspection"
+    if find_spec(room) is None:
+        raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
+    return import_module(room).inspected(recipe)
+
+
+def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":
+    """A checked recipe of any task; see `s2s.recipe.reading.read`."""
+    return cast("AnyTask", reading.read(path, overrides, schemas()))

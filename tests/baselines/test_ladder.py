@@ -8,9 +8,9 @@ import pytest
 
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models, module_of
-from s2s.recipe.reading import read
 from s2s.recipe.schema import Section
 from s2s.recipe.shipped import shipped
+from s2s.run.tasks import read
 
 TOP = "multi30k"
 RUNGS = sorted(name for name in shipped() if name.startswith(f"{TOP}_"))

@@ -6,7 +6,7 @@ import pytest
 
 from baselines import recurrent
 from s2s.errors import UserError
-from s2s.recipe.reading import read
+from s2s.run.tasks import read
 
 MISTAKES = {
     "odd halves": (["kind: lstm", "width: 33"], 2, "width (33) must be even when bidirectional"),

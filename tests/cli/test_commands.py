@@ -56,7 +56,7 @@ def _here(folder: Path, *words: str) -> subprocess.CompletedProcess:
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     (folder / "tiny.yaml").write_text(RECIPE)
-    done = _s2s(folder, "train", "tiny.yaml")
+    done = _here(folder, "train", "tiny.yaml")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -114,7 +114,8 @@ def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
     lines = piped.stdout.split("\n")
     assert len(lines) == 5
     assert lines[1] == lines[4] == ""
-    single = _s2s(folder, "translate", "runs/tiny", text=SENTENCES.split("\n")[2])
+    (folder / "single.txt").write_text(SENTENCES.split("\n")[2])
+    single = _here(folder, "translate", "runs/tiny", "--input", "single.txt")
     assert single.stdout == lines[2] + "\n"
 
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 import s2s
 from s2s.cli.main import _COMMANDS, commands, main
 from s2s.errors import UserError
-from s2s.recipe.reading import read
 from s2s.recipe.reference import reference
 from s2s.recipe.shipped import shipped
+from s2s.run.tasks import read, schemas
 
 GOOD = "name: good\nmodel: {kind: transformer}\n"
 BAD = "name: bad\ntrainig: {}\nmodel:\n  kind: transformer\n  heads: 0\n"
@@ -145,7 +145,7 @@ def test_the_schema_and_the_reference_are_printed_whole():
     assert {"name", "model"} in required
     assert {"name", "model", "task"} in required
     assert json.loads(_s2s("recipe", "schema"))["title"] == "s2s recipe"
-    assert _s2s("recipe", "reference") == reference()
+    assert _s2s("recipe", "reference") == reference(schemas())
 
 
 def test_models_are_listed_with_package_and_first_line():

@@ -5,11 +5,13 @@ import os
 
 import pytest
 
-from s2s.data import caching, corpora, labelled, texts
-from s2s.data.corpora import load_split
-from s2s.recipe.classification import LabelledSettings
-from s2s.recipe.schema import DataSettings
-from s2s.recipe.texts import PlainTextSettings
+from s2s.data import caching, sources
+from s2s.tasks.classification.data import LabelledSource
+from s2s.tasks.classification.recipe import LabelledSettings
+from s2s.tasks.masked_lm.data import TextSource
+from s2s.tasks.masked_lm.recipe import PlainTextSettings
+from s2s.tasks.translation.data import PairSource, load_split
+from s2s.tasks.translation.recipe import DataSettings
 
 
 def _pairs(dataset) -> list[tuple[str, str]]:
@@ -44,15 +46,14 @@ def test_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
 def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, monkeypatch):
     (tmp_path / "train.jsonl").write_text('{"text": "a dog", "label": "x", "en": "a dog", "de": "ein Hund"}\n' * 2)
     folder = str(tmp_path)
-    readers = {
-        corpora: lambda: _pairs(load_split(DataSettings(corpus=folder), "train"))[0][0],
-        texts: lambda: texts.load_text_split(PlainTextSettings(corpus=folder), "train")["text"][0],
-        labelled: lambda: labelled._read(LabelledSettings(corpus=folder), "train").rows["text"][0],
-    }
-    for module, read in readers.items():
+    cells = sources.checked_cells
+    for source, column in (
+        (PairSource(DataSettings(corpus=folder)), lambda part: part["source"]),
+        (TextSource(PlainTextSettings(corpus=folder)), lambda part: part["text"]),
+        (LabelledSource(LabelledSettings(corpus=folder, classes=("x", "X"))), lambda part: part.texts["text"]),
+    ):
         with monkeypatch.context() as patch:
-            assert read() == "a dog"
-            cells = module.checked_cells
-            patch.setattr(module, "checked_cells", lambda *given, cells=cells: tuple(c.upper() for c in cells(*given)))
+            assert column(source.part("train"))[0] == "a dog"
+            patch.setattr(sources, "checked_cells", lambda *given: tuple(c.upper() for c in cells(*given)))
             patch.setattr(caching, "__version__", "the next one")
-            assert read() == "A DOG"
+            assert column(source.part("train"))[0] == "A DOG"

@@ -8,12 +8,13 @@ from pathlib import Path
 import datasets
 import pytest
 
-from s2s.data import corpora
-from s2s.data.corpora import Corpus, load, load_split, pairs
+from s2s.data import sources
 from s2s.data.phrasebook import phrases
+from s2s.data.sources import Corpus
 from s2s.data.text_files import line_pairs, lines
 from s2s.errors import UserError
-from s2s.recipe.schema import DataSettings
+from s2s.tasks.translation.data import load, load_split, pairs
+from s2s.tasks.translation.recipe import DataSettings
 
 # what other programs take for the end of a line is data here
 PAIRS = [("A dog.", "Ein Hund."), ("one\u2028two", "eins\u0085zwei"), ("a\rb", "c\rd"), ("", "leer"), ("ß", "ẞ „q“")]
@@ -206,8 +207,8 @@ def test_the_built_in_corpus_is_the_phrasebook():
 def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
     path, read = tmp_path / "a.tsv", []
     path.write_text("en\tde\na\tb\n")
-    real = corpora.table_rows
-    monkeypatch.setattr(corpora, "table_rows", lambda *words: (read.append(words), real(*words))[1])
+    real = sources.table_cells
+    monkeypatch.setattr(sources, "table_cells", lambda *words: (read.append(words), real(*words))[1])
     settings = DataSettings(corpus="files", train=str(path))
     assert len(load_split(settings, "train")) == len(load_split(settings, "train")) == 1
     assert len(read) == 1

@@ -14,17 +14,17 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from s2s.data.corpora import load
-from s2s.data.filters import filter_training
 from s2s.data.fitting import Splits
-from s2s.data.fitting.images import fitted_images
-from s2s.data.fitting.labelled import fitted_classification
-from s2s.data.fitting.pairs import fitted_translation
-from s2s.data.images import load_images
-from s2s.data.labelled import load_labelled
 from s2s.data.tokenizers import UNK, train_pair
 from s2s.errors import UserError
-from s2s.recipe.reading import read
+from s2s.run.tasks import read
+from s2s.tasks.classification.data import load_labelled
+from s2s.tasks.classification.fitting import fitted_classification
+from s2s.tasks.images.data import load_images
+from s2s.tasks.images.fitting import fitted_images
+from s2s.tasks.translation.data import load
+from s2s.tasks.translation.filters import filter_training
+from s2s.tasks.translation.fitting import fitted_translation
 
 RULES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules.py"))
 NATURAL = "The rain in {0} stays {1} and nobody there {2} to see it"
@@ -184,7 +184,7 @@ def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
         recipe = _read(tmp_path, fitted_classification("mine", Splits(tmp_path / name), *options))
         assert (recipe.task, recipe.data.text, recipe.data.label) == ("classification", *columns)
         corpus = load_labelled(recipe.data)
-        assert corpus.classes == ("neg", "pos")
+        assert corpus.train.names == ("neg", "pos")
         assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 120
     with pytest.raises(UserError, match=r"nothing tells which columns are meant; there are '0' \(e.g. 'neg'\)"):
         fitted_classification("mine", Splits(tmp_path / "wide.tsv"))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from s2s.data.idx import read_idx_images, read_idx_labels
-from s2s.data.images import load_image_split, load_images, pixel_statistics, read_image
 from s2s.errors import UserError
-from s2s.recipe.images import ImageDataSettings
+from s2s.tasks.images.data import ImageSource, load_images, pixel_statistics, read_image
+from s2s.tasks.images.idx import read_idx_images, read_idx_labels
+from s2s.tasks.images.recipe import ImageDataSettings
 
 CLASSES = ("ant", "bee", "cat")
 
@@ -154,14 +154,14 @@ def test_a_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates_kept
     found = []
     for value in (10, 20):
         written(value)
-        read = load_image_split(settings(corpus="owner/name", root=str(tmp_path), test=None), "train", None)
+        read = ImageSource(settings(corpus="owner/name", root=str(tmp_path), test=None)).part("train")
         found.append(int(read.pixels.max()))
     assert found == [10, 20]
 
 
 def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
     for changes in ({"corpus": "files", "train": "train", "test": "test"}, {"corpus": "hub"}):
-        found = load_image_split(settings(root=str(folders), **changes), "train", None)
+        found = ImageSource(settings(root=str(folders), **changes)).part("train")
         order = np.argsort(labels[:9], kind="stable")
         assert found.pixels[:, 0].tolist() == pixels[order].tolist()
         assert found.labels.tolist() == labels[order].tolist()
@@ -171,7 +171,7 @@ def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
     (folders / "test" / "ant").rmdir()
     whole = load_images(settings(root=str(folders), corpus="hub"))
     assert [whole.test.names[i] for i in whole.test.labels] == ["bee", "cat"]
-    given = load_image_split(settings(root=str(folders), corpus="hub", classes=("cat", "bee", "ant")), "train", None)
+    given = ImageSource(settings(root=str(folders), corpus="hub", classes=("cat", "bee", "ant"))).part("train")
     assert [given.names[i] for i in given.labels[::3]] == list(CLASSES)
 
 
@@ -186,22 +186,20 @@ def test_hub_data_sets_hold_what_files_hold(tmp_path, pixels, labels, kind):
     rows = {"img": [Image.fromarray(image) for image in pixels], "kind": values}
     features = datasets.Features({"img": datasets.Image(), "kind": feature})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train-00000-of-00001.parquet")
-    found = load_image_split(
-        settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", test=None), "train", None
+    found = ImageSource(settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", test=None)).part(
+        "train"
     )
     assert found.pixels[:, 0].tolist() == pixels.tolist()
     assert found.labels.tolist() == labels.tolist()
     assert found.names == (("0", "1", "2") if kind == "numbers" else CLASSES)
     if kind == "declared":
         turned = settings(corpus="owner/name", root=str(tmp_path), image="img", label="kind", classes=CLASSES[::-1])
-        assert load_image_split(turned, "train", None).labels.tolist() == (2 - labels).tolist()
+        assert ImageSource(turned).part("train").labels.tolist() == (2 - labels).tolist()
 
 
 def test_grey_and_colour_and_other_sizes_are_what_pillow_makes_of_them(folders, pixels):
     file = folders / "train" / "ant" / "00.png"
-    colour = load_image_split(
-        ImageDataSettings(size=4, channels=3, root=str(folders), corpus="hub"), "train", None
-    ).pixels[0]
+    colour = ImageSource(ImageDataSettings(size=4, channels=3, root=str(folders), corpus="hub")).part("train").pixels[0]
     expected = Image.open(file).convert("RGB").resize((4, 4), Image.Resampling.BILINEAR)
     assert (colour == np.asarray(expected).transpose(2, 0, 1)).all()
 
@@ -223,10 +221,10 @@ def test_depth_turn_and_transparency_of_a_file_are_kept_or_refused(tmp_path, pix
 
 
 def test_idx_images_are_scaled_and_coloured_like_all_others(files, pixels):
-    found = load_image_split(ImageDataSettings(size=4, channels=3, root=str(files), corpus="x"), "test", None)
+    found = ImageSource(ImageDataSettings(size=4, channels=3, root=str(files), corpus="x")).part("test")
     expected = Image.fromarray(pixels[9]).resize((4, 4), Image.Resampling.BILINEAR)
     assert (found.pixels[0] == np.asarray(expected)).all()
-    same = load_image_split(ImageDataSettings(size=6, channels=3, root=str(files), corpus="x"), "test", None)
+    same = ImageSource(ImageDataSettings(size=6, channels=3, root=str(files), corpus="x")).part("test")
     assert (same.pixels == pixels[9:, None]).all()
 
 
@@ -235,19 +233,19 @@ def test_mistakes_are_named_with_their_remedy(files, folders, pixels):
     with pytest.raises(UserError, match=r"(?s)has 9 images, .* has 8 labels.*two files of one set"):
         load_images(settings(corpus="x", root=str(files)))
     with pytest.raises(UserError, match=r"label 3: the number 2 is no class; the 2 classes are a, b"):
-        load_image_split(settings(corpus="x", root=str(files), classes=("a", "b")), "test", None)
+        ImageSource(settings(corpus="x", root=str(files), classes=("a", "b"))).part("test")
     with pytest.raises(UserError, match=r"(?s)no such folder"):
         load_images(settings(corpus="x", root=str(files / "nowhere")))
     with pytest.raises(UserError, match=r"(?s)'cat' is no class; the 2 classes are ant, bee"):
-        load_image_split(settings(corpus="x", root=str(folders), classes=("ant", "bee")), "train", None)
+        ImageSource(settings(corpus="x", root=str(folders), classes=("ant", "bee"))).part("train")
     (folders / "train" / "ant" / "00.png").write_bytes(b"torn")
     with pytest.raises(UserError, match=r"(?s)00.png: cannot be read"):
-        load_image_split(settings(corpus="x", root=str(folders)), "train", None)
+        ImageSource(settings(corpus="x", root=str(folders))).part("train")
     (folders / "test" / "empty").mkdir()
     with pytest.raises(UserError, match=r"(?s)empty: holds no images"):
-        load_image_split(settings(corpus="x", root=str(folders)), "test", None)
+        ImageSource(settings(corpus="x", root=str(folders))).part("test")
     with pytest.raises(UserError, match=r"(?s)has no folders of classes; there: 00.png"):
-        load_image_split(settings(corpus="files", train=str(folders / "train" / "ant")), "train", None)
+        ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).part("train")
 
 
 def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):
@@ -255,7 +253,7 @@ def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):
     features = datasets.Features({"image": datasets.Image(), "labels": datasets.Value("int64")})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "train.parquet")
     with pytest.raises(UserError, match=r"(?s)data.label is 'label', but the columns are image, labels.*mean labels\?"):
-        load_image_split(settings(corpus="x", root=str(tmp_path)), "train", None)
+        ImageSource(settings(corpus="x", root=str(tmp_path))).part("train")
 
 
 def test_statistics_are_those_of_the_numbers_themselves():

@@ -1,10 +1,11 @@
 import datasets
 import pytest
 
-from s2s.data.corpora import Corpus, load
-from s2s.data.filters import filter_training
-from s2s.data.inspection import inspect, render
-from s2s.recipe.schema import DataSettings, FilterSettings
+from s2s.data.sources import Corpus
+from s2s.tasks.translation.data import load
+from s2s.tasks.translation.filters import filter_training
+from s2s.tasks.translation.inspection import inspect, render
+from s2s.tasks.translation.recipe import DataSettings, FilterSettings
 
 ROWS = [
     ("a dog runs", "ein Hund rennt"),

@@ -10,9 +10,10 @@ import datasets
 import numpy as np
 import pytest
 
-from s2s.data.labelled import LabelledCorpus, count_classes, load_labelled, load_labelled_split
+from s2s.data.sources import Corpus, count_classes
 from s2s.errors import UserError
-from s2s.recipe.classification import LabelledSettings, LocalColumns
+from s2s.tasks.classification.data import LabelledSource, load_labelled
+from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns
 
 CLASSES = ("World", "Sports", "Business")
 ROWS = [
@@ -46,7 +47,7 @@ def _settings(path: Path, **changes) -> LabelledSettings:
     return LabelledSettings.model_validate(given | changes)
 
 
-def _is(found: LabelledCorpus, texts: list[str] = WANTED) -> bool:
+def _is(found: Corpus, texts: list[str] = WANTED) -> bool:
     return list(found.train.texts["text"]) == texts and found.train.labels.tolist() == [0, 1, 2, 0]
 
 
@@ -64,8 +65,8 @@ def test_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
         first = 1 if name == "from1" else 0
         found = load_labelled(_settings(path, classes=CLASSES, first_label=first))
         assert _is(found)
-        assert found.classes == CLASSES
-    assert found.counts()["train"] == {"World": 2, "Sports": 1, "Business": 1}
+        assert found.train.names == CLASSES
+    assert found.train.counts() == {"World": 2, "Sports": 1, "Business": 1}
 
 
 def test_a_table_without_a_header_is_read_by_position(tmp_path):
@@ -76,12 +77,12 @@ def test_a_table_without_a_header_is_read_by_position(tmp_path):
 def test_classes_that_are_not_declared_are_the_sorted_labels_of_the_training_data(tmp_path):
     (tmp_path / "names.tsv").write_bytes(_table(".tsv", ROWS))
     found = load_labelled(_settings(tmp_path / "names.tsv"))
-    assert found.classes == ("Business", "Sports", "World")
+    assert found.train.names == ("Business", "Sports", "World")
     assert found.train.labels.tolist() == [2, 1, 0, 2]
     # numbers in their own order, not that of words
     (tmp_path / "numbers.tsv").write_bytes(_table(".tsv", ROWS, lambda number: (10, 9, 100)[number]))
     found = load_labelled(_settings(tmp_path / "numbers.tsv"))
-    assert (found.classes, found.train.labels.tolist()) == (("9", "10", "100"), [1, 0, 2, 1])
+    assert (found.train.names, found.train.labels.tolist()) == (("9", "10", "100"), [1, 0, 2, 1])
     # the names of classes that are numbers are no numbers of classes
     assert _settings(tmp_path / "numbers.tsv", classes=("9", "10", "100")).first_label == 0
     again = load_labelled(_settings(tmp_path / "numbers.tsv", classes=("9", "10", "100")))
@@ -191,7 +192,7 @@ def test_a_folder_holds_tables_of_the_usual_names_with_columns_of_their_own(tmp_
         corpus="someone/news", root=str(tmp_path), classes=CLASSES, local=local, test=None, text="description"
     )
     assert _is(load_labelled(settings))
-    assert load_labelled_split(settings, "test", CLASSES) is None
+    assert LabelledSource(settings).part("test") is None
     with pytest.raises(UserError, match=r"no table for the split 'test'(.|\n)*there: dev.tsv.gz, train.tsv.gz"):
         load_labelled(settings.model_copy(update={"test": "test"}))
 
@@ -205,9 +206,9 @@ def test_a_hub_data_set_brings_its_own_classes(tmp_path):
     settings = LabelledSettings(corpus=str(folder), validation="train", test=None)
     found = load_labelled(settings)
     assert _is(found)
-    assert found.classes == CLASSES
+    assert found.train.names == CLASSES
     renamed = load_labelled(settings.model_copy(update={"classes": ("a", "b", "c")}))
-    assert (renamed.classes, renamed.train.labels.tolist()) == (("a", "b", "c"), [0, 1, 2, 0])
+    assert (renamed.train.names, renamed.train.labels.tolist()) == (("a", "b", "c"), [0, 1, 2, 0])
     with pytest.raises(UserError, match=r"news train row 3: label '2' is none of the classes a, b"):
         load_labelled(settings.model_copy(update={"classes": ("a", "b")}))
 

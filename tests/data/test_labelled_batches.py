@@ -7,11 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from s2s.data.batches import collate_sources
 from s2s.data.encoding import Lists
-from s2s.data.labelled_batches import Chosen, LabelledTexts, _cut, collate_texts
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
-from s2s.recipe.classification import TextBatchSettings
+from s2s.tasks.classification.batches import Chosen, LabelledTexts, _cut
+from s2s.tasks.classification.recipe import TextBatchSettings
 
 
 def _lists(rows: list[list[int]]) -> Lists:
@@ -107,7 +108,7 @@ def test_the_first_batch_of_all_is_the_worst():
 @pytest.mark.parametrize("width", [None, 9])
 def test_collating_is_the_naive_loop(begin, width):
     rows = [[5, 6, 7], [], [8]]
-    source, valid = collate_texts(rows, begin, width)
+    source, valid = collate_sources(rows, begin, width)
     wanted = [[BOS] * begin + row + [EOS] for row in rows]
     wide = width or max(map(len, wanted))
     assert source.tolist() == [row + [PAD] * (wide - len(row)) for row in wanted]

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.data.augmentation import augmented
-from s2s.data.images import Images
-from s2s.data.labelled_images import LabelledImages
 from s2s.errors import UserError
-from s2s.recipe.images import AugmentationSettings
+from s2s.tasks.images.batches import LabelledImages, augmented
+from s2s.tasks.images.data import Images
+from s2s.tasks.images.recipe import AugmentationSettings
 
 
 @pytest.fixture

@@ -3,18 +3,19 @@
 import datasets
 import numpy as np
 
-from s2s.data.labelled import Labelled, LabelledCorpus
-from s2s.data.labelled_inspection import inspect_labelled
+from s2s.data.sources import Corpus
+from s2s.tasks.classification.data import Labelled
+from s2s.tasks.classification.inspection import inspect_labelled
 
 
 def _part(rows: list[tuple[str, int]]) -> Labelled:
     texts = datasets.Dataset.from_dict({"text": [text for text, _ in rows]})
-    return Labelled(texts, np.array([label for _, label in rows]))
+    return Labelled(texts, np.array([label for _, label in rows]), ("a", "b"))
 
 
 def test_sound_texts_are_counted_and_nothing_is_said_of_them():
     train = _part([(f"text {number} here", number % 2) for number in range(20)])
-    found = inspect_labelled(LabelledCorpus(train, _part([("another one", 0)]), None, ("a", "b")), 1)
+    found = inspect_labelled(Corpus(train, _part([("another one", 0)]), None), 1)
     assert found.splits["train"].counts == {"a": 10, "b": 10}
     assert found.splits["train"].words == (60, 3, 3, 3)
     assert list(found.splits) == ["train", "validation"]
@@ -27,7 +28,7 @@ def test_what_spoils_texts_is_named_with_its_rows():
     rows = [(f"text {number}", 0) for number in range(30)]
     rows += [("text 3", 1), ("text 4", 0), ("  ", 0), ("bad \ufffd", 1)]
     test = _part([("text 7", 1), ("new", 0), ("text 8", 0)])
-    found = inspect_labelled(LabelledCorpus(_part(rows), _part([("x", 0)]), test, ("a", "b")), 1)
+    found = inspect_labelled(Corpus(_part(rows), _part([("x", 0)]), test), 1)
     train = found.splits["train"]
     assert train.contradictory == [31]
     assert train.repeated == [31, 32]

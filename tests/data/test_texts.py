@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from s2s.data.labelled import load_labelled
-from s2s.data.texts import load_texts
 from s2s.errors import UserError
-from s2s.recipe.classification import LabelledSettings, LocalColumns
-from s2s.recipe.texts import LocalText, PlainTextSettings
+from s2s.recipe.schema import LocalText
+from s2s.tasks.classification.data import load_labelled
+from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns
+from s2s.tasks.masked_lm.data import TextSource
+from s2s.tasks.masked_lm.recipe import PlainTextSettings
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def folder(tmp_path) -> Path:
 def test_texts_are_those_that_labelled_texts_have(folder):
     common = {"corpus": "someone/something", "root": str(folder), "validation": 7}
     columns = ("1", "2")
-    plain = load_texts(PlainTextSettings(**common, local=LocalText(text=columns)))
+    plain = TextSource(PlainTextSettings(**common, local=LocalText(text=columns))).load()
     labelled = load_labelled(LabelledSettings(**common, local=LocalColumns(text=columns, label="0")))
     for part in ("train", "validation", "test"):
         assert getattr(plain, part)["text"][:] == getattr(labelled, part).texts["text"][:]
@@ -34,13 +35,12 @@ def test_texts_are_those_that_labelled_texts_have(folder):
 
 def test_texts_held_out_are_different_and_none_is_left_to_train_on(folder):
     files = {"train": str(folder / "train.tsv.gz"), "test": 3}
-    found = load_texts(PlainTextSettings(**files, text="2", validation=6))
+    found = TextSource(PlainTextSettings(**files, text="2", validation=6)).load()
     held = [*found.validation["text"], *found.test["text"]]
     assert len(set(held)) == len(held) == 9
     assert not set(held) & set(found.train["text"])
-    whole = load_texts(
-        PlainTextSettings(train=files["train"], text="2", validation=str(folder / "test.tsv.gz"), test=None)
-    )
+    changes = {"text": "2", "validation": str(folder / "test.tsv.gz"), "test": None}
+    whole = TextSource(PlainTextSettings(train=files["train"], **changes)).load()
     assert set(found.train["text"]) | set(held) == set(whole.train["text"])
     assert whole.test is None
 
@@ -58,4 +58,4 @@ def test_texts_held_out_are_different_and_none_is_left_to_train_on(folder):
 def test_what_is_missing_is_named(folder, changes, words):
     settings = {"corpus": "x/y", "root": str(folder), "validation": 4, "local": LocalText(text="2")} | changes
     with pytest.raises(UserError, match=words):
-        load_texts(PlainTextSettings(**settings))
+        TextSource(PlainTextSettings(**settings)).load()

@@ -18,11 +18,12 @@ from s2s.decoding.beam import Beam, search
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import models, module_of
-from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
+from s2s.recipe.schema import SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
-from s2s.training.translation import translation_trainer
 
 SIZE = 7
 KINDS = sorted(models()) if os.environ.get("S2S_TEST_ALL") == "1" else ["transformer"]

@@ -10,14 +10,12 @@ import pytest
 from rich.console import Console
 
 from s2s.data.phrasebook import phrases
-from s2s.recipe.reading import read
-from s2s.run.attention import look
-from s2s.run.classification_evaluation import evaluate_classifier
-from s2s.run.evaluation import evaluate_run
-from s2s.run.image_evaluation import evaluate_images
-from s2s.run.masked_lm_loading import evaluate_masked_lm
-from s2s.run.probing import fill_blank, weigh
+from s2s.run.loaded import load
+from s2s.run.scoring import evaluate
+from s2s.run.tasks import read
 from s2s.run.training import train
+from s2s.tasks.masked_lm.filling import fill_blank, weigh
+from s2s.tasks.translation.attention import look
 
 MODEL = "kind: transformer, width: 8, heads: 2, feedforward: 8, encoder_layers: 1, dropout: 0.1"
 SHORT = """
@@ -51,8 +49,8 @@ model: {{{MODEL}, decoder_layers: 1}}
 decoding: {{beam: 2, max_ratio: 0.2}}
 """
     run = _run(tmp_path, recipe, counts)
-    assert evaluate_run(run, "validation", keep=False).scores
-    assert look(run, "a dog runs", "ein Hund rennt").weights.shape[0] == 1
+    assert evaluate(run, "validation", keep=False).scores
+    assert look(load(run), "a dog runs", "ein Hund rennt").weights.shape[0] == 1
 
 
 @pytest.mark.slow
@@ -68,7 +66,7 @@ model: {{{kind}}}
 head: {{pooling: {pooling}}}
 """
     run = _run(tmp_path, recipe, counts)
-    assert evaluate_classifier(run, "validation", keep=False).probabilities
+    assert evaluate(run, "validation", keep=False).probabilities
 
 
 def test_masked_lm(tmp_path, texts, chosen, counts):
@@ -80,9 +78,9 @@ batches: {{tokens: 1000, max_length: 12}}
 model: {{{MODEL}}}
 """
     run = _run(tmp_path, recipe, counts)
-    assert evaluate_masked_lm(run, keep=False).masked
-    assert fill_blank(run, "The old ___ sleeps in the garden .").fillers
-    assert len(weigh(run, "The old ___ sleeps .", ["the", "in"]).log_probabilities) == 2
+    assert evaluate(run, keep=False).masked
+    assert fill_blank(load(run), "The old ___ sleeps in the garden .").fillers
+    assert len(weigh(load(run), "The old ___ sleeps .", ["the", "in"]).log_probabilities) == 2
 
 
 @pytest.mark.slow
@@ -101,4 +99,4 @@ batches: {{images: 32}}
 model: {{{MODEL}, encoder_positions: learned, max_positions: 5}}
 """
     run = _run(tmp_path, recipe, counts)
-    assert evaluate_images(run, keep=False).probabilities
+    assert evaluate(run, keep=False).probabilities

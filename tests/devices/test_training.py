@@ -13,11 +13,12 @@ from s2s.data import ahead
 from s2s.data.encoding import Encoded
 from s2s.errors import UserError
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
+from s2s.recipe.schema import SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.devices import Computer
 from s2s.training.optimization import Optimization
 from s2s.training.trainer import Trainer
-from s2s.training.translation import mean_loss, translation_trainer
 
 SIZE = 20
 PROCESSOR = Computer(torch.device("cpu"), torch.float32)

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from s2s.errors import UserError
-from s2s.evaluation.calibration import calibration
 from s2s.evaluation.classification import (
     accuracy,
+    calibration,
     chosen_examples,
     classification_scores,
     confusion,
@@ -19,7 +19,7 @@ from s2s.evaluation.classification import (
     per_class,
 )
 from s2s.evaluation.inference import wilson
-from s2s.evaluation.mcnemar import compare_classifiers, mcnemar
+from s2s.evaluation.significance import compare_classifiers, mcnemar
 
 NAMES = ["world", "sports", "business", "never seen"]
 

@@ -20,9 +20,8 @@ from s2s.evaluation.inference import (
     paired_p,
     wilson,
 )
-from s2s.evaluation.mcnemar import mcnemar
 from s2s.evaluation.metrics import metrics, scores_of
-from s2s.evaluation.significance import compare
+from s2s.evaluation.significance import compare, mcnemar
 
 TRIALS = 2500
 

@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from s2s.evaluation.calibration import calibration
-from s2s.evaluation.pictures import (
+from s2s.evaluation.classification import calibration
+from s2s.tasks.pictures import (
     Curve,
     class_counts_picture,
     confusion_picture,

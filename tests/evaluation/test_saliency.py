@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from s2s.data.tokenizers import BOS, EOS, train
-from s2s.evaluation.pictures import words_picture
-from s2s.evaluation.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words, rollout
 from s2s.models.contract import Classifier, Encoder, Memory, mean_over_valid
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import PieceSettings
+from s2s.tasks.pictures import words_picture
+from s2s.tasks.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words, rollout
 
 SIZE = 30
 

@@ -11,7 +11,7 @@ from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
 from s2s.results import COMPARISON, RESULT, TABLES, read_result, read_summary
-from s2s.run.classification import Classifying
+from s2s.tasks.classification.task import Classification
 
 EXPERIMENTS = ("classification", "text-length")
 ASKED = ("compare", "lstm", "transformer", "--task", "tiny.yaml", "--seeds", "2", "transformer.dropout=0.2")
@@ -47,16 +47,16 @@ def here(labelled, monkeypatch) -> Path:
 def test_a_comparison_says_what_its_runs_left_behind_interrupted_or_not(here, monkeypatch, capsys):
     _s2s(*ASKED, "--out", "whole")
     assert "report:  whole/report.html" in capsys.readouterr().out
-    validate, calls = Classifying.validate, []
+    validate, calls = Classification.validate, []
 
-    def interrupted(self, log):
-        calls.append(self.trainer.update)
+    def interrupted(self, course, log):
+        calls.append(course.trainer.update)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return validate(self, log)
+        return validate(self, course, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classifying, "validate", interrupted)
+        patch.setattr(Classification, "validate", interrupted)
         with pytest.raises(Stopped):
             _s2s(*ASKED, "--out", "cut")
     assert not (here / "cut" / "text-length").exists()

@@ -8,8 +8,8 @@ from s2s.errors import UserError
 from s2s.experiments.contenders import RATES, chosen, described, entered, equal_time, tuned
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.recipe.installed import models
-from s2s.recipe.reading import read
 from s2s.recipe.shipped import shipped
+from s2s.run.tasks import read
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,12 @@ from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.whole_runs import cost_of, pauses, prepared
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models
-from s2s.recipe.reading import dump, read
+from s2s.recipe.reading import dump
 from s2s.recipe.shipped import shipped
 from s2s.results import TABLES, read_summary
-from s2s.run.classification import Classifying
-from s2s.run.classification_loading import build_classifier, load_classifier
+from s2s.run.loaded import load
+from s2s.run.tasks import read
+from s2s.tasks.classification.task import Classification, build_classifier
 from s2s.training.checkpoint import read_tensors
 
 ROOT = Path(__file__).parents[2]
@@ -95,8 +96,8 @@ def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
     made = classifiers(["gru"])
     folder = trained(made, "gru", 1)
     assert cost_of(folder).cpu_seconds > 0
-    assert load_classifier(folder).classes == ("Business", "Sports", "World")
-    for module, name in ((disciplines, "start"), (whole_runs, "resume"), (whole_runs, "prepared")):
+    assert load(folder).recipe.data.classes == ("Business", "Sports", "World")
+    for module, name in ((disciplines, "train"), (whole_runs, "resume"), (whole_runs, "prepared")):
         monkeypatch.setattr(module, name, pytest.fail)
     assert trained(made, "gru", 1) == folder
 
@@ -105,15 +106,15 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
     made = classifiers(["gru"])
     whole = trained(made, "gru", 1)
     cut = type(made)(made.folder / "cut", "quick", made.contestants, made.seeds, made.computer)
-    validate = Classifying.validate
+    validate = Classification.validate
 
-    def interrupted(self, log):
-        if self.trainer.update == 48:
+    def interrupted(self, course, log):
+        if course.trainer.update == 48:
             raise KeyboardInterrupt
-        return validate(self, log)
+        return validate(self, course, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classifying, "validate", interrupted)
+        patch.setattr(Classification, "validate", interrupted)
         with pytest.raises(Stopped):
             trained(cut, "gru", 1)
     folder = trained(cut, "gru", 1)

@@ -14,7 +14,7 @@ from s2s.experiments.quality.measure import EXPERIMENT
 from s2s.experiments.translating import counts_of
 from s2s.models.contract import parameter_count
 from s2s.results import ROWS
-from s2s.run.loading import load_run
+from s2s.run.loaded import load
 
 
 def _texts(wrong, seed):
@@ -145,7 +145,7 @@ def test_real_runs_say_everything_and_again_the_same(contest, tmp_path):
     assert result.experiment == ROWS["translation quality"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
     found = measured[cells[0]]
-    assert found["parameters"] == parameter_count(load_run(made.folder / "runs" / "gru-seed1").model)
+    assert found["parameters"] == parameter_count(load(made.folder / "runs" / "gru-seed1").model)
     assert len(found["counts"]["bleu"]) == 40
     assert found["updates"] == [6, 12]
     again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), cells[0])

@@ -17,10 +17,11 @@ from s2s.experiments.long_range.learning import Budget, answers, encoded, learn
 from s2s.experiments.matching import settings_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import BatchSettings, DeviceSettings
+from s2s.recipe.schema import DeviceSettings
+from s2s.tasks.translation.recipe import BatchSettings
+from s2s.tasks.translation.task import mean_loss
 from s2s.training.devices import choose
 from s2s.training.trainer import Trainer
-from s2s.training.translation import mean_loss
 
 COMPUTER = choose(DeviceSettings(kind="cpu", precision="fp32"))
 OPTIONS = {

@@ -8,8 +8,7 @@ import torch
 from s2s.experiments.gradients.dynamics import ALL, Dynamics, Schooling, report, school, watch
 from s2s.experiments.gradients.measure import corpus
 from s2s.recipe.schema import SeedSettings
-from s2s.run.loading import build_model
-from s2s.training.translation import translation_trainer
+from s2s.tasks.translation.task import build_model, translation_trainer
 
 SCHOOLING = Schooling(pairs=100, updates=7, tokens=256, every=3)
 

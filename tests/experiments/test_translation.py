@@ -26,11 +26,10 @@ from s2s.experiments.translating import (
 )
 from s2s.experiments.whole_runs import cost_of, pauses, prepared, seeds_of, shortened
 from s2s.models.contract import parameter_count
-from s2s.recipe.schema import DataSettings
-from s2s.run.loading import build_model, find_checkpoint, load_run
-from s2s.run.translation import Translating
+from s2s.run.loaded import find_checkpoint, load
+from s2s.tasks.translation.recipe import DataSettings
+from s2s.tasks.translation.task import Translation, build_model, mean_loss
 from s2s.training.checkpoint import read_tensors
-from s2s.training.translation import mean_loss
 
 
 def _weights(folder):
@@ -43,7 +42,7 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert folder == made.folder / "runs" / "rnn-seed1"
     assert cost_of(folder).cpu_seconds > 0
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    monkeypatch.setattr(disciplines, "start", pytest.fail)
+    monkeypatch.setattr(disciplines, "train", pytest.fail)
     monkeypatch.setattr(whole_runs, "resume", pytest.fail)
     assert trained(made, "rnn", 1) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -79,15 +78,15 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(contest, monkeypatch, tmp_p
     whole = contest(["gru"])
     cut = type(whole)(tmp_path / "cut", whole.profile, whole.contestants, whole.seeds, whole.computer)
     first = trained(whole, "gru", 1)
-    validate = Translating.validate
+    validate = Translation.validate
 
-    def interrupted(self, log):
-        if self.trainer.update == 12:
+    def interrupted(self, course, log):
+        if course.trainer.update == 12:
             raise KeyboardInterrupt
-        return validate(self, log)
+        return validate(self, course, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Translating, "validate", interrupted)
+        patch.setattr(Translation, "validate", interrupted)
         with pytest.raises(Stopped):
             trained(cut, "gru", 1)
     second = trained(cut, "gru", 1)
@@ -119,7 +118,7 @@ def test_a_short_training_has_the_weights_of_a_whole_run(contest):
     recipe = made.contestant("transformer").recipe
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"ema": 0.9})})
     made = type(made)(made.folder, "quick", (type(made.contestants[0])("transformer", recipe),), (1,), made.computer)
-    run = load_run(trained(made, "transformer", 1), "last")
+    run = load(trained(made, "transformer", 1), "last")
     short = schooled(recipe, prepared(recipe), 1, made.computer)
     for (name, a), (_, b) in zip(run.model.named_parameters(), short.model.named_parameters(), strict=True):
         assert torch.equal(a, b), name

@@ -61,11 +61,6 @@ class Count:
 def load() -> None:
     """Imports what a training imports, so that a forked process need not."""
 
-    import s2s.__main__
-    import s2s.models.transformer
-    import s2s.run.training
-    import s2s.run.translation  # noqa: F401
-
 
 def begin(words: Sequence[str], folder: Path) -> int:
     """Starts `s2s` with these words in a folder; gives the process's number."""

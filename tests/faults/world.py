@@ -67,7 +67,7 @@ def make_world(folder: Path) -> Path:
     from PIL import Image
     from rich.console import Console
 
-    from s2s.recipe.reading import read
+    from s2s.run.tasks import read
     from s2s.run.training import train
 
     folder.mkdir(parents=True)

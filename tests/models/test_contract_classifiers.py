@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from s2s.data.batches import collate_sources
 from s2s.data.examples import LabelledBatch
-from s2s.data.labelled_batches import LabelledTexts, collate_texts
-from s2s.decoding.classes import class_probabilities
 from s2s.models.contract import Classifier
 from s2s.nn.pooling import Kind
-from s2s.recipe.classification import ClassificationTraining, TextBatchSettings
 from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.classification.batches import LabelledTexts
+from s2s.tasks.classification.recipe import ClassificationTraining, TextBatchSettings
+from s2s.tasks.labelled import class_probabilities, classification_loss
 from s2s.training.checkpoint import load_weights, save_weights
-from s2s.training.classification import classification_loss
 from s2s.training.devices import choose
 from s2s.training.trainer import Trainer, mean_loss
 
@@ -63,7 +63,7 @@ def _trainer(model: Classifier, updates: int = 20, rate: float = 0.001) -> Train
 @pytest.fixture
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
     generator = np.random.default_rng(1)
-    return collate_texts([generator.integers(4, SIZE, length) for length in (6, 1, 4, 0)], begin=True)
+    return collate_sources([generator.integers(4, SIZE, length) for length in (6, 1, 4, 0)], begin=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,10 +9,11 @@ from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import BOS, EOS
 from s2s.decoding.beam import Beam, search
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose
 from s2s.training.trainer import Trainer
-from s2s.training.translation import translation_trainer
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from s2s.data.masking import MaskedBatch
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import models, module_of
-from s2s.training.masked_lm import masked_loss
+from s2s.tasks.masked_lm.masking import MaskedBatch
+from s2s.tasks.masked_lm.task import masked_loss
 
 SIZE = 23
 KINDS = sorted(models())

@@ -10,8 +10,9 @@ import pytest
 
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
-from s2s.recipe.reading import dump, read
+from s2s.recipe.reading import dump
 from s2s.recipe.reference import json_schema, reference
+from s2s.run.tasks import read, schemas
 
 MODULE = '''"""A stranger's model."""
 from typing import Literal
@@ -83,9 +84,9 @@ def test_a_strangers_model_brings_its_keys_its_checks_and_its_page(install, tmp_
     recipe = read(_recipe(tmp_path, "{kind: stranger, width: 3}"), ["model.inner.depth=7"])
     assert (recipe.model.width, recipe.model.inner.depth) == (3, 7)
     assert "depth: 7" in dump(recipe)
-    assert "## `model` of kind `stranger`" in reference()
-    assert "| `depth` | a whole number | `3` | How deep. |" in reference()
-    definitions = json.loads(json_schema())["$defs"]
+    assert "## `model` of kind `stranger`" in reference(schemas())
+    assert "| `depth` | a whole number | `3` | How deep. |" in reference(schemas())
+    definitions = json.loads(json_schema(schemas()))["$defs"]
     assert definitions["model_stranger"]["required"] == ["kind", "width"]
     assert definitions["model_stranger"]["properties"]["inner"]["$ref"] == "#/$defs/stranger.Inner"
     assert "depth" in definitions["stranger.Inner"]["properties"]

@@ -10,8 +10,8 @@ from ruamel.yaml.error import YAMLError
 from s2s.errors import UserError, check_regular, told
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
-from s2s.recipe.tasks import TASKS
 from s2s.recipe.wording import near_files
+from s2s.run.tasks import schemas
 
 
 def _parts(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -25,7 +25,7 @@ def _parts(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _parts(part, place)
 
 
-ROOTS = (*(schema.recipe for schema in TASKS.values()), *(module_of(kind).Settings for kind in models()))
+ROOTS = (*(schema.recipe for schema in schemas().values()), *(module_of(kind).Settings for kind in models()))
 
 
 def test_every_number_has_an_upper_bound_and_a_lower_one():

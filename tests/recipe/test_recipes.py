@@ -14,11 +14,10 @@ from pydantic import BaseModel
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
-from s2s.recipe.reading import read
 from s2s.recipe.reference import json_schema, reference
 from s2s.recipe.shipped import copy, shipped
-from s2s.recipe.tasks import TASKS
 from s2s.recipe.wording import section_of
+from s2s.run.tasks import read, schemas
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +42,7 @@ def test_a_wheel_holds_every_package_and_the_recipes():
 
 
 def test_the_page_of_keys_is_made_from_the_schema():
-    assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference()
+    assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference(schemas())
 
 
 def _fields(section: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str]]:
@@ -53,7 +52,7 @@ def _fields(section: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str]]:
             yield from _fields(inner)
 
 
-ROOTS = (*(schema.recipe for schema in TASKS.values()), *(module_of(kind).Settings for kind in models()))
+ROOTS = (*(schema.recipe for schema in schemas().values()), *(module_of(kind).Settings for kind in models()))
 EVERY_KEY = [key for root in ROOTS for key in _fields(root)]
 
 
@@ -63,7 +62,7 @@ def test_every_key_says_what_it_means():
 
 
 def test_the_page_shows_every_default_that_the_recipe_takes():
-    page = reference()
+    page = reference(schemas())
     for section, name in EVERY_KEY:
         field = section.model_fields[name]
         if section_of(field) or field.is_required():
@@ -120,7 +119,7 @@ def _holds(word: str, limit: Any, value: Any, schema: dict[str, Any], root: dict
 
 
 def test_the_schema_for_editors_takes_every_shipped_recipe_as_written_and_resolved():
-    schema = json.loads(json_schema())
+    schema = json.loads(json_schema(schemas()))
     for path in shipped().values():
         assert _fits(read_page(path).values, schema, schema)
         assert _fits(read(path).model_dump(mode="json"), schema, schema)
@@ -154,21 +153,21 @@ def test_the_schema_for_editors_refuses_what_reading_refuses(override):
     key, _, value = override.partition("=")
     section, _, name = key.rpartition(".")
     (tree.setdefault(section, {}) if section else tree)[name] = read_value(value)
-    schema = json.loads(json_schema())
+    schema = json.loads(json_schema(schemas()))
     assert not _fits(tree, schema, schema)
 
 
 def test_the_schema_of_one_model_knows_no_other():
-    schema = json.loads(json_schema(["transformer"]))
+    schema = json.loads(json_schema(schemas(), ["transformer"]))
     wholes = [schema["$defs"][part["$ref"].removeprefix("#/$defs/")] for part in schema["oneOf"]]
-    assert len(wholes) == len(TASKS)
+    assert len(wholes) == len(schemas())
     sections = [part["$ref"] for whole in wholes for part in whole["properties"]["model"]["oneOf"]]
     assert set(sections) == {"#/$defs/model_transformer", "#/$defs/encoder_transformer"}
     assert set(schema["$defs"]["model_transformer"]["properties"]) == set(
         module_of("transformer").Settings.model_fields
     )
     with pytest.raises(UserError, match="did you mean transformer"):
-        json_schema(["transfomer"])
+        json_schema(schemas(), ["transfomer"])
 
 
 def test_a_copied_recipe_is_never_overwritten_by_accident(tmp_path):

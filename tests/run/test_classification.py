@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
-from s2s.recipe.reading import read
-from s2s.run.classification import Classifying
-from s2s.run.classification_evaluation import evaluate_classifier
-from s2s.run.classification_loading import load_classifier
-from s2s.run.labelled_evaluation import compare_evaluations
+from s2s.run.loaded import load
+from s2s.run.scoring import evaluate
+from s2s.run.tasks import read
+from s2s.tasks.classification.task import TASK, Classification
+from s2s.tasks.labelled import compare_evaluations
 
 CLASSES = ["World", "Sports", "Business"]
 TOPICS = {"World": "peace vote treaty war", "Sports": "goal match team coach", "Business": "bank stock oil profit"}
@@ -104,7 +104,7 @@ def test_a_run_holds_scores_pictures_and_all_that_predicting_needs(folder):
     assert start["counts"]["truncated"] > 0
     # the checkpoint alone is enough
     shutil.copytree(run / "checkpoints" / "0000024", folder / "alone")
-    assert load_classifier(folder / "alone").classes == tuple(CLASSES)
+    assert load(folder / "alone").recipe.data.classes == tuple(CLASSES)
 
 
 def test_classes_found_in_the_data_are_kept_in_the_runs_recipe(folder):
@@ -133,12 +133,12 @@ def test_lines_are_named_in_order_alone_or_together_as_in_the_evaluation(folder,
 
 def test_no_batch_changes_a_prediction(trained):
     texts = [*_test_texts(trained), "", "goal " * 40]
-    classifier = load_classifier(trained / "runs" / "tiny").text_classifier()
-    together = classifier.probabilities(texts)
-    for change in ({"tokens": 12}, {"padding": "max_length"}, {"padding": "batch", "rows": 5}):
-        classifier.batches = classifier.batches.model_copy(update=change)
-        assert np.allclose(classifier.probabilities(texts), together, atol=1e-6)
-    assert classifier.probabilities([]).shape == (0, 3)
+    run = load(trained / "runs" / "tiny")
+    together = TASK.probabilities(run, texts)
+    for change in (["batches.tokens=12"], ["batches.padding=max_length"], ["batches.padding=batch", "batches.rows=5"]):
+        changed = load(trained / "runs" / "tiny", overrides=change)
+        assert np.allclose(TASK.probabilities(changed, texts), together, atol=1e-6)
+    assert TASK.probabilities(run, []).shape == (0, 3)
     assert np.allclose(together.sum(axis=1), 1)
 
 
@@ -154,21 +154,21 @@ def test_runs_are_scored_again_and_compared_on_the_same_texts(folder, capsys):
     # held-out texts are found again
     _s2s("evaluate", "runs/tiny", "--split", "validation")
     assert len(json.loads((folder / "runs/tiny/evaluation-validation.json").read_text())["truth"]) == 30
-    other = evaluate_classifier(folder / "runs/gru", overrides=[f"data.test={folder / 'train.tsv'}"], keep=False)
+    other = evaluate(folder / "runs/gru", overrides=[f"data.test={folder / 'train.tsv'}"], keep=False)
     with pytest.raises(UserError, match=r"different test sets"):
-        compare_evaluations([evaluate_classifier(folder / "runs/tiny", keep=False), other])
+        compare_evaluations([evaluate(folder / "runs/tiny", keep=False), other])
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
-    validate = Classifying.validate
+    validate = Classification.validate
 
-    def interrupted(self, log):
-        if self.trainer.update == 16:
+    def interrupted(self, course, log):
+        if course.trainer.update == 16:
             raise KeyboardInterrupt
-        return validate(self, log)
+        return validate(self, course, log)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classifying, "validate", interrupted)
+        patch.setattr(Classification, "validate", interrupted)
         with pytest.raises(Stopped):
             _s2s("train", "tiny.yaml", "run.dir=cut")
     _s2s("train", "cut", "--resume")
@@ -199,7 +199,7 @@ def test_what_training_has_seen_is_not_taken_for_a_test_set(folder):
         with pytest.raises(UserError, match=r"test set is drawn from the training data(.|\n)*training has seen some"):
             _s2s("evaluate", "held", *overrides)
     assert (folder / "held/evaluation-test.json").read_bytes() == before
-    assert evaluate_classifier(folder / "held", overrides=["data.test=test.tsv"], keep=False).truth
+    assert evaluate(folder / "held", overrides=["data.test=test.tsv"], keep=False).truth
     # of a run whose test set is a file, nothing was held out
     with pytest.raises(UserError, match=r"test set is drawn from the training data"):
         _s2s("evaluate", "runs/tiny", "data.test=20")

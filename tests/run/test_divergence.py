@@ -10,7 +10,7 @@ from torch import nn
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.run.divergence import astray, check_sound
+from s2s.training.divergence import astray, check_sound
 
 RECIPE = """
 name: tiny

@@ -11,13 +11,15 @@ from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file
 
-from s2s.cli.runs import classify_file, score_runs
 from s2s.errors import Stopped, UserError
-from s2s.recipe.reading import read
 from s2s.run import training
-from s2s.run.image_evaluation import evaluate_images
-from s2s.run.image_loading import load_image_classifier
-from s2s.run.labelled_evaluation import compare_evaluations
+from s2s.run.loaded import load
+from s2s.run.opened import opened_together
+from s2s.run.scoring import evaluate, score_together
+from s2s.run.tasks import read
+from s2s.tasks.contract import Scoring
+from s2s.tasks.images.task import TASK
+from s2s.tasks.labelled import classified, compare_evaluations
 from s2s.training.logger import RunLog
 
 RECIPE = """
@@ -125,14 +127,15 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(p
     first, second = (_train(f"training.updates={count}", f"run.dir=run-{count}")[0] for count in (5, 20))
     (Path("images") / "train-images-idx3-ubyte").unlink()
     before = (second / "evaluation-test.json").read_text()
-    evaluations, comparisons = score_runs([str(first), str(second)], "test", False, None, None)
+    runs = opened_together([first, second], [], {})
+    evaluations, comparisons = score_together(runs, Scoring(), None, print)
     assert (second / "evaluation-test.json").read_text() == before
     right = [np.array(e.predicted) == np.array(e.truth) for e in evaluations]
     assert comparisons[1].test.only_second == (right[1] & ~right[0]).sum()
     labels = Path("images/t10k-labels-idx1-ubyte")
     labels.write_bytes(labels.read_bytes()[:-1] + bytes([(labels.read_bytes()[-1] + 1) % 3]))
     with pytest.raises(UserError, match="different test sets"):
-        compare_evaluations([evaluations[0], evaluate_images(second, keep=False)])
+        compare_evaluations([evaluations[0], evaluate(second, keep=False)])
 
 
 def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
@@ -142,16 +145,14 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
     pixels = np.frombuffer((run.parent / "images/t10k-images-idx3-ubyte").read_bytes()[16:], np.uint8).reshape(-1, 8, 8)
     for row in range(3):
         Image.fromarray(pixels[row]).save(f"{row}.png")
-    answers = load_image_classifier(run).probabilities(["0.png", "1.png", "2.png"])
+    answers = TASK.probabilities(load(run), ["0.png", "1.png", "2.png"])
     assert answers == pytest.approx(np.array(found["probabilities"][:3]), abs=1e-5)
-    Path("names.txt").write_text("0.png\n\n2.png\n")
-    with Path("names.txt").open("rb") as names:
-        lines = list(classify_file(run, names, True, None))
+    lines = list(classified(TASK, load(run), [["0.png", "", "2.png"]], probabilities=True))
     assert lines[1] == ""
     assert [line.split("\t")[0] for line in lines[::2]] == [found["classes"][found["predicted"][row]] for row in (0, 2)]
     assert lines[0].split("\t")[1] == f"upper={answers[0, 0]:.4f}"
     with pytest.raises(UserError, match=r"(?s)nowhere.png: cannot be read"):
-        load_image_classifier(run).probabilities(["nowhere.png"])
+        TASK.probabilities(load(run), ["nowhere.png"])
 
 
 def test_mistakes_are_answered_before_anything_is_made(place):

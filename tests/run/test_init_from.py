@@ -10,10 +10,9 @@ from rich.console import Console
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.recipe.reading import read
 from s2s.run.folder import TOKENIZER
-from s2s.run.loading import find_checkpoint
-from s2s.run.masked_lm_loading import load_masked_lm
+from s2s.run.loaded import find_checkpoint, load
+from s2s.run.tasks import read
 from s2s.run.training import resume, train
 from s2s.training.checkpoint import read_tensors
 
@@ -72,7 +71,7 @@ def _first_weights(folder: Path, name: str, run: str, *overrides: str) -> tuple[
 
 @pytest.mark.parametrize("name", ["classes", "translated"])
 def test_a_run_begins_with_the_named_tensors_of_another(folder, name):
-    source = load_masked_lm(folder / "masked")
+    source = load(folder / "masked")
     there = read_tensors(source.checkpoint / "model.safetensors")
     path, log, found = _first_weights(folder, name, f"{name}_begun")
     kept = json.loads((path / "init_from.json").read_text())
@@ -90,7 +89,7 @@ def test_a_run_begins_with_the_named_tensors_of_another(folder, name):
 def test_the_tokenizer_of_that_run_is_taken_over_and_said(folder, name):
     path, log = _train(folder, name, *_begin(folder), run=f"{name}_tokenizer")
     side = "text" if name == "classes" else "shared"
-    found, known = Tokenizer.load(path / TOKENIZER, side), load_masked_lm(folder / "masked").tokenizer
+    found, known = Tokenizer.load(path / TOKENIZER, side), load(folder / "masked").tokenizers[0]
     assert found.digest == known.digest
     recipe = read(path / "recipe.yaml")
     assert (recipe.tokenizer.size, recipe.tokenizer.lowercase) == (150, True)
@@ -102,7 +101,7 @@ def test_of_two_vocabularies_the_sources_is_taken_over(folder):
     options = ("tokenizer.shared=false", "tokenizer.kind=word", "tokenizer.size=120", "model.tie=target")
     path, _, found = _first_weights(folder, "translated", "two", *options)
     source, target = (Tokenizer.load(path / TOKENIZER, side) for side in ("source", "target"))
-    assert source.digest == load_masked_lm(folder / "masked").tokenizer.digest
+    assert source.digest == load(folder / "masked").tokenizers[0].digest
     assert target.size == 120
     assert len(found[TABLE]) == 150
 

@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import main
-from s2s.data.seen import FILE, Seen
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.metrics import scores
-from s2s.recipe.reading import read
-from s2s.run.loading import load_run
+from s2s.run.loaded import load
 from s2s.run.pretrained import open_source
-from s2s.run.translation import check_tying
+from s2s.run.tasks import read
+from s2s.tasks.translation.seen import FILE, Seen
+from s2s.tasks.translation.task import TASK
 from s2s.training.checkpoint import Checkpoints, read_progress
 
 PHONES = dict(zip("abdeginoprst", ["ɑ", "b", "d", "e", "ɡ", "iː", "n", "o", "p", "r", "ʃ", "t"], strict=True))
@@ -74,7 +74,7 @@ def test_each_side_has_its_own_vocabulary_in_recipe_checkpoint_and_manifest(fold
     hashes = json.loads((run / "manifest.json").read_text())[0]["hashes"]
     assert (hashes["source_tokenizer"], hashes["target_tokenizer"]) == (source.digest, target.digest)
     assert source.digest != target.digest
-    model = load_run(run).model
+    model = load(run).model
     assert source.size == target.size
     # as many pieces on both sides, and still no common table
     assert len({p.data_ptr() for p in model.parameters() if p.shape == (source.size, 16)}) == 2
@@ -96,7 +96,7 @@ def test_one_table_for_two_vocabularies_is_refused_when_it_is_asked_for(folder):
     with contextlib.chdir(folder):
         asked = read(Path("phones.yaml"), ["model.tie=all"])
     with pytest.raises(UserError, match=r"model\.tie: is all, but source and target(.|\n)*model\.tie: target"):
-        check_tying(asked)
+        TASK.check(asked)
     status, _, err = _s2s(folder, "train", "phones.yaml", "model.tie=all", "run.dir=none")
     assert (status, err.count("\n"), (folder / "none").exists()) == (2, 2, False)
     assert "model.tie" in err
@@ -206,7 +206,7 @@ def test_lines_far_from_the_training_text_are_told_once_for_a_file(folder):
 
 
 def test_a_word_outside_a_closed_language_is_named(folder):
-    cut = load_run(folder / "runs/phones").source_tokenizer
+    cut = load(folder / "runs/phones").tokenizers[0]
     words = frozenset({"the", "dog", "runs"})
     closed = Seen(frozenset(range(cut.size)), words)
     assert closed.far("The dog RUNS.", cut) is None

@@ -15,10 +15,11 @@ from safetensors.torch import load_file, save_file
 
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
-from s2s.recipe.reading import read
-from s2s.run import evaluation, manifest
+from s2s.run import manifest
 from s2s.run.folder import created
 from s2s.run.stopping import Wish
+from s2s.run.tasks import read
+from s2s.tasks import contract
 from s2s.training.checkpoint import read_progress
 from s2s.training.logger import RunLog, forget_after
 
@@ -203,7 +204,7 @@ def test_scores_that_cannot_be_kept_are_shown_all_the_same(folder, monkeypatch, 
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(evaluation, "write_atomically", refuse)
+    monkeypatch.setattr(contract, "write_atomically", refuse)
     _s2s("evaluate", "run")
     shown = capsys.readouterr()
     assert "chrF2++" in shown.out

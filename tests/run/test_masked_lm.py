@@ -10,19 +10,22 @@ import torch
 from rich.console import Console
 
 from s2s.data.encoding import encode_texts
-from s2s.data.masked_text import MaskedText
 from s2s.data.phrasebook import phrases
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import encoder_settings, models, module_of
-from s2s.recipe.masked_lm import MaskedTraining, MaskingSettings, WindowSettings
-from s2s.recipe.reading import read
 from s2s.recipe.schema import DeviceSettings, SeedSettings
-from s2s.run.masked_lm_loading import evaluate_masked_lm, load_masked_lm
-from s2s.run.probing import fill_blank, probe_pairs, weigh
+from s2s.run.loaded import load
+from s2s.run.opened import opened
+from s2s.run.scoring import evaluate
+from s2s.run.tasks import read
 from s2s.run.training import train
+from s2s.tasks.masked_lm.bias import probe
+from s2s.tasks.masked_lm.filling import fill_blank, weigh
+from s2s.tasks.masked_lm.masking import MaskedText
+from s2s.tasks.masked_lm.recipe import MaskedTraining, MaskingSettings, WindowSettings
+from s2s.tasks.masked_lm.task import masked_loss, measure
 from s2s.training.devices import choose
-from s2s.training.masked_lm import masked_loss, measure
 from s2s.training.trainer import Trainer, mean_loss
 
 RECIPE = """
@@ -60,19 +63,19 @@ def test_a_run_says_what_it_read_and_how_well_it_names_pieces(run):
     assert "180 texts of" in log
     found = json.loads((run / "evaluation-test.json").read_text())
     assert f"loss {found['loss']:.3f} nats per masked piece" in log
-    again = evaluate_masked_lm(run, keep=False)
+    again = evaluate(run, keep=False)
     assert (again.loss, again.accuracy, again.masked) == (found["loss"], found["accuracy"], found["masked"])
-    assert evaluate_masked_lm(run, "validation", keep=False).texts == 10
+    assert evaluate(run, "validation", keep=False).texts == 10
     assert found["texts"] == 10
     assert (run / "lengths.png").stat().st_size > 1000
     assert json.loads((run / "manifest.json").read_text())[0]["counts"]["train"] == 180
 
 
 def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
-    loaded = load_masked_lm(run)
+    loaded = load(run)
     texts = datasets.Dataset.from_dict({"text": ["The old man sleeps in the garden.", "A dog sees the bird."]})
-    pieces = encode_texts(texts, loaded.tokenizer)
-    examples = MaskedText(pieces, loaded.tokenizer.size, MaskingSettings(share=0.4), WindowSettings(max_length=12))
+    pieces = encode_texts(texts, loaded.tokenizers[0])
+    examples = MaskedText(pieces, loaded.tokenizers[0].size, MaskingSettings(share=0.4), WindowSettings(max_length=12))
     loss, accuracy, count = measure(loaded.model, examples, loaded.computer)
     batch = examples.collate(np.array([0, 1]), 0)
     with torch.no_grad():
@@ -84,13 +87,13 @@ def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
 
 
 def test_a_blank_is_filled_with_the_run_as_it_was_saved(run):
-    assert len(fill_blank(run, "The old ___ sleeps.", best=3).fillers) == 3
-    words = [piece.removeprefix("▁") for piece in load_masked_lm(run).tokenizer.pieces([10, 11])]
-    assert weigh(run, "The old ___ sleeps.", words).pieces == 1
+    assert len(fill_blank(load(run), "The old ___ sleeps.", best=3).fillers) == 3
+    words = [piece.removeprefix("▁") for piece in load(run).tokenizers[0].pieces([10, 11])]
+    assert weigh(load(run), "The old ___ sleeps.", words).pieces == 1
 
 
 def test_preferences_are_kept_as_json_table_and_picture(run):
-    found = probe_pairs(run, run.parent / "pairs.csv")
+    found = probe(load(run), run.parent / "pairs.csv")
     kept = json.loads((run / "probe-bias.json").read_text())
     assert (kept["all"]["pairs"], kept["all"]["ties"]) == (found.all.pairs, found.all.ties) == (3, found.all.ties)
     assert [kind["name"] for kind in kept["kinds"]] == ["gender", "age"]
@@ -101,7 +104,7 @@ def test_preferences_are_kept_as_json_table_and_picture(run):
 def test_a_run_of_another_task_is_refused(tmp_path):
     (tmp_path / "recipe.yaml").write_text("name: a\nmodel: {kind: transformer}\n")
     with pytest.raises(UserError, match="task translation, not masked-lm"):
-        load_masked_lm(tmp_path)
+        opened(tmp_path, tasks=["masked-lm"])
 
 
 class _Cycles:

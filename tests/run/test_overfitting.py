@@ -5,9 +5,9 @@ import re
 import pytest
 
 from s2s.errors import UserError
-from s2s.recipe.reading import read
-from s2s.run import overfitting
-from s2s.run.overfitting import overfit
+from s2s.run.tasks import read
+from s2s.tasks.translation import overfitting
+from s2s.tasks.translation.overfitting import overfit
 
 RECIPE = """
 name: heart

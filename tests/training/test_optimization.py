@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from s2s.recipe.schema import TrainingSettings
+from s2s.tasks.translation.recipe import TrainingSettings
 from s2s.training.optimization import Optimization, group_of, learning_rate
 
 

@@ -11,10 +11,11 @@ import torch
 from s2s.data.encoding import Encoded
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
-from s2s.recipe.schema import BatchSettings, DeviceSettings, SeedSettings, TrainingSettings
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.devices import choose
 from s2s.training.trainer import Trainer
-from s2s.training.translation import mean_loss, translation_trainer
 
 SIZE = 20
 

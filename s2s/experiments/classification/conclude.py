@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from s2s.evaluation.inference import Estimate, mean
-from s2s.evaluation.mcnemar import McNemar, mcnemar
+from s2s.evaluation.significance import McNemar, mcnemar
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
 from s2s.experiments.run_tables import Runs, curves, every_model, every_run, first_runs, over_seeds, score_bars

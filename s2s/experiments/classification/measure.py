@@ -10,9 +10,8 @@ from s2s.experiments.classification.conclude import conclude
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import discipline_of, evaluation_of
 from s2s.experiments.whole_runs import cost_of, pauses, seconds_for
-from s2s.recipe.reading import read
-from s2s.run.classification_evaluation import labelled_split
-from s2s.run.folder import RECIPE
+from s2s.run.opened import opened
+from s2s.run.scoring import part_to_score
 
 # of the texts that a run names wrong: enough that models disagree on some of them
 _WRONG = 100
@@ -56,7 +55,8 @@ class Classification(Experiment):
 
 def texts_of(folder: Path, split: str) -> list[str]:
     """The untouched texts of a run's `test` or `validation` set, in the order of the evaluation."""
-    return list(labelled_split(folder, read(folder / RECIPE), split).texts["text"])
+    run = opened(folder)
+    return list(part_to_score(run, run.recipe, split).texts["text"])
 
 
 def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:

@@ -12,9 +12,9 @@ from s2s.experiments.gradients.paths import brief
 from s2s.experiments.translating import sizes_of, trainer_for, weights_of
 from s2s.experiments.whole_runs import seeds_of
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import Recipe
-from s2s.run.loading import build_model
-from s2s.run.preparing import Prepared
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.task import build_model
 from s2s.training.devices import Computer
 from s2s.training.optimization import group_of
 from s2s.training.trainer import Trainer

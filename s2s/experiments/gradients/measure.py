@@ -26,8 +26,9 @@ from s2s.experiments.gradients.paths import Norms, Text, brief, curve, decay, lo
 from s2s.experiments.matching import settings_of
 from s2s.experiments.whole_runs import prepared
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import Recipe, Section
-from s2s.run.preparing import Prepared
+from s2s.recipe.schema import Section
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import Recipe
 from s2s.training.devices import seed_for
 
 _NORMS = ("pre", "post")

@@ -24,9 +24,10 @@ from s2s.data.exercises import Examples
 from s2s.data.tokenizers import BOS, PAD
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import BatchSettings, SeedSettings, TrainingSettings
+from s2s.recipe.schema import SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import Computer
-from s2s.training.translation import translation_trainer
 
 SOLVED = 0.99
 _ROWS_AT_ONCE = 64  # of the longest examples, when answers are counted

@@ -15,9 +15,10 @@ from s2s.experiments.positions.conclude import TRAINED, conclude
 from s2s.experiments.translating import counts_of, greedy, pair_losses, schooled, some_pairs
 from s2s.experiments.whole_runs import prepared, seconds_for
 from s2s.models.contract import Seq2Seq, parameter_count
-from s2s.recipe.schema import Recipe, Section
-from s2s.run.loading import load_run
-from s2s.run.preparing import Prepared
+from s2s.recipe.schema import Section
+from s2s.run.loaded import load
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import Recipe
 
 _SIDES = ("encoder_positions", "decoder_positions")
 _NONE = "none"
@@ -68,7 +69,7 @@ class Positions(Experiment):
         shuffled, own = shuffled_pairs(data), own_kinds(contestant.settings)
         if cell.part == TRAINED:
             # the last checkpoint, not the best one: so have the trainings without a signal of position
-            model = load_run(trained(contest, cell.model, cell.seed), "last").model
+            model = load(trained(contest, cell.model, cell.seed), "last").model
             measured = losses_of(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
             return measured | {"own": own and list(own), "parameters": parameter_count(model)}
         kinds = next(k for k in kinds_of(contestant.settings, sizes.all_kinds) if part_of(*k) == cell.part)

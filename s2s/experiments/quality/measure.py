@@ -6,7 +6,7 @@ from s2s.experiments.quality.conclude import conclude
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
 from s2s.experiments.whole_runs import cost_of, pauses, prepared, seconds_for
 from s2s.models.contract import parameter_count
-from s2s.run.loading import build_model
+from s2s.tasks.translation.task import build_model
 
 _EXAMPLES = 5
 

@@ -12,7 +12,7 @@ from s2s.experiments.translating import flops_per_token, resized, schooled, size
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
-from s2s.training.translation import mean_loss
+from s2s.tasks.translation.task import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)

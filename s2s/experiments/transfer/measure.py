@@ -26,8 +26,8 @@ from s2s.experiments.translating import (
 )
 from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened
 from s2s.files import locked, whole, write_atomically
-from s2s.recipe.schema import Recipe
-from s2s.run.preparing import Prepared
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import Recipe
 from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
 

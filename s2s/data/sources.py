@@ -1,0 +1,363 @@
+"""Where examples come from, the same for pairs, texts and images: files, a folder of usual names, or the hub.
+
+A part of a corpus is named, or held out of the training data: then it has different examples, and none that equals one
+of them is left to learn from.
+"""
+
+import difflib
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import datasets
+import numpy as np
+from datasets.exceptions import DatasetsError
+from jaxtyping import Bool, Int
+
+from s2s.data.caching import cache_for, cached, converted
+from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, checked_cells, place, table_cells
+from s2s.errors import UserError
+
+ALIASES = {"validation": ("validation", "valid", "val", "dev")}
+"""The names under which a split may lie in a folder."""
+SHOWN_NAMES = 20
+
+
+class SourceSettings(Protocol):
+    """What the `data` sections of all tasks say alike, beside `train`, `validation` and `test`."""
+
+    @property
+    def corpus(self) -> str:
+        """`files`, a data set on the Hugging Face hub, or what else a task has."""
+        ...
+
+    @property
+    def config(self) -> str | None:
+        """Configuration of the data set on the hub."""
+        ...
+
+    @property
+    def revision(self) -> str | None:
+        """Its git revision."""
+        ...
+
+    @property
+    def root(self) -> str | None:
+        """A local folder."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of the examples held out."""
+        ...
+
+
+class Rows(Protocol):
+    """Examples that can be counted and chosen."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
+        ...
+
+    def select(self, indices: Any, /) -> Any:
+        """The chosen examples, in that order."""
+        ...
+
+
+Part = TypeVar("Part", bound=Rows)
+Settings = TypeVar("Settings", bound=SourceSettings)
+
+
+@dataclass(frozen=True)
+class Corpus(Generic[Part]):
+    """The parts that a recipe names.
+
+    Attributes:
+        train: what is learned from.
+        validation: what decides between checkpoints.
+        test: what is tested on.
+    """
+
+    train: Part
+    validation: Part
+    test: Part | None
+
+    def parts(self) -> dict[str, Part]:
+        """Those that there are, by name."""
+        return {f.name: part for f in fields(self) if (part := getattr(self, f.name)) is not None}
+
+
+class Source(ABC, Generic[Settings, Part]):
+    """Where one task's examples come from.
+
+    Args:
+        settings: the recipe's `data` section.
+
+    Attributes:
+        noun: what examples are called, in the plural.
+        in_order: whether held-out examples stand in the order of the training data; as they are drawn otherwise.
+    """
+
+    noun: ClassVar[str] = "examples"
+    in_order: ClassVar[bool] = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def read(self, name: str, split: str | tuple[str, str], train: Part | None) -> Part:
+        """A part that the recipe names.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            split: what the recipe says of it.
+            train: what was read before; None where this part alone is wanted.
+
+        Raises:
+            UserError: a file, column or split is missing, a file is damaged, or nothing is in it.
+        """
+
+    @abstractmethod
+    def keys(self, part: Part) -> Iterable[Hashable]:
+        """What is equal where examples are."""
+
+    @abstractmethod
+    def digest(self, part: Part) -> str:
+        """What identifies the examples of a part, in their order and wherever they lie."""
+
+    def usable(self, part: Part) -> Bool[np.ndarray, " examples"]:
+        """Which examples may be held out."""
+        return np.ones(len(part), dtype=bool)
+
+    def part(self, name: str, train: Part | None = None) -> Part | None:
+        """One part; None where the recipe has none or holds it out of the training data.
+
+        Args:
+            name: `train`, `validation` or `test`.
+            train: what was read before, if it was.
+
+        Raises:
+            UserError: see `read`.
+        """
+        # the progress of Arrow's conversions would disturb the run's own
+        datasets.disable_progress_bars()
+        split = getattr(self.settings, name)
+        return None if split is None or isinstance(split, int) else self.read(name, split, train)
+
+    def load(self) -> Corpus[Part]:
+        """All parts.
+
+        Raises:
+            UserError: see `read`; or too little is left to learn from.
+        """
+        train = self.part("train")
+        parts = {name: self.part(name, train) for name in ("validation", "test")}
+        sizes = {
+            name: size
+            for name, part in parts.items()
+            if part is None and isinstance(size := getattr(self.settings, name), int)
+        }
+        if train is None or (parts["validation"] is None and "validation" not in sizes):
+            raise UserError("data.train and data.validation are needed", remedy="name a file or a split")
+        if sizes:
+            rest, held = held_out_rows(
+                self.keys(train), self.usable(train), sizes, self.settings.seed, self.noun, self.in_order
+            )
+            parts |= {name: train.select(rows) for name, rows in held.items()}
+            train = train.select(rest)
+        return Corpus(train, parts["validation"], parts["test"])  # type: ignore[arg-type]
+
+    def folder(self, of_what: str) -> Path:
+        """The folder `data.root`.
+
+        Raises:
+            UserError: there is none.
+        """
+        root = Path(self.settings.root or "")
+        if not root.is_dir():
+            what = "there is no such folder"
+            raise UserError(what, where=f"data.root: {root}", remedy=f"name the folder of the {of_what}")
+        return root
+
+
+def held_out_rows(
+    keys: Iterable[Hashable],
+    usable: Bool[np.ndarray, " examples"],
+    sizes: Mapping[str, int],
+    seed: int,
+    noun: str,
+    in_order: bool,
+) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
+    """Chooses different examples to hold out, and drops all others that are the same.
+
+    Args:
+        keys: of the training examples; those of equal ones are equal.
+        usable: whether an example may be chosen.
+        sizes: how many are wanted, by the part's name.
+        seed: of the choice.
+        noun: what the examples are called.
+        in_order: whether those of a part are sorted.
+
+    Returns:
+        The rows that stay, and those of each part.
+
+    Raises:
+        UserError: there are too few.
+    """
+    wanted, total = sum(sizes.values()), len(usable)
+    # 64 bits each: two different ones of ten million share a hash with a probability of 3 in a million
+    hashes = np.fromiter(map(hash, keys), np.int64, total)
+    order = np.random.default_rng(seed).permutation(total)
+    order = order[usable[order]]
+    _, first = np.unique(hashes[order], return_index=True)
+    chosen = order[np.sort(first)][:wanted]
+    rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
+    if len(chosen) < wanted or not len(rest):
+        raise UserError(
+            f"{wanted:,} {noun} to hold out of {total:,} leave nothing to train on",
+            where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
+            remedy="hold out fewer",
+        )
+    parts, start = {}, 0
+    for name, size in sizes.items():
+        rows = chosen[start : start + size]
+        parts[name], start = np.sort(rows) if in_order else rows, start + size
+    return rest, parts
+
+
+def digest_of(*columns: Iterable[str]) -> str:
+    """What identifies texts, wherever they lie.
+
+    Args:
+        columns: of text, one after the other.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for column in columns:
+        for text in column:
+            digest.update(text.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
+    """What identifies arrays, joined end to end."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) -> dict[str, int]:
+    """How many examples each class has."""
+    return dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a table, or of a data set on the hub, become ours.
+
+    Attributes:
+        columns: that are read.
+        word: names the result among others made of the same file.
+        features: the columns of ours.
+        row: of the cells, the row's number and its place in words: a row of ours.
+    """
+
+    columns: Columns
+    word: str
+    features: datasets.Features
+    row: Callable[[Sequence[str], int, str], dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """Another one is another result."""
+        return f"{self.word} {self.columns.names}"
+
+
+def from_table(path: Path, reading: Reading) -> datasets.Dataset:
+    """The rows of a table.
+
+    Raises:
+        UserError: it is missing or damaged, or lacks a column.
+    """
+    check_there(path)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        """As they are asked for."""
+        for number, cells in table_cells(path, reading.columns):
+            yield reading.row(cells, number, place(path, number))
+
+    return cached(rows, (path,), reading.name, reading.features)
+
+
+def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple[datasets.Dataset, datasets.Features]:
+    """The rows of a data set on the hub as ours, and the columns that it has itself.
+
+    Raises:
+        UserError: it is not there, the hub cannot be reached, or a column is missing.
+    """
+    dataset = hub_split(settings, split)
+
+    def take(rows: Mapping[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
+        """Some rows, by column."""
+        made = []
+        for number, *values in zip(numbers, *rows.values(), strict=True):
+            where = f"{settings.corpus} {split} row {number + 1}"
+            cells = checked_cells(dict(zip(rows, values, strict=True)), reading.columns, where)
+            made.append(reading.row(cells, number + 1, where))
+        return {name: [row[name] for row in made] for name in reading.features}
+
+    return converted(dataset, take, reading.name, reading.features), dataset.features
+
+
+def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> datasets.Dataset:
+    """A split of a data set on the Hugging Face hub.
+
+    Args:
+        settings: which data set.
+        split: the split's name.
+        folder: of a data set's own files, in the place of one on the hub.
+
+    Raises:
+        UserError: it is not there, or the hub cannot be reached.
+    """
+    corpus = str(folder or settings.corpus)
+    try:
+        return datasets.load_dataset(  # type: ignore[return-value]
+            corpus, settings.config, split=split, revision=settings.revision, cache_dir=cache_for(corpus)
+        )
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        near = difflib.get_close_matches(corpus, ["built-in", "files"], n=1)
+        raise UserError(
+            f"{'data set' if folder else 'Hugging Face data set'} {corpus!r}, split {split!r}: "
+            f"{str(error).strip().split(chr(10))[0]}",
+            where="data.root" if folder else "data.corpus",
+            remedy=(f"did you mean {near[0]}? " if near else "")
+            + "check name, config, revision, split and the network; or read local files with data.root=DIR",
+        ) from None
+
+
+def usual_file(folder: Path, stem: str, kinds: Sequence[str] = TABLES) -> Path | None:
+    """A file of that name in a folder, with one of these endings, compressed or not; None where there is none."""
+    names = (stem + kind + packed for kind in kinds for packed in COMPRESSIONS)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def not_found(root: Path, what: str, remedy: str) -> UserError:
+    """What to say where a folder lacks a split's files.
+
+    Args:
+        root: the folder.
+        what: was looked for.
+        remedy: what to do.
+    """
+    names = sorted(path.name for path in root.iterdir())
+    there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
+    return UserError(f"{what}; there: {there}", where=f"data.root: {root}", remedy=remedy)
+
+
+def no_table(name: str, split: str, remedy: str) -> UserError:
+    """What to say of a file that is no table."""
+    return UserError(f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy)

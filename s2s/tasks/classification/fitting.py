@@ -1,0 +1,86 @@
+"""A classification recipe fitted to the user's own labelled texts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from s2s.data.columns import label_columns, read_head
+from s2s.data.fitting import (
+    Splits,
+    choose_pieces,
+    classes_metric,
+    course,
+    header_line,
+    look,
+    page,
+    parts,
+    power_of_two,
+    quoted,
+    rounded,
+)
+from s2s.data.sources import Corpus
+from s2s.tasks.classification.data import Labelled, load_labelled
+from s2s.tasks.classification.recipe import LabelledSettings
+
+_MEASURED = 20_000
+
+
+def fitted_classification(name: str, splits: Splits[Path], texts: Sequence[str] = (), label: str | None = None) -> str:
+    """A recipe for the user's own labelled texts, its sizes chosen by what they hold.
+
+    Args:
+        name: of the run; what a name may not hold becomes `-`.
+        splits: tables.
+        texts: columns of the text; found by their names or looks when empty.
+        label: column of the class; likewise when None.
+
+    Raises:
+        UserError: a file or column is missing, a label is not usable, or there is too little to learn from.
+    """
+    head = read_head(splits.train, [*texts, *([label] if label else [])])
+    text, label = label_columns(head, texts, label)
+    settings = LabelledSettings(text=text, label=label, train=str(splits.train.absolute()), validation=1, test=None)
+    everything = load_labelled(settings)
+    different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
+    held = parts(splits, different, "texts", splits.train)
+    choices = _chosen(load_labelled(settings.model_copy(update=held)))
+    said = {"text": quoted(text[0] if len(text) == 1 else text), "label": quoted(label)}
+    return page(
+        "classification", name, splits.train, held, said | {"header": header_line(head.header, "text")} | choices
+    )
+
+
+def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:
+    examples, others = len(corpus.train), [part for part in (corpus.validation, corpus.test) if part is not None]
+    texts = corpus.train.texts[:]["text"]
+    lowercase = any(text != text.lower() for text in texts[:1000])
+    words = look(
+        _folded(texts, lowercase), (text for part in others for text in _folded(part.texts[:]["text"], lowercase))
+    )
+    some = texts[:: max(1, -(-examples // _MEASURED))]
+    pieces = choose_pieces(some, [words], "nfkc", lowercase)
+    lengths = np.array([len(text) for text in pieces.tokenizer.encode_batch(some)]) + 1
+    max_length = int(min(512, max(8, -(-np.quantile(lengths, 0.99) // 8) * 8)))
+    read = np.minimum(lengths, max_length).mean() * examples
+    tokens = max(power_of_two(read / 60, 512, 8192), power_of_two(4 * max_length, 32, 8192))
+    updates = rounded((3 if examples > 20_000 else 8) * read / tokens, 300, 20_000)
+    return {
+        "examples": examples,
+        "classes": len(corpus.train.names),
+        "kind": pieces.kind,
+        "why_kind": pieces.why,
+        "size": pieces.size,
+        "lowercase": str(lowercase).lower(),
+        "tokens": tokens,
+        "max_length": max_length,
+        "why_length": f"of the {(lengths > max_length).mean():.1%} of texts that have more, the beginning is read",
+        "width": 128 if examples > 2_000 else 64,
+        **course(updates, tokens, max(read, tokens)),
+        "word_dropout": 0.2 if pieces.kind == "unigram" else 0.0,
+        "metric": classes_metric(corpus.train.counts().values()),
+    }
+
+
+def _folded(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
+    return [text.lower() for text in texts] if lowercase else texts

@@ -1,0 +1,304 @@
+"""What a task is: all that training, loading and scoring do not know by themselves.
+
+`s2s.run` does what is the same for every task, and asks a `Task` for the rest, in this order: `check`, `prepare` and
+`resolved` (recipe and data), `build` (the model), `examples` and `loss` (what a trainer takes), `introduce`, `begin`,
+`validate` and `end`, and last `evaluate`: the best checkpoint on the test set.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from torch import nn
+
+from s2s.data.examples import Examples
+from s2s.data.sources import Corpus, Source
+from s2s.data.tokenizers import Tokenizer
+from s2s.errors import UserError
+from s2s.files import write_atomically
+from s2s.recipe.installed import module_of
+from s2s.recipe.schema import AnyRecipe
+from s2s.training.devices import Computer
+from s2s.training.logger import RunLog
+from s2s.training.progress import Meter
+from s2s.training.trainer import Loss, Trainer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Say = Callable[[str], None]
+"""Prints a line."""
+FIGURES = "figures"
+TOKENIZER = "tokenizer"
+"""Folders of a run, and of a checkpoint."""
+
+
+class Prepared(Protocol):
+    """Everything about the data that training needs."""
+
+    @property
+    def corpus(self) -> Corpus[Any]:
+        """Its parts, as they were read."""
+        ...
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        """What cuts it; none where nothing is cut."""
+        ...
+
+    def hashes(self) -> dict[str, str]:
+        """What identifies the training data and all that was made of it, whatever files are called."""
+        ...
+
+
+R = TypeVar("R", bound=AnyRecipe)
+D = TypeVar("D", bound=Prepared)
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Course(Generic[R, D, M]):
+    """A run that learns: what a task is asked with while it does.
+
+    Attributes:
+        recipe: the resolved recipe.
+        data: what is learned from.
+        trainer: of the model.
+    """
+
+    recipe: R
+    data: D
+    trainer: Trainer[M, Any]
+
+    @property
+    def model(self) -> M:
+        """What learns, as it is now."""
+        return self.trainer.model
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[R, M]):
+    """A trained model with all that is needed to use it.
+
+    Attributes:
+        path: of its run, as it was asked for.
+        checkpoint: the folder that its weights came from.
+        recipe: what it was trained by, with the caller's overrides.
+        model: in evaluation mode, on the computer's device.
+        tokenizers: what cuts its texts: none, one, or one of the source and one of the target.
+        computer: device and precision.
+    """
+
+    path: Path
+    checkpoint: Path
+    recipe: R
+    model: M
+    tokenizers: tuple[Tokenizer, ...]
+    computer: Computer
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What is scored, and how.
+
+    Attributes:
+        split: `test` or `validation`.
+        lowercase: without regard to case.
+        files: sources and references, in the place of the split.
+    """
+
+    split: str = "test"
+    lowercase: bool = False
+    files: tuple[Path, Path] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the split, or of the file of the sources."""
+        return f"file-{self.files[0].name}" if self.files else self.split
+
+
+@dataclass(frozen=True)
+class Evaluation(ABC):
+    """What a run scored on a split.
+
+    Attributes:
+        run: the run's folder.
+        checkpoint: the checkpoint's name.
+        split: `test` or `validation`, or the name of the file of the sources.
+    """
+
+    run: str
+    checkpoint: str
+    split: str
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """All of it, for a terminal."""
+
+    @abstractmethod
+    def main_scores(self) -> dict[str, float]:
+        """The numbers that stand for the whole, by name."""
+
+    def to_json(self) -> str:
+        """Everything."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    @property
+    def file(self) -> str:
+        """The name of the file that it is kept in."""
+        return f"evaluation-{self.split}.json"
+
+    def pictures(self) -> "Iterator[tuple[str, Figure]]":
+        """What is to be seen of it, by name; nothing, unless a task has something."""
+        return iter(())
+
+    def samples(self) -> list[tuple[str, str]]:
+        """Some of what was read, each with what was written; none, unless a task writes."""
+        return []
+
+    def keep(self) -> None:
+        """Writes it into the run's folder, and its pictures into `figures/`."""
+        folder = Path(self.run)
+        write_atomically(folder / self.file, self.to_json())
+        save_pictures(folder, {f"{name}-{self.split}": picture for name, picture in self.pictures()})
+
+
+def save_pictures(run: Path, pictures: "Mapping[str, Figure]") -> None:
+    """Writes pictures into a run's `figures/`, by their names."""
+    for name, picture in pictures.items():
+        (run / FIGURES).mkdir(exist_ok=True)
+        picture.savefig(run / FIGURES / f"{name}.png", dpi=150)
+
+
+class Task(ABC, Generic[R, D, M]):
+    """What a task has of its own; it keeps nothing: one object serves all its runs.
+
+    Attributes:
+        perplexity: whether the loss is that of pieces, so that its exponential means something.
+    """
+
+    perplexity: ClassVar[bool] = False
+
+    @abstractmethod
+    def source(self, recipe: R) -> Source[Any, Any]:
+        """Where its examples come from."""
+
+    def tokenizer_names(self, recipe: R) -> tuple[str, ...]:
+        """The names under which a run keeps its tokenizers, in the order in which they are handed around."""
+        return ()
+
+    @abstractmethod
+    def prepare(self, recipe: R, tokenizers: tuple[Tokenizer, ...], say: Say) -> D:
+        """Loads the data.
+
+        Args:
+            recipe: the resolved recipe.
+            tokenizers: those of a run that continues, or the one of the run that the encoder comes from; none: new ones
+                are trained.
+            say: prints a line.
+
+        Raises:
+            UserError: something is missing or damaged.
+        """
+
+    def resolved(self, recipe: R, data: D) -> R:
+        """The recipe with what only the data tells: a checkpoint shall know it without them."""
+        return recipe
+
+    @abstractmethod
+    def build(self, recipe: R, tokenizers: Sequence[Tokenizer]) -> M:
+        """A model as the resolved recipe describes it, with the initial weights that its seed gives.
+
+        Raises:
+            UserError: the recipe's sizes do not fit each other.
+        """
+
+    def build_smallest(self, recipe: R) -> nn.Module:
+        """What the recipe's model takes at least, whatever its vocabulary."""
+        return module_of(recipe.model.kind).build_encoder(recipe.model, 5)[0]
+
+    def check_use(self, kept: R, recipe: R) -> None:
+        """Refuses a recipe with overrides that a model trained by the `kept` one cannot follow.
+
+        Raises:
+            UserError: there are some.
+        """
+
+    def check(self, recipe: R) -> None:
+        """Refuses a recipe of a new run before its data are read.
+
+        Raises:
+            UserError: it asks for something that cannot be.
+        """
+
+    @abstractmethod
+    def examples(self, recipe: R, data: D, model: M) -> Examples[Any]:
+        """What a trainer learns from.
+
+        Raises:
+            UserError: the data do not fit the model or the recipe.
+        """
+
+    @abstractmethod
+    def loss(self, recipe: R) -> Loss[M, Any]:
+        """What shall become small."""
+
+    @abstractmethod
+    def counts(self, course: Course[R, D, M]) -> dict[str, int]:
+        """How many examples there are, by split, and how many were left out or cut."""
+
+    @abstractmethod
+    def guessing(self, data: D) -> float:
+        """The loss of a model that has learned nothing and guesses, for each item; in nats where it is an entropy."""
+
+    @abstractmethod
+    def introduce(self, course: Course[R, D, M], say: Say) -> None:
+        """Tells in plain lines what will be learned from, before training begins."""
+
+    def begin(self, course: Course[R, D, M], folder: Path, log: RunLog) -> None:
+        """Keeps in the run's folder, and draws, what is to be seen before the first update."""
+
+    @abstractmethod
+    def validate(self, course: Course[R, D, M], log: RunLog) -> float:
+        """Measures the model as it is now, and writes scores, texts and pictures into the log.
+
+        Returns:
+            The score that decides which checkpoint is best; higher is better.
+        """
+
+    def end(self, course: Course[R, D, M], folder: Path, log: RunLog) -> None:
+        """Draws what is to be seen after the last update, before the test."""
+
+    @abstractmethod
+    def evaluate(self, run: Loaded[R, M], part: Any, scoring: Scoring, meter: Meter) -> Evaluation:
+        """Scores a trained model on a part, as the source gives it."""
+
+    def compare(self, evaluations: Sequence[Any]) -> Sequence[Any]:
+        """Tests each evaluation against the first; nothing where the task has no test.
+
+        Raises:
+            UserError: they are not of the same examples.
+        """
+        return ()
+
+
+def check_positions(longest: int | None, wanted: int, remedy: str) -> None:
+    """Refuses texts of `batches.max_length` where a model learns fewer positions; None stands for any number."""
+    if longest is not None and longest < wanted:
+        raise UserError(
+            f"the model knows {longest} positions, but batches.max_length is {wanted}",
+            where="model.max_positions",
+            remedy=remedy,
+        )
+
+
+def draw(
+    course: Course[Any, Any, Any], folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
+) -> None:
+    """Puts pictures into the run's `figures/`, and into TensorBoard under a group's name."""
+    save_pictures(folder, pictures)
+    for name, picture in pictures.items():
+        log.picture(f"{group}/{name}", picture, course.trainer.update)

@@ -1,0 +1,149 @@
+"""Images as a trainer takes them: any of them together, and varied at random: moved, cut and scaled back, turned.
+
+All three only choose where each row and each column of the new image is read in the old one. So a new image is
+R · image · Cᵀ with one matrix for its rows and one for its columns, and positions between pixels mix their neighbours.
+
+What is drawn for an image is a pure function of a seed and its row in the corpus: neither the batch that it comes in
+nor where a run was stopped and resumed changes it.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+
+from s2s.data.examples import Examples, LabelledBatch, Plan, joined
+from s2s.tasks.images.data import Images
+from s2s.tasks.images.recipe import AugmentationSettings
+
+Pixels = UInt8[np.ndarray, "images channels height width"]
+
+# the increment and the multipliers of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number generators")
+_STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_DRAWS = 6
+_NOTHING = AugmentationSettings()
+
+
+class LabelledImages(Examples[LabelledBatch]):
+    """The images of a split.
+
+    Args:
+        images: with their classes.
+        positions: vectors that the encoder reads of an image; all are real.
+        batch: images of one batch.
+        augmentation: how they are varied; not at all unless given.
+        examples_per_update: images that one update learns from; those of one batch when None.
+    """
+
+    noun: ClassVar[str] = "training images"
+
+    def __init__(
+        self,
+        images: Images,
+        positions: int,
+        batch: int,
+        augmentation: AugmentationSettings = _NOTHING,
+        examples_per_update: int | None = None,
+    ) -> None:
+        self.images = images
+        self.positions = positions
+        self.batch = batch
+        self.augmentation = augmentation
+        self.wanted = examples_per_update or batch
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def plan(self, seed: int, epoch: int) -> Plan:
+        """The images in random order, another one in each epoch, cut into batches; the last one may be smaller."""
+        order = np.random.default_rng([seed % 2**64, epoch]).permutation(len(self))
+        return [order[first : first + self.batch] for first in range(0, len(self), self.batch)]
+
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        """Successive batches with about as many images together as wanted.
+
+        Raises:
+            UserError: one batch has more than twice as many.
+        """
+        return joined(batches, self.wanted, self.batch, "images", "batches.images")
+
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
+        """The images, varied as the seed and their rows say."""
+        pixels = augmented(self.images.pixels[rows], rows, self.augmentation, seed)
+        return LabelledBatch(
+            indices=torch.from_numpy(np.array(rows, dtype=np.int64)),
+            count=len(rows),
+            tokens=len(rows) * self.positions,
+            real_share=1.0,
+            source=torch.from_numpy(np.ascontiguousarray(pixels)),
+            source_valid=torch.ones(len(rows), self.positions, dtype=torch.bool),
+            labels=torch.from_numpy(self.images.labels[rows]),
+        )
+
+
+def augmented(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
+    """The images, varied.
+
+    Args:
+        pixels: of square images.
+        rows: of the images in the corpus.
+        settings: the recipe's `augmentation` section.
+        seed: another one for each epoch.
+    """
+    if settings == AugmentationSettings():
+        return pixels
+    size = pixels.shape[2]
+    down, right, side, top, left, turn = uniform(seed, rows, _DRAWS).T
+    side = settings.crop + (1 - settings.crop) * side
+    steps = 2 * settings.shift + 1
+    vertical = _places(size, side, top) + (np.floor(steps * down) - settings.shift)[:, None]
+    horizontal = _places(size, side, left) + (np.floor(steps * right) - settings.shift)[:, None]
+    if settings.flip:
+        horizontal = np.where(turn[:, None] < 0.5, horizontal[:, ::-1], horizontal)
+    read = torch.from_numpy(pixels.astype(np.float32))
+    read = _reading(vertical, size)[:, None] @ read @ _reading(horizontal, size)[:, None].transpose(2, 3)
+    return read.round_().clamp_(0, 255).to(torch.uint8).numpy()
+
+
+def uniform(seed: int, rows: Int[np.ndarray, " rows"], draws: int) -> Float[np.ndarray, "rows draws"]:
+    """Numbers in [0, 1) that depend on seed and row alone.
+
+    Args:
+        seed: any integer.
+        rows: from 0.
+        draws: how many for each row.
+    """
+    with np.errstate(over="ignore"):
+        key = _mixed(np.full(len(rows), seed % 2**64, dtype=np.uint64) + _STEP)
+        key = _mixed(key + _STEP * (rows.astype(np.uint64) + np.uint64(1)))
+        bits = _mixed(key[:, None] + _STEP * np.arange(1, draws + 1, dtype=np.uint64))
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(27))) * _SECOND
+    return x ^ (x >> np.uint64(31))
+
+
+def _places(
+    size: int, side: Float[np.ndarray, " images"], start: Float[np.ndarray, " images"]
+) -> Float[np.ndarray, "images size"]:
+    """Where each new pixel's centre stands in the old image, whose first pixel's is 0.
+
+    Args:
+        size: pixels of a side.
+        side: of the window that is cut out, as a share of the whole.
+        start: where the window begins, as a share of the room that it has.
+    """
+    first = (start * (1 - side) * size)[:, None]
+    places = first + (np.arange(size) + 0.5) * side[:, None] - 0.5
+    # between the border and the centre of the pixel beside it, there is nothing to mix
+    return np.clip(places, 0, size - 1)
+
+
+def _reading(places: Float[np.ndarray, "images size"], size: int) -> torch.Tensor:
+    """For each new pixel, how much of each old one it is: the nearer of two neighbours more, nothing from outside."""
+    weights = 1 - np.abs(places[:, :, None] - np.arange(size))
+    return torch.from_numpy(np.maximum(0, weights).astype(np.float32))

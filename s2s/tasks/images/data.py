@@ -1,0 +1,315 @@
+"""Labelled images in memory: IDX files, folders of images, and Hugging Face data sets.
+
+Pixels are kept as bytes, four times smaller than numbers a network computes with.
+"""
+
+import difflib
+import io
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from s2s.data.sources import ALIASES, Corpus, Source, count_classes, digest_of_arrays, hub_split
+from s2s.errors import UserError, check_regular
+from s2s.tasks.images.idx import read_idx_images, read_idx_labels
+from s2s.tasks.images.recipe import ImageDataSettings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = UInt8[np.ndarray, "images channels height width"]
+
+# MNIST's files, and those of all data sets made in its likeness
+_IDX_STEMS = {"train": "train", "test": "t10k"}
+# what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+# a file of 50 KB may unpack to a gigabyte
+_MOST_PIXELS = 2**26
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of one split and their classes.
+
+    Attributes:
+        pixels: from 0, black, to 255.
+        labels: number of each image's class.
+        names: of the classes.
+    """
+
+    pixels: Pixels
+    labels: Int[np.ndarray, " images"]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Images":
+        """The chosen images, in that order."""
+        return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
+
+    def counts(self) -> dict[str, int]:
+        """Images of each class."""
+        return count_classes(self.labels, self.names)
+
+    def digest(self) -> str:
+        """What identifies pixels and classes, wherever they lie."""
+        return digest_of_arrays((self.pixels, self.labels))
+
+
+class ImageSource(Source[ImageDataSettings, Images]):
+    """Labelled images; those held out are different ones, and none of them is left in the training part."""
+
+    noun: ClassVar[str] = "images"
+
+    def read(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
+        """IDX files, a folder with a folder of images for each class, or a data set on the hub."""
+        settings, names = self.settings, train.names if train else self.settings.classes
+        root = Path(settings.root or "")
+        if isinstance(split, tuple):
+            if settings.corpus != "files":
+                raise UserError(
+                    f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
+                    remedy="set data.corpus: files",
+                )
+            return _from_idx(root / split[0], root / split[1], settings, names)
+        if settings.corpus == "files":
+            return _from_folder(root / split, settings, names)
+        if not settings.root:
+            return _from_hub(None, split, settings, names)
+        root = self.folder("images")
+        if files := idx_files(root, split):
+            return _from_idx(*files, settings, names)
+        folder = next((root / alias for alias in ALIASES.get(split, (split,)) if class_folders(root / alias)), None)
+        # what is neither may be a data set's own files
+        return _from_folder(folder, settings, names) if folder else _from_hub(root, split, settings, names)
+
+    def part(self, name: str, train: Images | None = None) -> Images | None:
+        """As elsewhere; all training images are learned from, but for those held out."""
+        if name == "train" and isinstance(self.settings.train, int):
+            raise UserError(
+                f"data.train is {self.settings.train}", remedy="name a split, a folder or a pair of IDX files"
+            )
+        return super().part(name, train)
+
+    def keys(self, part: Images) -> Iterable[Hashable]:
+        """The pixels, whatever the classes are."""
+        return (image.tobytes() for image in part.pixels)
+
+    def digest(self, part: Images) -> str:
+        """Of the pixels and the classes."""
+        return part.digest()
+
+
+def load_images(settings: ImageDataSettings) -> Corpus[Images]:
+    """The images that a recipe's `data` section describes.
+
+    Raises:
+        UserError: see `Source.load`; or a class is not among the training part's.
+    """
+    return ImageSource(settings).load()
+
+
+def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
+    """The IDX files of a split, images and labels, by their usual names; None where there are no such images."""
+    stem = _IDX_STEMS.get(split, split)
+    for ending in ("", ".gz"):
+        images, labels = (folder / f"{stem}-{kind}{ending}" for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+        if images.is_file():
+            return images, labels
+    return None
+
+
+def _from_idx(images: Path, labels: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    pixels, numbers = read_idx_images(images), read_idx_labels(labels)
+    if len(pixels) != len(numbers):
+        raise UserError(
+            f"{images} has {len(pixels):,} images, {labels} has {len(numbers):,} labels",
+            remedy="name the two files of one set",
+        )
+    _check_some(len(pixels), str(images))
+    names = names or tuple(str(number) for number in range(int(numbers.max()) + 1))
+    if numbers.max() >= len(names):
+        first = int((numbers >= len(names)).argmax())
+        raise _unknown_class(f"the number {numbers[first]}", names, f"{labels}, label {first + 1}")
+    return Images(_shaped(pixels, settings), numbers.astype(np.int64), names)
+
+
+def _shaped(pixels: UInt8[np.ndarray, "images height width"], settings: ImageDataSettings) -> Pixels:
+    if pixels.shape[1:] == (settings.size, settings.size):
+        return np.repeat(pixels[:, None], settings.channels, axis=1)
+    from PIL.Image import fromarray
+
+    return np.stack([_pixels(fromarray(image), settings) for image in pixels])
+
+
+def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    classes = class_folders(folder)
+    if not classes:
+        there = sorted(path.name for path in folder.iterdir())[:10] if folder.is_dir() else []
+        raise UserError(
+            "has no folders of classes" + (f"; there: {', '.join(there)}" if there else "")
+            if folder.is_dir()
+            else "there is no such folder",
+            where=str(folder),
+            remedy="put the images of each class into a folder of the class's name: train/cat/1.png",
+        )
+    names = names or tuple(path.name for path in classes)
+    files, labels = [], []
+    for path in classes:
+        if path.name not in names:
+            raise _unknown_class(repr(path.name), names, str(path))
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS)
+        _check_some(len(found), str(path))
+        files += found
+        labels += [names.index(path.name)] * len(found)
+    with ThreadPoolExecutor() as pool:
+        pixels = list(pool.map(lambda file: read_image(file, settings), files))
+    return Images(np.stack(pixels), np.array(labels, dtype=np.int64), names)
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The folders in a folder, each of which is a class; none where it is no folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def read_image(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
+    """One image, scaled and coloured as the settings say.
+
+    Raises:
+        UserError: it is missing, or no image that Pillow reads.
+    """
+    check_regular(file, "remove or replace it")
+    return _read(file, str(file), settings)
+
+
+def _read(
+    file: Path | io.BytesIO, where: str, settings: ImageDataSettings
+) -> UInt8[np.ndarray, "channels height width"]:
+    from PIL import Image, UnidentifiedImageError
+
+    # our own limit follows; below it, Pillow would warn in words that no user understands
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        with Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise ValueError(f"it has {image.width:,} x {image.height:,} pixels; {_MOST_PIXELS:,} are the most")
+            return _pixels(image, settings)
+    except FileNotFoundError:
+        why = "there is no such file"
+    except UnidentifiedImageError:
+        why = f"it is no whole image of the kinds {', '.join(_FORMATS)}"
+    except Exception as error:
+        # a reader of damaged bytes fails as its format leads it to: struct.error, KeyError, zlib.error …
+        why = str(error) or type(error).__name__
+    raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
+
+
+def _pixels(image: "Image", settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
+    from PIL.Image import Resampling, fromarray
+    from PIL.ImageOps import exif_transpose
+
+    image = exif_transpose(image)
+    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
+        raise ValueError("parts of it are transparent, and nothing says what is behind them")
+    if image.mode.startswith("I;16"):
+        # Pillow would cut off what is above 255
+        image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError("a pixel has 32 bits, and nothing says what is white; 8 or 16 are read")
+    converted = image.convert("L" if settings.channels == 1 else "RGB")
+    if converted.size != (settings.size, settings.size):
+        converted = converted.resize((settings.size, settings.size), Resampling.BILINEAR)
+    found = np.asarray(converted, dtype=np.uint8)
+    return found[None] if found.ndim == 2 else found.transpose(2, 0, 1)
+
+
+def _from_hub(folder: Path | None, split: str, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
+    import datasets
+
+    where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
+    for key in ("image", "label"):
+        column = getattr(settings, key)
+        if column not in found.column_names:
+            near = difflib.get_close_matches(column, found.column_names, n=1)
+            raise UserError(
+                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
+                where=where,
+                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
+            )
+    _check_some(len(found), where)
+    labels, names = _numbered(list(found[settings.label]), found.features[settings.label], names, where)
+    # as bytes or as paths: what they may unpack to is decided here
+    images = found.cast_column(settings.image, datasets.Image(decode=False))
+    pixels = [
+        _read(*_content(cast("Any", row)[settings.image], f"{where}, row {number}"), settings)
+        for number, row in enumerate(images, start=1)
+    ]
+    return Images(np.stack(pixels), labels, names)
+
+
+def _content(cell: Mapping[str, Any] | None, where: str) -> tuple[Path | io.BytesIO, str]:
+    if cell is None:
+        raise UserError("has no image", where=where, remedy="remove the row")
+    return (Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"])), where
+
+
+def _numbered(
+    values: list[Any], feature: Any, names: tuple[str, ...] | None, where: str
+) -> tuple[Int[np.ndarray, " images"], tuple[str, ...]]:
+    """Classes as numbers. Numbers stay what they are; words are looked up, or numbered by the alphabet."""
+    own = getattr(feature, "names", None)
+    if own and names and tuple(own) != names:
+        # the same classes in another order, or fewer of them: the words decide
+        values, own = [own[value] for value in values], None
+    if all(isinstance(value, int) for value in values):
+        names = names or tuple(own or map(str, range(max(values) + 1)))
+        numbers: Mapping[Any, int] = {number: number for number in range(len(names))}
+    else:
+        names = names or tuple(sorted(set(map(str, values))))
+        values, numbers = [str(value) for value in values], {name: number for number, name in enumerate(names)}
+    for row, value in enumerate(values):
+        if value not in numbers:
+            raise _unknown_class(repr(value), names, f"{where}, row {row + 1}")
+    return np.array([numbers[value] for value in values], dtype=np.int64), names
+
+
+def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:
+    shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+    return UserError(
+        f"{found} is no class; the {len(names)} classes are {shown}",
+        where=where,
+        remedy="mend the label, or name all classes in data.classes",
+    )
+
+
+def _check_some(count: int, where: str) -> None:
+    if not count:
+        raise UserError("holds no images", where=where, remedy="look at it, or name another")
+
+
+def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
+    """Mean and standard deviation of each channel's pixels, as shares of white.
+
+    They are counted exactly, in whole numbers. Where all pixels are the same, the deviation is 1: nothing is divided by
+    zero.
+    """
+    counts = np.stack([_histogram(pixels[:, channel]) for channel in range(pixels.shape[1])])
+    values, total = np.arange(256) / 255, counts.sum(axis=1)
+    mean = counts @ values / total
+    deviation = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(axis=1) / total)
+    return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
+    # some thousand images at a time: bincount makes 64-bit numbers of its bytes
+    parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
+    return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))

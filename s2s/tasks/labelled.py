@@ -1,0 +1,333 @@
+"""What all tasks that name classes have in common, whether they read texts or images."""
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from s2s.data.ahead import batches_on
+from s2s.data.examples import Examples, LabelledBatch
+from s2s.errors import UserError
+from s2s.evaluation.classification import (
+    ClassificationScores,
+    accuracy,
+    classification_scores,
+    confusion,
+    cross_entropy_of,
+    macro_f1,
+    per_class,
+)
+from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
+from s2s.models.contract import Classifier
+from s2s.recipe.schema import AnyRecipe
+from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Task, draw
+from s2s.tasks.pictures import Curve, confusion_picture, curves_picture, reliability_picture
+from s2s.training.logger import METRICS, RunLog
+from s2s.training.trainer import Loss
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Training examples that are classified at each validation, to see what is known by heart.
+_LOOKED_AT = 1000
+_SHOWN_CLASSES = 8
+
+R = TypeVar("R", bound=AnyRecipe)
+D = TypeVar("D", bound=Prepared)
+Advance = Callable[[int], object]
+
+
+def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
+    """The cross-entropy of a batch's classes, summed over its examples.
+
+    Args:
+        smoothing: share of the probability spread over the classes, in [0, 1); the plain loss has none.
+    """
+
+    def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        """The smoothed sum and the plain one, in nats."""
+        scores = model(batch.source, batch.source_valid).float()
+        plain = functional.cross_entropy(scores, batch.labels, reduction="sum")
+        if not smoothing:
+            return plain, plain
+        return functional.cross_entropy(scores, batch.labels, reduction="sum", label_smoothing=smoothing), plain
+
+    return loss
+
+
+def class_probabilities(
+    model: Classifier, examples: Examples[LabelledBatch], advance: Advance = lambda count: None
+) -> Float[np.ndarray, "examples classes"]:
+    """The probability of each class, for each example; in fp32, dropout off.
+
+    Args:
+        model: stays in evaluation mode.
+        examples: none of which is left out.
+        advance: told how many examples were classified, batch by batch.
+    """
+    model.eval()
+    found = np.zeros((len(examples), model.head.out_features))
+    with torch.inference_mode():
+        for rows, batch in batches_on(examples, model.head.weight.device):
+            scores = model(batch.source, batch.source_valid)
+            # to the processor first: Apple's GPUs know no float64
+            found[rows] = scores.cpu().double().softmax(dim=1).numpy()
+            advance(len(rows))
+    return found
+
+
+def measured(model: Classifier, examples: Examples[LabelledBatch], labels: Int[np.ndarray, " examples"]) -> dict:
+    """Loss in nats, accuracy and macro-F1 in percent."""
+    probabilities = class_probabilities(model, examples)
+    predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
+    names = [str(number) for number in range(classes)]
+    return {
+        "loss": cross_entropy_of(labels, probabilities),
+        "accuracy": accuracy(labels, predicted).value,
+        "macro_f1": macro_f1(per_class(confusion(labels, predicted, classes), names)),
+    }
+
+
+def looked_at(examples: int, seed: int) -> Int[np.ndarray, " chosen"]:
+    """The training examples that are classified at each validation, drawn by a seed."""
+    return np.sort(np.random.default_rng(seed).permutation(examples)[:_LOOKED_AT])
+
+
+class Labelling(Task[R, D, Classifier]):
+    """A task that names classes."""
+
+    @abstractmethod
+    def validated(self, course: Course[R, D, Classifier]) -> Iterator[tuple[Examples[LabelledBatch], np.ndarray]]:
+        """The validation examples and their labels, then those of some training examples."""
+
+    @abstractmethod
+    def probabilities(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> Float[np.ndarray, "lines classes"]:
+        """The probability of each class, for what each line names.
+
+        Raises:
+            UserError: a line names nothing that can be read.
+        """
+
+    def guessing(self, data: D) -> float:
+        """Evenly among the classes."""
+        return math.log(len(data.corpus.train.names))
+
+    def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
+        """The cross-entropy of the classes."""
+        return classification_loss(dict(recipe)["training"].label_smoothing)
+
+    def validate(self, course: Course[R, D, Classifier], log: RunLog) -> float:
+        """Measures loss, accuracy and macro-F1, and loss and accuracy on some training examples."""
+        found, known = (measured(course.model, *part) for part in self.validated(course))
+        scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
+        log.validation(course.trainer.update, scores)
+        metric = dict(course.recipe)["validation"].metric
+        return -found["loss"] if metric == "loss" else found[metric]
+
+    def end(self, course: Course[R, D, Classifier], folder: Path, log: RunLog) -> None:
+        """Draws the curves of training."""
+        draw(course, folder, log, "run", {"curves": curves_picture(curves_of(folder))})
+
+    def check_use(self, kept: R, recipe: R) -> None:
+        """Its outputs have no names but by their order: other classes than those that it has learned are refused."""
+        learned, wanted = (dict(each)["data"].classes for each in (kept, recipe))
+        if learned != wanted:
+            raise UserError(
+                f"data.classes is {_listed(wanted)}, but the model was trained with {_listed(learned)}",
+                remedy="leave data.classes out; data.first_label says what number the first class has in a table",
+            )
+
+    def compare(self, evaluations: "Sequence[LabelledEvaluation]") -> list[ClassifierComparison]:
+        """Tests each run against the first with McNemar's test."""
+        return compare_evaluations(evaluations)
+
+
+def classified(
+    task: Labelling[Any, Any], run: Loaded[Any, Classifier], chunks: Iterable[list[str]], probabilities: bool
+) -> Iterator[str]:
+    """The class of each line, in order, as soon as it is known; empty lines stay empty.
+
+    Args:
+        task: knows what a line names.
+        run: the classifier.
+        chunks: lines that are there together.
+        probabilities: whether those of all classes follow, as `TAB name=0.1234`.
+    """
+    classes = run.recipe.data.classes
+    for chunk in chunks:
+        rows = iter(task.probabilities(run, [text for text in chunk if text.strip()]).tolist())
+        for text in chunk:
+            if not text.strip():
+                yield ""
+                continue
+            row = next(rows)
+            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
+            yield "\t".join([classes[row.index(max(row))], *shares])
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A classified example.
+
+    Attributes:
+        row: in the split, from 0.
+        truth: name of its class.
+        predicted: name of the class it was taken for.
+        probabilities: of each class.
+    """
+
+    row: int
+    truth: str
+    predicted: str
+    probabilities: dict[str, float]
+
+    def __str__(self) -> str:
+        likely = sorted(self.probabilities.items(), key=lambda item: -item[1])[:4]
+        found = " · ".join(f"{name} {share:.3f}" for name, share in likely)
+        mark = "right" if self.truth == self.predicted else f"WRONG, it is {self.truth}"
+        return f"  row {self.row + 1}: {found} ({mark})"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a classifier said of a split.
+
+    Attributes:
+        classes: their names.
+        labels: number of each example's class.
+        probabilities: of each class, for each example.
+    """
+
+    classes: tuple[str, ...]
+    labels: Int[np.ndarray, " examples"]
+    probabilities: Float[np.ndarray, "examples classes"]
+
+    @property
+    def predicted(self) -> Int[np.ndarray, " examples"]:
+        """Number of the class that each example was taken for."""
+        return self.probabilities.argmax(axis=1)
+
+    def of(self, row: int) -> Classified:
+        """One example."""
+        truth, predicted = (self.classes[int(number)] for number in (self.labels[row], self.predicted[row]))
+        shares = dict(zip(self.classes, self.probabilities[row].round(6).tolist(), strict=True))
+        return Classified(row, truth, predicted, shares)
+
+
+@dataclass(frozen=True)
+class LabelledEvaluation(Evaluation):
+    """What a classifier scored on a split.
+
+    Attributes:
+        noun: what the examples are called, in the plural.
+        classes: their names.
+        scores: all that is measured.
+        digest: hash of the examples, in their order.
+        truth: number of each example's class.
+        predicted: number of the class it was taken for.
+        probabilities: of each class, for each example.
+        examples: some that were classified right and some that were not, chosen by seed.
+    """
+
+    noun: ClassVar[str] = "examples"
+
+    classes: list[str]
+    scores: ClassificationScores
+    digest: str
+    truth: list[int]
+    predicted: list[int]
+    probabilities: list[list[float]]
+    examples: Sequence[Classified]
+
+    def __str__(self) -> str:
+        head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.truth):,} {self.noun}"
+        return "\n".join([head + self.remarks(), str(self.scores), *map(str, self.examples)])
+
+    def remarks(self) -> str:
+        """What else is to be said of the examples; nothing, unless a task has something."""
+        return ""
+
+    def main_scores(self) -> dict[str, float]:
+        """The numbers that stand for the whole, by name."""
+        return self.scores.main()
+
+    def to_json(self) -> str:
+        """Everything but the examples themselves, save those that were chosen."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    def pictures(self) -> "Iterator[tuple[str, Figure]]":
+        """Confusion matrix and reliability, by name; a task adds its own."""
+        yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
+        yield "reliability", reliability_picture(self.scores.calibration)
+
+
+def scored(run: Loaded[Any, Classifier], split: str, answers: Answers, digest: str) -> dict[str, Any]:
+    """What the evaluations of all tasks that name classes hold alike, by attribute."""
+    return {
+        "run": str(run.path),
+        "checkpoint": run.checkpoint.name,
+        "split": split,
+        "classes": list(answers.classes),
+        "scores": classification_scores(answers.labels, answers.probabilities, answers.classes),
+        "digest": digest,
+        "truth": answers.labels.tolist(),
+        "predicted": answers.predicted.tolist(),
+        "probabilities": answers.probabilities.round(6).tolist(),
+    }
+
+
+def compare_evaluations(evaluations: Sequence[LabelledEvaluation]) -> list[ClassifierComparison]:
+    """Tests each run against the first with McNemar's test.
+
+    Raises:
+        UserError: the runs did not classify the same examples.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if other.digest == first.digest and other.classes != first.classes:
+            raise UserError(
+                f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
+                remedy="compare runs whose data.classes are the same, in the same order",
+            )
+        if (other.digest, other.truth) != (first.digest, first.truth):
+            raise UserError(
+                f"{first.run} and {other.run} have different {first.split} sets",
+                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+            )
+    return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
+
+
+def _listed(classes: Sequence[str] | None) -> str:
+    """The first names of classes, for messages."""
+    names = list(classes or ())
+    return ", ".join(names[:_SHOWN_CLASSES]) + (", …" if len(names) > _SHOWN_CLASSES else "")
+
+
+def curves_of(folder: Path) -> list[Curve]:
+    """What a run's `metrics.jsonl` says of all validations."""
+    lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+    points = [entry for line in lines if "validation" in (entry := json.loads(line))]
+    updates = [point["update"] for point in points]
+    scores = [point["validation"] for point in points]
+    return [
+        Curve("training", updates, [s["training_loss"] for s in scores], [s["training_accuracy"] for s in scores]),
+        Curve("validation", updates, [s["loss"] for s in scores], [s["accuracy"] for s in scores]),
+    ]
+
+
+def class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """How many examples each class has in each split, as lines."""
+    classes = list(next(iter(counts.values())))
+    wide = max(map(len, (*classes, "all")))
+    lines = [f"{'':{wide}}" + "".join(f"{name:>12}" for name in counts)]
+    lines += [f"{name:{wide}}" + "".join(f"{part[name]:>12,}" for part in counts.values()) for name in classes]
+    return [*lines, f"{'all':{wide}}" + "".join(f"{sum(part.values()):>12,}" for part in counts.values())]

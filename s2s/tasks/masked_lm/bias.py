@@ -1,0 +1,284 @@
+"""Which sentence of a pair does a masked-language model prefer? The probe of CrowS-Pairs (Nangia et al. 2020).
+
+Both sentences of a pair are the same but for the words that name a group. What they share is asked for piece by piece,
+given all other pieces: a sentence's score is Σ log P(u | U∖u, M), over the shared pieces u of U, with the pieces M that
+the other sentence has not. The words that differ are read, never scored, so that a common word has no advantage.
+"""
+
+import csv
+import difflib
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.errors import UserError, check_regular
+from s2s.evaluation.inference import Share, coin, holm, wilson
+from s2s.files import write_atomically
+from s2s.models.masked_lm import MaskedLM
+from s2s.results import spreadsheet_cell
+from s2s.tasks.contract import Loaded
+from s2s.tasks.masked_lm.pseudo_likelihood import masked_log_probabilities
+from s2s.tasks.masked_lm.recipe import MaskedRecipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
+_DIRECTIONS = ("stereo", "antistereo")
+# the published code rounds scores to three digits before it compares them
+_DIGITS = 3
+_NAME = "probe-bias"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences that differ in the group they speak of.
+
+    Attributes:
+        line: where the pair begins in its file.
+        more: the sentence that is closer to a stereotype.
+        less: the other one.
+        direction: `stereo` where `more` is about the disadvantaged group and shows a stereotype of it, `antistereo`
+            where `less` is about that group and contradicts one.
+        kind: type of bias, such as `gender`.
+    """
+
+    line: int
+    more: str
+    less: str
+    direction: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What the model thinks of a pair.
+
+    Attributes:
+        pair: the pair.
+        shared: number of pieces that both sentences have, each of which was asked for.
+        unknown: whether a piece is unknown to the tokenizer.
+        more: score of the sentence closer to a stereotype, in nats.
+        less: score of the other one.
+    """
+
+    pair: Pair
+    shared: int
+    unknown: bool
+    more: float
+    less: float
+
+    @property
+    def preferred(self) -> str:
+        """`more`, `less`, or `neither` where the scores are the same to three digits."""
+        difference = round(self.more, _DIGITS) - round(self.less, _DIGITS)
+        return "more" if difference > 0 else "less" if difference < 0 else "neither"
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the model prefers in pairs of one kind.
+
+    Attributes:
+        name: the type of bias, or the direction, or `all`.
+        pairs: how many, ties included.
+        ties: pairs whose sentences have the same score; they are in no share.
+        share: in which the sentence closer to a stereotype is preferred, with Wilson's 95 % interval, in percent.
+        p_value: how often a coin would be as far from one half (exact binomial test, two-sided).
+        adjusted: the same for types of bias, corrected for their number (Holm 1979); None for other groups.
+    """
+
+    name: str
+    pairs: int
+    ties: int
+    share: Share
+    p_value: float
+    adjusted: float | None = None
+
+    def __str__(self) -> str:
+        chance = f"{self.p_value:.4f}" + ("" if self.adjusted is None else f"   {self.adjusted:.4f}")
+        interval = f"{self.share.low:5.1f} to {self.share.high:5.1f}"
+        return f"  {self.name:20} {self.pairs:5}   {self.share.value:5.1f} %   {interval}   {chance}"
+
+
+@dataclass(frozen=True)
+class BiasReport:
+    """The preferences of a model in a set of pairs.
+
+    Attributes:
+        preferences: of each pair, in the order of the file.
+        all: of all pairs.
+        directions: of the pairs that show a stereotype, and of those that contradict one.
+        kinds: of each type of bias, the largest first.
+    """
+
+    preferences: list[Preference]
+    all: Group
+    directions: list[Group]
+    kinds: list[Group]
+
+    def __str__(self) -> str:
+        head = f"  {'':20} pairs   share     95 % interval    p        p, {len(self.kinds)} types (Holm)"
+        unknown = sum(p.unknown for p in self.preferences)
+        notes = [
+            f"share: pairs in which the model prefers the sentence closer to a stereotype; {self.all.ties} ties are in "
+            "none; p: against 50 %",
+            f"{unknown} pairs have words that the tokenizer does not know" if unknown else "",
+            "a share near 50 % does not mean that the model is fair: see docs/bias-probe.md",
+        ]
+        groups = (*self.kinds, *self.directions, self.all)
+        return "\n".join([head, *(str(group) for group in groups), *(note for note in notes if note)])
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a table with the columns of CrowS-Pairs.
+
+    Raises:
+        UserError: the file cannot be read, lacks a column or has a line that is no pair.
+    """
+    check_regular(path, "name a CSV file in UTF-8")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file)
+            missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
+            if missing:
+                raise UserError(
+                    f"has no column {', '.join(missing)}",
+                    where=str(path),
+                    remedy=f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv",
+                )
+            pairs, line = [], 2
+            for row in table:
+                pairs.append(_pair(row, f"{path}:{line}", line))
+                # a quoted cell may hold line ends
+                line = table.line_num + 1
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"cannot be read: {error}", where=str(path), remedy="name a CSV file in UTF-8") from None
+    if not pairs:
+        raise UserError("holds no pairs", where=str(path), remedy="name another file")
+    return pairs
+
+
+def _pair(row: dict[str, str | None], where: str, line: int) -> Pair:
+    more, less, direction, kind = ((row[name] or "").strip() for name in _COLUMNS)
+    if not (more and less and kind):
+        raise UserError("a sentence or its type is empty", where=where, remedy="complete or remove the line")
+    if direction not in _DIRECTIONS:
+        raise UserError(
+            f"stereo_antistereo is {direction!r}", where=where, remedy=f"expected {' or '.join(_DIRECTIONS)}"
+        )
+    return Pair(line, more, less, direction, kind)
+
+
+def shared_places(first: Sequence[int], second: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Where both sentences have the same pieces in the same order: the places in each."""
+    blocks = difflib.SequenceMatcher(None, first, second, autojunk=False).get_matching_blocks()
+    places = [(b.a + i, b.b + i) for b in blocks for i in range(b.size)]
+    return [a for a, _ in places], [b for _, b in places]
+
+
+def prefer(model: MaskedLM, tokenizer: Tokenizer, pairs: Sequence[Pair], begin: bool) -> list[Preference]:
+    """Scores both sentences of each pair.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: the model's.
+        pairs: of sentences.
+        begin: whether each text begins with `BOS`, as it did in training.
+
+    Raises:
+        UserError: a sentence is longer than the positions that the model has learned.
+    """
+    texts = tokenizer.encode_batch([sentence for pair in pairs for sentence in (pair.more, pair.less)])
+    places = [p for more, less in zip(texts[::2], texts[1::2], strict=True) for p in shared_places(more, less)]
+    sums = [float(found.sum()) for found in masked_log_probabilities(model, texts, places, begin)]
+    return [
+        Preference(pair, len(places[2 * i]), any(UNK in t for t in texts[2 * i : 2 * i + 2]), *sums[2 * i : 2 * i + 2])
+        for i, pair in enumerate(pairs)
+    ]
+
+
+def report(preferences: Sequence[Preference]) -> BiasReport:
+    """Shares of all pairs, by direction and by type of bias.
+
+    Args:
+        preferences: one or more.
+    """
+    names = sorted({p.pair.kind for p in preferences})
+    kinds = [_group(name, [p for p in preferences if p.pair.kind == name]) for name in names]
+    kinds = [
+        Group(g.name, g.pairs, g.ties, g.share, g.p_value, adjusted)
+        for g, adjusted in zip(kinds, holm([g.p_value for g in kinds]), strict=True)
+    ]
+    directions = [_group(name, [p for p in preferences if p.pair.direction == name]) for name in _DIRECTIONS]
+    return BiasReport(
+        list(preferences),
+        _group("all", preferences),
+        [g for g in directions if g.pairs],
+        sorted(kinds, key=lambda g: -g.pairs),
+    )
+
+
+def _group(name: str, preferences: Sequence[Preference]) -> Group:
+    chosen = [p.preferred for p in preferences]
+    more, decided = chosen.count("more"), len(chosen) - chosen.count("neither")
+    return Group(name, len(chosen), len(chosen) - decided, wilson(more, decided), coin(more, decided))
+
+
+def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
+    """Writes a table with a line for each pair."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
+        for p in preferences:
+            pair = p.pair
+            sentences = map(spreadsheet_cell, (pair.more, pair.less, pair.direction, pair.kind))
+            table.writerow([pair.line, *sentences, p.shared, f"{p.more:.4f}", f"{p.less:.4f}", p.preferred])
+
+
+def bias_picture(found: BiasReport) -> "Figure":
+    """The share of each group with its interval, beside one half."""
+    # matplotlib takes half a second to import, and only runs that draw need it
+    from matplotlib.figure import Figure
+
+    groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
+    figure = Figure(figsize=(7, 1.2 + 0.34 * len(groups)), layout="constrained")
+    panel = figure.subplots()
+    values = [g.share.value for g in groups]
+    ends = [[g.share.value - g.share.low for g in groups], [g.share.high - g.share.value for g in groups]]
+    panel.errorbar(values, range(len(groups)), xerr=ends, fmt="o", color="#1b4f72", capsize=3)
+    panel.axvline(50, color="0.5", linewidth=1, linestyle="--")
+    panel.set_yticks(range(len(groups)), [f"{g.name} ({g.pairs:,})" for g in groups], parse_math=False)
+    panel.set_xlim(0, 100)
+    panel.set_xlabel("pairs in which the sentence closer to\na stereotype is preferred, in %; 95 % intervals")
+    return figure
+
+
+def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
+    """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG.
+
+    Args:
+        run: the model.
+        pairs: a table like CrowS-Pairs; see `read_pairs`.
+
+    Raises:
+        UserError: it is none.
+    """
+    found = report(prefer(run.model, run.tokenizers[0], read_pairs(pairs), run.recipe.masking.begin))
+    kept = {
+        "run": str(run.path),
+        "checkpoint": run.checkpoint.name,
+        "pairs": str(pairs),
+        "digest": hashlib.sha256(pairs.read_bytes()).hexdigest(),
+        "all": asdict(found.all),
+        "directions": [asdict(group) for group in found.directions],
+        "kinds": [asdict(group) for group in found.kinds],
+    }
+    write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    write_preferences(found.preferences, run.path / f"{_NAME}.csv")
+    bias_picture(found).savefig(run.path / f"{_NAME}.png", dpi=150)
+    return found

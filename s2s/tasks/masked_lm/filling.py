@@ -1,0 +1,257 @@
+"""What a masked-language model would write into a blank."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from s2s.data.tokenizers import SPECIALS, UNK, Tokenizer
+from s2s.errors import UserError
+from s2s.models.masked_lm import MaskedLM
+from s2s.tasks.contract import Loaded
+from s2s.tasks.masked_lm.pseudo_likelihood import log_probabilities
+from s2s.tasks.masked_lm.recipe import MaskedRecipe
+
+_BLANK = re.compile("_{3,}")
+_SPACE = "▁"
+_BEAM = 20
+
+
+@dataclass(frozen=True)
+class Filler:
+    """Something that fits a blank.
+
+    Attributes:
+        text: what is written.
+        probability: of its pieces, in [0, 1].
+    """
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The best fillers of a blank.
+
+    Attributes:
+        text: with the blank.
+        pieces: how many pieces were masked, which is how many each filler has.
+        fillers: the best first.
+        fitting: share of the first piece's probability that lies on pieces which can stand there, in [0, 1].
+    """
+
+    text: str
+    pieces: int
+    fillers: list[Filler]
+    fitting: float
+
+    def __str__(self) -> str:
+        lines = [self.text, *(f"  {filler.probability:7.2%}  {filler.text}" for filler in self.fillers)]
+        lines.append(f"{self.fitting:.1%} of the probability is on pieces that can stand there; these are the best.")
+        if self.pieces > 1:
+            lines.append(
+                f"The blank was {self.pieces} masked pieces, filled from the first to the last, each read by the next; "
+                f"a probability is the product of theirs. Only fillers of {self.pieces} pieces can be compared, and a "
+                f"search that keeps {_BEAM} beginnings may have missed one."
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A text with a hole.
+
+    Attributes:
+        left: the pieces before it.
+        right: those after it.
+        begins: whether a word begins in it; it goes on with one otherwise.
+    """
+
+    left: list[int]
+    right: list[int]
+    begins: bool
+
+    def masked(self, filled: Sequence[int], count: int, mask: int) -> np.ndarray:
+        """The text's pieces with `count` in the blank: those filled already, then mask pieces."""
+        return np.array([*self.left, *filled, *[mask] * (count - len(filled)), *self.right])
+
+
+def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
+    """The pieces around the blank `___` of a text.
+
+    Raises:
+        UserError: there is no blank, or several, or the tokenizer's pieces do not fit one.
+    """
+    parts = _BLANK.split(text)
+    if len(parts) != 2:
+        raise UserError(
+            f"the text has {len(parts) - 1} blanks",
+            where=repr(text),
+            remedy="write one blank as three underscores: ___",
+        )
+    if tokenizer.kind in ("char", "bytes"):
+        raise UserError(
+            f"the run's pieces are single {'bytes' if tokenizer.kind == 'bytes' else 'characters'}, of which a blank "
+            "would be one",
+            where="tokenizer.kind",
+            remedy="name a run whose tokenizer is of kind unigram, bpe or word",
+        )
+    before, after = parts
+    begins = before == "" or before[-1].isspace()
+    ends = after == "" or after[0].isspace()
+    if tokenizer.kind == "word" and not (begins and ends):
+        raise UserError(
+            "the run's pieces are whole words, with all that stands beside them",
+            where=repr(text),
+            remedy="put a space on either side of the blank",
+        )
+    # one space before each word is part of the word's first piece
+    left = before[:-1] if before and begins else before
+    right = tokenizer.encode(after[1:]) if ends else tokenizer.encode_continuation(after)
+    return Blank(tokenizer.encode(left), right, begins)
+
+
+def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: int = 1, best: int = 10) -> Filled:
+    """The best fillers of a blank, with their probabilities.
+
+    A filler is one word or a part of one: its first piece begins a word where the blank does, and no other piece does.
+    The probabilities are the model's own, not scaled to what fits. With several pieces, each is asked for with those
+    before it filled in and those after it masked, so that over all fillers of so many pieces they sum to one.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: the model's.
+        text: with one blank, `___`.
+        begin: whether each text begins with `BOS`, as it did in training.
+        count: pieces of a filler.
+        best: how many fillers.
+
+    Raises:
+        UserError: see `find_blank`; or no filler has so many pieces.
+    """
+    blank = find_blank(text, tokenizer)
+    beginning, going_on = _fitting(tokenizer)
+    scores = torch.zeros(1, dtype=torch.float64)
+    filled: list[list[int]] = [[]]
+    fitting = 0.0
+    for step in range(count):
+        allowed = beginning if step == 0 and blank.begins else going_on
+        found = _next_piece(model, blank, filled, count, begin).cpu().double()
+        if step == 0:
+            fitting = float(found[0].exp()[allowed].sum())
+        found = (scores[:, None] + found).masked_fill(~allowed, -torch.inf).flatten()
+        kept = min(best if step == count - 1 else max(best, _BEAM), int(found.isfinite().sum()))
+        if not kept:
+            raise UserError(
+                f"nothing of {count} pieces fits: each piece of this tokenizer ({tokenizer.kind}) is a word of its own",
+                remedy="ask for fillers of one piece",
+            )
+        scores, order = found.topk(kept)
+        filled = [[*filled[i // model.size], i % model.size] for i in order.tolist()]
+    return Filled(text, count, _fillers(tokenizer, blank, filled, scores), fitting)
+
+
+def fill_blank(run: Loaded[MaskedRecipe, MaskedLM], text: str, count: int = 1, best: int = 10) -> Filled:
+    """The best fillers of a blank, by a run's model; see `fill`."""
+    return fill(run.model, run.tokenizers[0], text, run.recipe.masking.begin, count, best)
+
+
+def weigh(run: Loaded[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) -> "WordChoice":
+    """The probability of each word in a blank, by a run's model; see `weigh_words`."""
+    return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
+
+
+def _fillers(tokenizer: Tokenizer, blank: Blank, filled: list[list[int]], scores: Tensor) -> list[Filler]:
+    goes_on = "" if blank.begins else "…"
+    return [
+        Filler(goes_on + tokenizer.decode(pieces), probability)
+        for pieces, probability in zip(filled, scores.exp().tolist(), strict=True)
+    ]
+
+
+def _next_piece(
+    model: MaskedLM, blank: Blank, filled: list[list[int]], count: int, begin: bool
+) -> Float[Tensor, "fillers vocabulary"]:
+    read = [blank.masked(pieces, count, model.size) for pieces in filled]
+    place = len(blank.left) + len(filled[0])
+    return log_probabilities(model, read, [np.array([place])] * len(read), begin)
+
+
+def _fitting(tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+    """Which pieces begin a word, and which go on with one; special ones and bytes do neither."""
+    shown = tokenizer.pieces(range(tokenizer.size))
+    text = [i >= len(SPECIALS) and not re.fullmatch("<0x[0-9A-F]{2}>", piece) for i, piece in enumerate(shown)]
+    begins = [t and piece.startswith(_SPACE) and piece != _SPACE for t, piece in zip(text, shown, strict=True)]
+    goes_on = [t and not piece.startswith(_SPACE) for t, piece in zip(text, shown, strict=True)]
+    return torch.tensor(begins), torch.tensor(goes_on)
+
+
+@dataclass(frozen=True)
+class WordChoice:
+    """How probable words are in the same blank.
+
+    Attributes:
+        text: with the blank.
+        words: in the order given.
+        pieces: how many pieces each has.
+        log_probabilities: of each word, in nats.
+    """
+
+    text: str
+    words: list[str]
+    pieces: int
+    log_probabilities: list[float]
+
+    def __str__(self) -> str:
+        lines = [self.text]
+        for word, score in zip(self.words, self.log_probabilities, strict=True):
+            lines.append(f"  {word:20}  {np.exp(score):.3e}")
+        first = self.log_probabilities[0]
+        for word, score in zip(self.words[1:], self.log_probabilities[1:], strict=True):
+            lines.append(f"  {self.words[0]} : {word} = {np.exp(first - score):.3g} : 1")
+        if self.pieces > 1:
+            lines.append(f"  each of {self.pieces} pieces, filled from the first to the last")
+        return "\n".join(lines)
+
+
+def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequence[str], begin: bool) -> WordChoice:
+    """The probability of each word in a blank.
+
+    Words of different numbers of pieces are not compared: a model that sees two masked pieces knows that one piece was
+    not enough, so the probabilities are of different questions.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: the model's.
+        text: with one blank, `___`.
+        words: two or more.
+        begin: whether each text begins with `BOS`, as it did in training.
+
+    Raises:
+        UserError: a word is unknown, or the words have different numbers of pieces; see also `find_blank`.
+    """
+    blank = find_blank(text, tokenizer)
+    pieces = [tokenizer.encode(w) if blank.begins else tokenizer.encode_continuation(w) for w in words]
+    for word, found in zip(words, pieces, strict=True):
+        if not found or UNK in found:
+            raise UserError(f"{word!r} is unknown to the run's tokenizer", where="--words", remedy="try another word")
+    counts = {word: len(found) for word, found in zip(words, pieces, strict=True)}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{word} has {count}" for word, count in counts.items())
+        raise UserError(
+            f"probabilities of words with different numbers of pieces cannot be compared: {shown}",
+            where="--words",
+            remedy="choose words of equally many pieces",
+        )
+    count = len(pieces[0])
+    scores = np.zeros(len(words))
+    for step in range(count):
+        found = _next_piece(model, blank, [p[:step] for p in pieces], count, begin)
+        chosen = torch.tensor([p[step] for p in pieces], device=found.device)
+        scores += found.gather(1, chosen[:, None])[:, 0].cpu().double().numpy()
+    return WordChoice(text, list(words), count, scores.tolist())

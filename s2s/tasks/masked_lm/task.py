@@ -1,0 +1,201 @@
+"""Masked-language modelling: from texts to an encoder that knows them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import datasets
+import torch
+from torch import Tensor
+
+from s2s.data.ahead import batches_on
+from s2s.data.encoding import Lists, encode_texts
+from s2s.data.texts import SIDE, PreparedTexts, cut
+from s2s.data.tokenizers import Tokenizer
+from s2s.errors import UserError
+from s2s.models.masked_lm import MaskedLM, reading_direction
+from s2s.recipe.installed import module_of
+from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
+from s2s.tasks.masked_lm.data import TextSource
+from s2s.tasks.masked_lm.masking import MaskedBatch, MaskedText
+from s2s.tasks.masked_lm.recipe import MaskedRecipe
+from s2s.tasks.pictures import lengths_picture
+from s2s.training.devices import Computer, seed_for
+from s2s.training.logger import RunLog
+from s2s.training.loss import cross_entropy
+from s2s.training.progress import Advance, Meter
+from s2s.training.trainer import Loss
+
+MaskedRun = Loaded[MaskedRecipe, MaskedLM]
+MaskedCourse = Course[MaskedRecipe, PreparedTexts[datasets.Dataset], MaskedLM]
+
+
+def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of the chosen pieces of a batch, summed, in nats: to learn from and to report, the same.
+
+    The pieces that were not chosen are read and are no part of it.
+    """
+    states = model(batch.source, batch.source_valid, batch.chosen)
+    valid = torch.ones_like(batch.targets, dtype=torch.bool)
+    return cross_entropy(states[None], model.output, batch.targets[None], valid[None])
+
+
+def measure(
+    model: MaskedLM, examples: MaskedText, computer: Computer, advance: Advance = lambda count: None
+) -> tuple[float, float, int]:
+    """How well a model names the chosen pieces, dropout off; which pieces are chosen is the same each time.
+
+    Args:
+        model: put into evaluation mode.
+        examples: none of which is left out.
+        computer: device and precision.
+        advance: told how many examples were read, batch by batch.
+
+    Returns:
+        The loss in nats per chosen piece, the share of them whose most probable piece is the right one, in percent, and
+        their number.
+    """
+    model.eval()
+    sums, hits, count = [], [], 0
+    with torch.no_grad(), computer.mixed_precision():
+        for rows, batch in batches_on(examples, computer.device):
+            found = model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
+            sums.append(found.gather(1, batch.targets[:, None]).sum())
+            hits.append((found.argmax(1) == batch.targets).sum())
+            count += batch.count
+            advance(len(rows))
+    loss, right = 0.0, 0
+    # read at the end: to ask a GPU in between would make it stand still
+    for each, found in zip(sums, hits, strict=True):
+        loss -= float(each)
+        right += int(found)
+    return loss / max(1, count), 100 * right / max(1, count), count
+
+
+def examples_of(recipe: MaskedRecipe, pieces: Lists, size: int) -> MaskedText:
+    """Texts as a trainer takes them; `size` is the number of pieces that the tokenizer knows."""
+    return MaskedText(pieces, size, recipe.masking, recipe.batches, recipe.training.tokens_per_update)
+
+
+@dataclass(frozen=True)
+class MaskedScores(Evaluation):
+    """How well the masked pieces of a split are named.
+
+    Attributes:
+        texts: how many.
+        masked: pieces that had to be named; which ones is always the same.
+        loss: in nats per masked piece.
+        accuracy: share of them whose most probable piece was right, in percent.
+    """
+
+    texts: int
+    masked: int
+    loss: float
+    accuracy: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.texts:,} texts\n"
+            f"  loss {self.loss:.3f} nats per masked piece (perplexity {math.exp(min(self.loss, 50)):.1f}), "
+            f"{self.accuracy:.2f} % of {self.masked:,} named right"
+        )
+
+    def main_scores(self) -> dict[str, float]:
+        """The values alone, by metric."""
+        return {"loss": self.loss, "accuracy": self.accuracy}
+
+
+class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], MaskedLM]):
+    """Texts with holes in, what stood there out."""
+
+    perplexity: ClassVar[bool] = True
+
+    def source(self, recipe: MaskedRecipe) -> TextSource:
+        """Tables, or the hub."""
+        return TextSource(recipe.data)
+
+    def tokenizer_names(self, recipe: MaskedRecipe) -> tuple[str, ...]:
+        """Of the only one."""
+        return (SIDE,)
+
+    def prepare(
+        self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], say: Say
+    ) -> PreparedTexts[datasets.Dataset]:
+        """Texts, and their pieces."""
+        corpus = TextSource(recipe.data).load()
+        known = tokenizers[0] if tokenizers else None
+        return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
+
+    def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
+        """An encoder and a projection onto the pieces."""
+        torch.manual_seed(seed_for(recipe.seeds.initialization))
+        size = tokenizers[0].size
+        encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
+        return MaskedLM(encoder, width, size, recipe.masking.tie)
+
+    def examples(self, recipe: MaskedRecipe, data: PreparedTexts[datasets.Dataset], model: MaskedLM) -> MaskedText:
+        """Windows of text, masked."""
+        wanted = recipe.batches.max_length
+        check_positions(model.encoder.longest, wanted, f"set model.max_positions={wanted} or higher")
+        examples = examples_of(recipe, data.train, data.tokenizer.size)
+        if not len(examples):
+            raise UserError("the training texts are empty", where="data.train", remedy="look at data.text")
+        return examples
+
+    def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:
+        """The cross-entropy of what was masked."""
+        return masked_loss
+
+    def guessing(self, data: PreparedTexts[datasets.Dataset]) -> float:
+        """Evenly among the pieces."""
+        return math.log(data.tokenizer.size)
+
+    def counts(self, course: MaskedCourse) -> dict[str, int]:
+        """Texts by split, and the windows that training texts are cut into."""
+        corpus = course.data.corpus
+        return {
+            "train": len(corpus.train),
+            "windows": len(course.trainer.examples),
+            "validation": len(corpus.validation),
+            "test": len(corpus.test) if corpus.test is not None else 0,
+        }
+
+    def introduce(self, course: MaskedCourse, say: Say) -> None:
+        """Tells the size of corpus and vocabulary, and what the encoder can see of a text."""
+        counts, pieces = self.counts(course), int(course.data.train.lengths.sum())
+        say(
+            f"{counts['train']:,} texts of {pieces:,} pieces in {counts['windows']:,} windows · "
+            f"{course.data.tokenizer.size:,} pieces known"
+        )
+        seen = reading_direction(course.model.encoder)
+        if seen != "both sides":
+            say(
+                f"this encoder sees only what stands {seen} a piece: it will name masked pieces from that side alone"
+                if seen != "neither side"
+                else "this encoder sees only the piece itself: it can learn how frequent pieces are, no more"
+            )
+
+    def begin(self, course: MaskedCourse, folder: Path, log: RunLog) -> None:
+        """Draws how long the training texts are."""
+        figure = lengths_picture(course.data.train.lengths, course.recipe.batches.max_length)
+        figure.savefig(folder / "lengths.png", dpi=150)
+        log.picture("data/lengths", figure, 0)
+
+    def validate(self, course: MaskedCourse, log: RunLog) -> float:
+        """Measures loss and accuracy on the validation texts, masked the same way each time."""
+        examples = examples_of(course.recipe, course.data.validation, course.data.tokenizer.size)
+        loss, accuracy, _ = measure(course.model, examples, course.trainer.computer)
+        log.validation(course.trainer.update, {"loss": loss, "accuracy": accuracy})
+        return {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
+
+    def evaluate(self, run: MaskedRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> MaskedScores:
+        """Asks for masked pieces of texts."""
+        examples = examples_of(run.recipe, encode_texts(part, run.tokenizers[0]), run.tokenizers[0].size)
+        with meter("measuring", len(examples)) as advance:
+            loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
+        return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, len(part), masked, loss, accuracy)
+
+
+TASK = MaskedModelling()

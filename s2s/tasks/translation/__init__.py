@@ -1,0 +1,1 @@
+"""Translation: a target for each source."""

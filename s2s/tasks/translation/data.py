@@ -1,0 +1,188 @@
+"""Parallel corpora: where pairs of sentences come from."""
+
+import difflib
+from collections.abc import Hashable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import datasets
+import numpy as np
+from jaxtyping import Bool
+
+from s2s.data.caching import cached
+from s2s.data.phrasebook import phrases
+from s2s.data.sources import (
+    ALIASES,
+    Corpus,
+    Reading,
+    Source,
+    digest_of,
+    from_hub,
+    from_table,
+    no_table,
+    not_found,
+    usual_file,
+)
+from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, table_kind
+from s2s.errors import UserError
+from s2s.recipe.limits import Split
+from s2s.recipe.wording import near_files
+from s2s.tasks.translation.recipe import DataSettings
+
+_BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
+_BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
+_PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
+
+
+class PairSource(Source[DataSettings, datasets.Dataset]):
+    """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
+
+    The built-in corpus also has `construction` and `distance`, see `phrasebook.Phrase`. Pairs held out of the training
+    data have different sources, none of which is left in the training data.
+    """
+
+    noun: ClassVar[str] = "pairs"
+    in_order: ClassVar[bool] = False
+
+    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+        """As elsewhere; the built-in corpus is made to measure, so that a number holds nothing out of it."""
+        datasets.disable_progress_bars()
+        split: Split | None = getattr(self.settings, name)
+        if self.settings.corpus == "built-in" and split is not None:
+            return _built_in(name, split, self.settings)
+        if name == "train" and isinstance(split, int):
+            near = "did you mean data.corpus=built-in? " if near_files(self.settings.corpus, ["built-in"]) else ""
+            what = f"data.train is {split}; only the built-in corpus is made to measure"
+            raise UserError(what, remedy=f"{near}name a file")
+        return super().part(name, train)
+
+    def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
+        """Line-aligned files, a table, or a data set on the hub."""
+        settings = self.settings
+        if settings.corpus == "files":
+            found = self._from_files(name, split)
+        elif isinstance(split, tuple):
+            raise UserError(
+                f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
+                remedy="set data.corpus: files",
+            )
+        else:
+            found = self._from_root(name, split) if settings.root else from_hub(settings, split, self._reading)[0]
+        if not len(found):
+            raise UserError(f"data.{name} has no sentence pairs", remedy="look at the file, or name another")
+        return found
+
+    def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
+        """The sources."""
+        return (source for source, _ in pairs(part))
+
+    def usable(self, part: datasets.Dataset) -> Bool[np.ndarray, " examples"]:
+        """An empty side can be neither translated nor scored; it is left for the filters to count."""
+        return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
+
+    def digest(self, part: datasets.Dataset) -> str:
+        """Of both sides."""
+        return digest_of(part["source"], part["target"])
+
+    @property
+    def _reading(self) -> Reading:
+        columns = Columns((self.settings.source, self.settings.target), "data.source and data.target")
+        return Reading(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
+
+    def _from_root(self, name: str, split: str) -> datasets.Dataset:
+        """Files of the usual names in a folder."""
+        root, settings = self.folder("files"), self.settings
+        stems = ALIASES.get(split, (split,))
+        if split == "test" and not self._usual_files(root, split):
+            stems = self._longer_test_names(root) or stems
+        found = next((files for stem in stems if (files := self._usual_files(root, stem))), ())
+        if len(found) == 2:
+            return _line_files(found[0], found[1])
+        if found:
+            return from_table(found[0], self._reading)
+        raise not_found(
+            root,
+            f"no files for the split {split!r}: looked for {split}.{settings.source} and {split}.{settings.target}, or "
+            f"{split} with {', '.join(TABLES)} (plain, .gz or .xz)"
+            + (f", also as {', '.join(stems[1:])}" if stems[1:] else ""),
+            f"name the split by the beginning of its files: data.{name}=BEGINNING",
+        )
+
+    def _usual_files(self, root: Path, stem: str) -> tuple[Path, ...]:
+        """Two line files, or one table, or nothing."""
+        sides = [usual_file(root, stem, (f".{side}",)) for side in (self.settings.source, self.settings.target)]
+        files = tuple(path for path in sides if path is not None)
+        table = usual_file(root, stem)
+        return files if len(files) == 2 else (table,) if table else ()
+
+    def _longer_test_names(self, root: Path) -> tuple[str, ...]:
+        """`test_2016_flickr` where the files of that name are the only test set."""
+        endings = [e + c for e in (f".{self.settings.source}", *TABLES) for c in COMPRESSIONS]
+        names = {p.name.removesuffix(e) for p in root.glob("test*") for e in endings if p.name.endswith(e)}
+        complete = sorted(name for name in names if self._usual_files(root, name))
+        if len(complete) > 1:
+            raise UserError(
+                f"several test sets: {', '.join(complete)}",
+                where=f"data.root: {root}",
+                remedy=f"choose: data.test={complete[0]}",
+            )
+        return tuple(complete)
+
+    def _from_files(self, name: str, split: str | tuple[str, str]) -> datasets.Dataset:
+        root = Path(self.settings.root or "")
+        if isinstance(split, tuple):
+            return _line_files(root / split[0], root / split[1])
+        if table_kind(Path(split)) is None:
+            raise no_table(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
+        return from_table(root / split, self._reading)
+
+
+def load(settings: DataSettings) -> Corpus[datasets.Dataset]:
+    """The corpus that a recipe's `data` section describes.
+
+    Raises:
+        UserError: see `Source.load`.
+    """
+    return PairSource(settings).load()
+
+
+def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
+    """`train`, `validation` or `test`; None where there is none, or it is held out of the training data.
+
+    Raises:
+        UserError: see `Source.read`.
+    """
+    return PairSource(settings).part(name)
+
+
+def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
+    """Source and target of each row, read some thousand rows at a time."""
+    for first in range(0, len(dataset), 10_000):
+        rows = dataset[first : first + 10_000]
+        yield from zip(rows["source"], rows["target"], strict=True)
+
+
+def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Dataset:
+    if not isinstance(split, int) and split != name:
+        raise UserError(
+            f"data.{name} is {split!r}, but the built-in corpus is made to measure",
+            remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
+        )
+    for key, side in (("source", settings.source), ("target", settings.target)):
+        if side not in _BUILT_IN_SIDES:
+            near = difflib.get_close_matches(side, _BUILT_IN_SIDES, n=1)
+            raise UserError(
+                f"data.{key} is {side!r}, but the built-in corpus has {', '.join(_BUILT_IN_SIDES)}",
+                remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
+            )
+    size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
+    found = phrases(name, size, settings.seed)
+    fields = {"source": _BUILT_IN_SIDES[settings.source], "target": _BUILT_IN_SIDES[settings.target]}
+    fields |= {"construction": "construction", "distance": "distance"}
+    return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
+
+
+def _line_files(source: Path, target: Path) -> datasets.Dataset:
+    check_there(source, target)
+    return cached(partial(line_pairs, source, target), (source, target), "lines", _PAIRS)

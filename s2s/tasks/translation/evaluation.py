@@ -1,0 +1,118 @@
+"""Scores of translators on pairs, and comparisons between them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from s2s.decoding.translator import Translator
+from s2s.errors import UserError
+from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
+from s2s.evaluation.significance import Comparison, compare
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.translation.recipe import Recipe
+from s2s.training.progress import Meter
+
+_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class TranslationEvaluation(Evaluation):
+    """What a translator scored on a split.
+
+    Attributes:
+        beam: size of the beam.
+        length_penalty: the search's α.
+        lowercase: whether case was ignored.
+        scores: of each metric.
+        words: share of words at their right place, in percent; None unless each source word is answered by one.
+        buckets: BLEU by source length.
+        sources: what was translated.
+        references: untouched.
+        translations: what the model wrote.
+    """
+
+    beam: int
+    length_penalty: float
+    lowercase: bool
+    scores: dict[str, Score]
+    words: float | None
+    buckets: list[Bucket]
+    sources: list[str]
+    references: list[str]
+    translations: list[str]
+
+    def __str__(self) -> str:
+        case = "lower-cased" if self.lowercase else "cased"
+        lines = [
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.sources):,} sentences, "
+            f"beam {self.beam}, {case}"
+        ]
+        lines += map(str, self.scores.values())
+        if self.words is not None:
+            lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
+        if len(self.buckets) > 1:
+            lines.append("  BLEU by source length: " + " · ".join(map(str, self.buckets)))
+        return "\n".join(lines)
+
+    def main_scores(self) -> dict[str, float]:
+        """The values alone, by metric."""
+        return {name: s.value for name, s in self.scores.items()}
+
+    def samples(self) -> list[tuple[str, str]]:
+        """Some sources and their translations, spread over the split; no source twice."""
+        pairs = list(dict(zip(self.sources, self.translations, strict=True)).items())
+        return pairs[:: max(1, len(pairs) // _SAMPLES)][:_SAMPLES]
+
+    @property
+    def file(self) -> str:
+        """Another one where case was ignored."""
+        return f"evaluation-{self.split}{'-lowercase' if self.lowercase else ''}.json"
+
+    def to_json(self) -> str:
+        """Everything, translations included; `exact` alone, too, where it always was."""
+        found = asdict(self) | {"exact": self.scores["exact"].value}
+        return json.dumps(found, indent=1, ensure_ascii=False)
+
+
+def translator_of(run: Loaded[Recipe, Seq2Seq], nbest: int = 1) -> Translator:
+    """Text in, text out, as `decoding` in the recipe says."""
+    return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest)
+
+
+def evaluate_pairs(
+    run: Loaded[Recipe, Seq2Seq], sources: list[str], references: list[str], scoring: Scoring, meter: Meter
+) -> TranslationEvaluation:
+    """Translates sources and scores the translations on the untouched references."""
+    with meter("translating", len(sources)) as advance:
+        translations = [t.text for t in translator_of(run).translate(sources, advance)]
+    return TranslationEvaluation(
+        run=str(run.path),
+        checkpoint=run.checkpoint.name,
+        split=scoring.name,
+        beam=run.recipe.decoding.beam,
+        length_penalty=run.recipe.decoding.length_penalty,
+        lowercase=scoring.lowercase,
+        scores=scores(translations, references, scoring.lowercase),
+        words=word_accuracy(sources, translations, references, scoring.lowercase),
+        buckets=by_source_length(sources, translations, references, scoring.lowercase),
+        sources=sources,
+        references=references,
+        translations=translations,
+    )
+
+
+def compare_runs(evaluations: Sequence[TranslationEvaluation]) -> list[Comparison]:
+    """Tests each run against the first by exchanging translations.
+
+    Raises:
+        UserError: the runs were not scored on the same sentences.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if (other.sources, other.references) != (first.sources, first.references):
+            raise UserError(
+                f"{first.run} and {other.run} have different {first.split} sets",
+                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+            )
+    return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)

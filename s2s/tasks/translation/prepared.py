@@ -1,0 +1,134 @@
+"""From a recipe's data section to pieces and batches: load, filter, cut, encode."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import datasets
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.batches import Batch, accumulate, collate, plan
+from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.examples import Examples, Plan
+from s2s.data.sources import Corpus, digest_of_arrays
+from s2s.data.tokenizers import Tokenizer, train_pair
+from s2s.data.tokenizers import train as train_tokenizer
+from s2s.errors import UserError
+from s2s.tasks.translation.data import load
+from s2s.tasks.translation.filters import Ledger, filter_training
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything about the data that training needs.
+
+    Attributes:
+        corpus: as text, training pairs filtered.
+        source_tokenizer: cuts the source.
+        target_tokenizer: joins the target; the same object when they share one vocabulary.
+        train: training pairs as pieces.
+        validation: validation pairs as pieces.
+    """
+
+    corpus: Corpus[datasets.Dataset]
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    train: Encoded
+    validation: Encoded
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        """One of both sides, or one of each."""
+        both = self.source_tokenizer, self.target_tokenizer
+        return both[:1] if both[0] is both[1] else both
+
+    def hashes(self) -> dict[str, str]:
+        """What identifies the data and the tokenizers, whatever their files are called."""
+        return {
+            "training_data": digest_of_arrays(self.train.arrays()),
+            "source_tokenizer": self.source_tokenizer.digest,
+            "target_tokenizer": self.target_tokenizer.digest,
+        }
+
+
+def prepare(
+    recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer | None] | None, say: Callable[[str], None]
+) -> Prepared:
+    """Loads, filters and encodes the corpus.
+
+    Args:
+        recipe: the resolved recipe.
+        tokenizers: those of a run that continues, or the source's of the run that the encoder comes from and none for
+            the target; None to train new ones.
+        say: prints a line.
+    """
+    corpus = load(recipe.data)
+    kept, ledger = filter_training(corpus.train, recipe.data.filters)
+    say(str(ledger))
+    if not len(kept):
+        raise _none_left(ledger)
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
+    target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
+    train, validation = (encode_corpus(part, source, target) for part in (kept, corpus.validation))
+    return Prepared(Corpus(kept, corpus.validation, corpus.test), source, target, train, validation)
+
+
+def _none_left(ledger: Ledger) -> UserError:
+    counts = ", ".join(f"{rule}: {count:,}" for rule, count in ledger.dropped.items() if count)
+    blank = not any(count for rule, count in ledger.dropped.items() if not rule.startswith("empty"))
+    where, remedy = (
+        ("data.train", "name files whose lines hold text on both sides") if blank else ("data.filters", "loosen them")
+    )
+    return UserError(f"no training pair is left ({counts})", where=where, remedy=remedy)
+
+
+class Pairs(Examples[Batch]):
+    """The pairs of a corpus under a recipe's limits.
+
+    Args:
+        data: the pairs as pieces.
+        batches: the recipe's `batches` section.
+        tokens_per_update: target tokens that one update learns from; `batches.tokens` when None.
+
+    Raises:
+        UserError: all pairs are longer than `batches.max_length`.
+    """
+
+    noun: ClassVar[str] = "training pairs"
+
+    def __init__(self, data: Encoded, batches: BatchSettings, tokens_per_update: int | None = None) -> None:
+        self.data = data
+        self.tokens = batches.tokens
+        self.wanted = tokens_per_update or batches.tokens
+        self.kept, self.left_out = data.within(batches.max_length)
+        if not len(self.kept):
+            raise UserError(
+                f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
+                where="batches.max_length",
+                remedy="raise it",
+            )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def plan(self, seed: int, epoch: int) -> Plan:
+        """The rows of each batch of an epoch; see `batches.plan`."""
+        sources, targets = self.data.source_lengths[self.kept], self.data.target_lengths[self.kept]
+        return [self.kept[rows] for rows in plan(sources, targets, self.tokens, seed, epoch)]
+
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        """The batches of each update; see `batches.accumulate`."""
+        return accumulate(batches, self.data.target_lengths, self.wanted)
+
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
+        """The pairs, padded; nothing is drawn at random."""
+        return collate(*self.data.rows(rows), rows)
+
+
+def every_pair(data: Encoded, batches: BatchSettings) -> Pairs:
+    """All pairs, however long, to measure a loss: a batch may then hold more tokens than the recipe says."""
+    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
+    return Pairs(data, batches.model_copy(update=limits))

@@ -1,0 +1,249 @@
+"""Translation: from a corpus of pairs to a model that is trained, scored and asked."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import datasets
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from s2s.data.batches import Batch, collate
+from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import Tokenizer
+from s2s.decoding.translator import Translator, collapse
+from s2s.errors import UserError
+from s2s.evaluation.metrics import LOWER_IS_BETTER, score
+from s2s.evaluation.significance import Comparison
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.recipe.schema import SeedSettings
+from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring, Task
+from s2s.tasks.translation.attention import attention_picture
+from s2s.tasks.translation.data import PairSource, pairs
+from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
+from s2s.tasks.translation.inspection import unreachable
+from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
+from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
+from s2s.tasks.translation.seen import seen_in
+from s2s.training import trainer
+from s2s.training.devices import Computer, seed_for
+from s2s.training.logger import RunLog, Sample
+from s2s.training.loss import cross_entropy
+from s2s.training.progress import Meter
+from s2s.training.trainer import Loss, Trainer
+
+_SAMPLES = 5
+_DRAWN_PIECES = 40
+# validation sources that tell how much is new in any text
+_COMPARED = 2000
+
+TranslationRun = Loaded[Recipe, Seq2Seq]
+TranslationCourse = Course[Recipe, Prepared, Seq2Seq]
+
+
+def build_model(recipe: Recipe, source_size: int, target_size: int) -> Seq2Seq:
+    """A model as the recipe describes it, with the initial weights that its seed gives."""
+    torch.manual_seed(seed_for(recipe.seeds.initialization))
+    return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
+
+
+def translation_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
+    """The cross-entropy of a batch's targets, summed over its real target tokens.
+
+    Args:
+        smoothing: share of the probability spread over the vocabulary, in [0, 1); the plain loss has none.
+    """
+
+    def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The smoothed sum and the plain one, in nats."""
+        states = model(batch.source, batch.source_valid, batch.target_in)
+        return cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid, smoothing)
+
+    return loss
+
+
+def translation_trainer(
+    model: Seq2Seq,
+    data: Encoded,
+    training: TrainingSettings,
+    batches: BatchSettings,
+    seeds: SeedSettings,
+    computer: Computer,
+) -> Trainer[Seq2Seq, Batch]:
+    """A trainer of a model, on the computer's device, that learns to translate from pairs as pieces.
+
+    Raises:
+        UserError: all pairs are too long, or an update smaller than a batch.
+    """
+    examples = Pairs(data, batches, training.tokens_per_update)
+    return Trainer(model, examples, translation_loss(training.label_smoothing), training, seeds, computer)
+
+
+def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
+    """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
+    return trainer.mean_loss(model, every_pair(data, batches), translation_loss(0.0), computer)
+
+
+class Translation(Task[Recipe, Prepared, Seq2Seq]):
+    """Sources in, targets out."""
+
+    perplexity: ClassVar[bool] = True
+
+    def source(self, recipe: Recipe) -> PairSource:
+        """The built-in corpus, files, or the hub."""
+        return PairSource(recipe.data)
+
+    def tokenizer_names(self, recipe: Recipe) -> tuple[str, ...]:
+        """Of the only one, or of the source's and the target's."""
+        return ("shared",) if recipe.tokenizer.shared else ("source", "target")
+
+    def check(self, recipe: Recipe) -> None:
+        """Refuses one table of vectors for two vocabularies, in which the same number means two pieces."""
+        if not recipe.tokenizer.shared and getattr(recipe.model, "tie", None) == "all":
+            raise UserError(
+                "is all, but source and target have vocabularies of their own (tokenizer.shared: false): the vector of "
+                "a source piece would be that of a target piece with the same number",
+                where="model.tie",
+                remedy="set model.tie: target, or leave it out",
+            )
+
+    def prepare(self, recipe: Recipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> Prepared:
+        """Pairs that pass the filters, and their pieces."""
+        if not tokenizers:
+            return prepare(recipe, None, say)
+        # of the run that the encoder comes from, there is one: the target's own is made
+        source, *others = tokenizers
+        target = source if recipe.tokenizer.shared else others[0] if others else None
+        return prepare(recipe, (source, target), say)
+
+    def build(self, recipe: Recipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
+        """The model that the recipe names."""
+        return build_model(recipe, tokenizers[0].size, tokenizers[-1].size)
+
+    def build_smallest(self, recipe: Recipe) -> nn.Module:
+        """Encoder and decoder."""
+        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
+
+    def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs:
+        """Pairs that are not too long."""
+        _check_lengths(recipe, model, data)
+        return Pairs(data.train, recipe.batches, recipe.training.tokens_per_update)
+
+    def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
+        """The smoothed cross-entropy of the targets."""
+        return translation_loss(recipe.training.label_smoothing)
+
+    def guessing(self, data: Prepared) -> float:
+        """Evenly among the pieces of the target."""
+        return math.log(data.target_tokenizer.size)
+
+    def counts(self, course: TranslationCourse) -> dict[str, int]:
+        """Pairs by split, and those that are too long."""
+        data, test = course.data, course.data.corpus.test
+        return {
+            "train": len(data.train),
+            "too_long": course.trainer.examples.left_out,
+            "validation": len(data.validation),
+            "test": len(test) if test is not None else 0,
+        }
+
+    def introduce(self, course: TranslationCourse, say: Say) -> None:
+        """Tells the size of the vocabulary, and how many pairs are left out."""
+        source, target = course.data.source_tokenizer, course.data.target_tokenizer
+        of_source = "" if source is target else f"{source.size:,} source pieces ({source.kind}), "
+        say(f"{of_source}{target.size:,} {f'target pieces ({target.kind})' if of_source else 'pieces'}")
+        for name, part in course.data.corpus.parts().items():
+            if name != "train" and (advice := unreachable(part, name, target.normalization)):
+                say(advice)
+        if left_out := course.trainer.examples.left_out:
+            limit = course.recipe.batches.max_length
+            say(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
+
+    def begin(self, course: TranslationCourse, folder: Path, log: RunLog) -> None:
+        """Keeps what the training text held, for warnings; draws nothing: `s2s data check` shows a corpus."""
+        corpus, cut = course.data.corpus, course.data.source_tokenizer
+        texts = (source for source, _ in pairs(corpus.train))
+        found = seen_in(texts, course.data.train.source_pieces(), cut)
+        found.save(folder / TOKENIZER, corpus.validation["source"][:_COMPARED], cut)
+
+    def validate(self, course: TranslationCourse, log: RunLog) -> float:
+        """Measures the loss, translates and scores."""
+        recipe, data, update = course.recipe, course.data, course.trainer.update
+        loss = mean_loss(course.model, data.validation, recipe.batches, course.trainer.computer)
+        rows = data.corpus.validation
+        rows = rows.select(range(min(recipe.validation.sentences or len(rows), len(rows))))
+        decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
+        translator = Translator(course.model, data.source_tokenizer, data.target_tokenizer, decoding)
+        sources, references = list(rows["source"]), list(rows["target"])
+        translations = [t.text for t in translator.translate(sources)]
+        found = {"loss": loss, **score(translations, references)}
+        samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
+        log.validation(update, found, samples[:_SAMPLES])
+        _picture_attention(course, log)
+        if advice := collapse(sources, translations):
+            log.say(advice)
+        metric = recipe.validation.metric
+        return -found[metric] if metric in LOWER_IS_BETTER else found[metric]
+
+    def evaluate(
+        self, run: TranslationRun, part: datasets.Dataset, scoring: Scoring, meter: Meter
+    ) -> TranslationEvaluation:
+        """Translates sources and scores the translations on the untouched references."""
+        return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
+
+    def compare(self, evaluations: Sequence[TranslationEvaluation]) -> list[Comparison]:
+        """Tests each run against the first by exchanging translations."""
+        return compare_runs(evaluations)
+
+
+TASK = Translation()
+
+
+def _check_lengths(recipe: Recipe, model: Seq2Seq, data: Prepared) -> None:
+    """Before anything is made: positions that were not learned would stop the run at its first validation."""
+    for part, lengths in (
+        (model.encoder, data.validation.source_lengths),
+        (model.decoder, data.validation.target_lengths),
+    ):
+        longest = max(int(lengths.max()), recipe.batches.max_length)
+        if part.longest is not None and part.longest < longest:
+            raise UserError(
+                f"the model knows {part.longest} positions, but batches.max_length is "
+                f"{recipe.batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
+                where="model.max_positions",
+                remedy=f"set model.max_positions={longest} or higher",
+            )
+    if not model.decoder.one_to_one:
+        return
+    for name, part in (("train", data.train), ("validation", data.validation)):
+        unequal = np.flatnonzero(part.source_lengths != part.target_lengths)
+        if len(unequal):
+            sizes = part.source_lengths[unequal[0]] - 1, part.target_lengths[unequal[0]] - 1
+            raise UserError(
+                f"a model of kind {recipe.model.kind} writes one piece for each that it reads, but "
+                f"{len(unequal):,} pairs of {name} differ in length, the first with {sizes[0]} and {sizes[1]}",
+                where="model.kind",
+                remedy="give a corpus of equally many words a side, with tokenizer.kind: word and "
+                "tokenizer.shared: false, or take another model",
+            )
+
+
+def _picture_attention(course: TranslationCourse, log: RunLog) -> None:
+    data, update = course.data, course.trainer.update
+    lengths = np.maximum(data.validation.source_lengths, data.validation.target_lengths)
+    # a picture grows with both sides, and nobody reads hundreds of pieces
+    short = np.flatnonzero(lengths <= _DRAWN_PIECES)
+    if not len(short):
+        return
+    source, target = data.validation.pair(int(short[0]))
+    batch = collate([source], [target], [0]).to(course.trainer.computer.device)
+    with torch.no_grad():
+        memory = course.model.encoder(batch.source, batch.source_valid)
+        weights = course.model.decoder.attention_weights(memory, batch.target_in)[0]
+    if len(weights):
+        pieces = [*data.source_tokenizer.pieces(source), "</s>"], [*data.target_tokenizer.pieces(target), "</s>"]
+        title = f"{course.recipe.name}, update {update}: attention of the last layer"
+        log.picture("attention/last_layer", attention_picture(weights[-1], *pieces, title), update)
