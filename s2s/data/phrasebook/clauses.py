@@ -154,13 +154,11 @@ def _english_verbs(clause: Clause, form: int, support: bool) -> Pair:
     base, third, past, participle, progressive = clause.verb.english
     tense = clause.tense
     infinitive = f"be {participle}" if clause.passive else base
-    if tense in closed("modals"):
-        finite, link, plain, _, _ = closed("modals")[tense]
+    if tense in closed("auxiliaries"):
+        finite, link, plain, _, _ = closed("auxiliaries")[tense]
         if support and plain:
             return ("did" if tense in _PAST_TENSES else _DO[form]), _join(plain, link, infinitive)
         return finite.split()[form], _join(link, infinitive)
-    if tense == "future":
-        return "will", infinitive
     if tense in {"perfect", "pluperfect"}:
         return ("had" if tense == "pluperfect" else _HAVE[form]), f"been {participle}" if clause.passive else participle
     if clause.passive:
@@ -183,11 +181,9 @@ def _german_verbs(clause: Clause, form: int) -> Pair:
     def finite(auxiliary: str, past: bool) -> str:
         return (german.preterite if past else german.present)(auxiliary)[form]
 
-    if tense in closed("modals"):
-        *_, modal, preterite = closed("modals")[tense]
-        return finite(modal, preterite), f"{verb.participle} werden" if clause.passive else verb.infinitive
-    if tense == "future":
-        return finite("werden", False), f"{verb.participle} werden" if clause.passive else verb.infinitive
+    if tense in closed("auxiliaries"):
+        *_, auxiliary, preterite = closed("auxiliaries")[tense]
+        return finite(auxiliary, preterite), f"{verb.participle} werden" if clause.passive else verb.infinitive
     if clause.passive and tense in {"present", "past"}:
         return finite("werden", tense == "past"), verb.participle
     if tense == "past" and verb.english[0] in _IS_SIMPLE:

@@ -96,7 +96,7 @@ def _spelt(words: str) -> Iterator[str]:
 
 
 def closed(table: str) -> dict[str, list[Any]]:
-    """Give words of which there are but a few, as they are written: determiners, pronouns, modals or roads."""
+    """Give words of which there are but a few, as they are written: determiners, pronouns, auxiliaries or roads."""
     return _words()[table]
 
 

@@ -17,7 +17,7 @@ from s2s.data.phrasebook.clauses import (
 )
 from s2s.data.phrasebook.english import number_words
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NEUTER, NOMINATIVE, THEY, number_word
-from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, closed, menu, nouns, pairs, verbs
+from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, menu, nouns, pairs, verbs
 from s2s.data.phrasebook.scenes import Draft, any_clause, chain, done_by, statement, time_kinds, with_relative
 
 Pattern = Callable[[Chooser], Draft]
@@ -376,7 +376,7 @@ PATTERNS: dict[str, tuple[int, Pattern]] = {
     "agreement": (5, agreement),
     "separable": (4, separable),
     "perfect": (4, in_tense("past", "past", "perfect")),
-    "modal": (4, lambda choose: in_tense(*closed("modals"))(choose)),
+    "modal": (4, lambda choose: in_tense(*menu("modals"))(choose)),
     "future": (2, in_tense("future")),
     "negation": (4, negation),
     "dative": (3, of_verbs("dative")),

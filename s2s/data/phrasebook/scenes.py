@@ -5,7 +5,7 @@ from functools import cache
 from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.clauses import Clause, Nominal, english_clause, german_clause, noun_phrase
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, GENITIVE, NOMINATIVE, SINGULAR, relative_pronoun
-from s2s.data.phrasebook.lexicon import Adverb, Noun, Pair, Verb, closed, menu, nouns, pairs, verbs
+from s2s.data.phrasebook.lexicon import Adverb, Noun, Pair, Verb, menu, nouns, pairs, verbs
 
 # Which adverbials of time go with a tense (with any other: any, future).
 _TIMES = {
@@ -56,7 +56,7 @@ def _tense(choose: Chooser, verb: Verb) -> str:
     for end, tense in ((0.36, "present"), (0.46, "progressive"), (0.7, "past"), (0.76, "perfect"), (0.86, "future")):
         if draw < end:
             return tense
-    return "future" if verb.state else choose.even(tuple(closed("modals")))
+    return "future" if verb.state else choose.even(menu("modals"))
 
 
 def _suitable(tense: str, verb: Verb) -> str:
