@@ -1,5 +1,6 @@
 """Small contests over matched models: translators on the built-in corpus, classifiers on separable texts."""
 
+import functools
 import random
 
 import pytest
@@ -17,6 +18,7 @@ from s2s.training.devices import choose
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
 
 
+@functools.cache
 def _recipe(kind: str, pieces: int, parameters: int) -> Recipe:
     return Recipe(
         name=kind,
