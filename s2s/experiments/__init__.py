@@ -1,1 +1,1 @@
-"""One file per question: each experiment measures models under equal budgets and says what it found."""
+"""One folder per question: each measures models under equal budgets and says what that means."""

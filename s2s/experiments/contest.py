@@ -184,12 +184,12 @@ def each_run(contest: Contest, seconds: Callable[[Any], float]) -> list[Cell]:
 
 def by_model(contest: Contest, measured: Cells, part: str = "") -> dict[str, BySeed]:
     """One part's measurements by model, in the order of the command, and by seed, rising; none of models without."""
-    found: dict[str, BySeed] = {}
+    runs: dict[str, BySeed] = {}
     for model in contest.models:
         own = {cell.seed or 0: m for cell, m in measured.items() if (cell.model, cell.part) == (model, part)}
         if own:
-            found[model] = dict(sorted(own.items()))
-    return found
+            runs[model] = dict(sorted(own.items()))
+    return runs
 
 
 def check_translates(model: Seq2Seq, name: str) -> None:

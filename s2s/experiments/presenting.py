@@ -55,8 +55,12 @@ class Interval(Column):
 
     def cells(self, row: Any) -> list[Value]:
         """Value and ends; empty where there is no estimate."""
-        found = self.of(row)
-        return [None] * 3 if found is None else [self.shortened(end) for end in (found.value, found.low, found.high)]
+        estimate = self.of(row)
+        return (
+            [None] * 3
+            if estimate is None
+            else [self.shortened(end) for end in (estimate.value, estimate.low, estimate.high)]
+        )
 
 
 def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable[Any]) -> Table:
@@ -140,13 +144,13 @@ def finding(
     row: str, model: str, value: Estimate | float | None, unit: str, quantity: str, verdict: str, picture: str
 ) -> Finding:
     """A cell of the table; the `picture` is the figure that shows it."""
-    found = _estimate(value)
+    shown = _estimate(value)
     return Finding(
         row=row,
         model=model,
-        value=found.value,
-        low=found.low,
-        high=found.high,
+        value=shown.value,
+        low=shown.low,
+        high=shown.high,
         unit=unit,
         quantity=quantity,
         verdict=verdict,

@@ -53,16 +53,16 @@ def keep(folder: Path, cell: Cell, measure: Callable[[Cell], Measured]) -> Kept:
         return before
     started = time.perf_counter()
     try:
-        found = Kept(measure(cell), "", time.perf_counter() - started)
+        ended = Kept(measure(cell), "", time.perf_counter() - started)
     except UserError as error:
-        found = Kept(None, error.what, time.perf_counter() - started)
+        ended = Kept(None, error.what, time.perf_counter() - started)
     except Exception as error:
         # whatever went wrong in one cell, the others are still worth measuring; its cell says why
         write_atomically(path.with_suffix(".txt"), traceback.format_exc())
         what = str(error).strip().splitlines()
-        found = Kept(None, f"{type(error).__name__}: {what[0] if what else ''}", time.perf_counter() - started)
-    write_atomically(path, json.dumps(asdict(found)))
-    return found
+        ended = Kept(None, f"{type(error).__name__}: {what[0] if what else ''}", time.perf_counter() - started)
+    write_atomically(path, json.dumps(asdict(ended)))
+    return ended
 
 
 def kept(folder: Path, cell: Cell) -> Kept | None:
@@ -75,9 +75,9 @@ def kept(folder: Path, cell: Cell) -> Kept | None:
 
 def died(folder: Path, cell: Cell) -> Kept:
     """Keeps that the process that made a measurement died."""
-    found = Kept(None, "its process was taken down; perhaps memory ran out", 0.0)
-    write_atomically(folder / f"{cell.key}.json", json.dumps(asdict(found)))
-    return found
+    ended = Kept(None, "its process was taken down; perhaps memory ran out", 0.0)
+    write_atomically(folder / f"{cell.key}.json", json.dumps(asdict(ended)))
+    return ended
 
 
 class Watch:
@@ -112,14 +112,14 @@ class Watch:
         if cells:
             self._bar.update(self._line, description=f"{experiment}: {len(cells)} to measure, {_words(cells[0])}")
 
-    def ends(self, experiment: str, cell: Cell, found: Kept, seconds: float) -> None:
+    def ends(self, experiment: str, cell: Cell, ended: Kept, seconds: float) -> None:
         """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
         self._done += seconds
         spent = time.perf_counter() - self._began
         left = _clock((self._expected - self._done) * spent / max(self._done, 1e-9))
         self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(cell)} done")
-        state = f"FAILED: {found.failed}" if found.failed else f"{found.seconds:.0f} s"
-        if found.failed or not self._console.is_terminal:
+        state = f"FAILED: {ended.failed}" if ended.failed else f"{ended.seconds:.0f} s"
+        if ended.failed or not self._console.is_terminal:
             self.say(f"{experiment}: {_words(cell)}: {state} · {left} left")
 
     def say(self, text: str) -> None:

@@ -105,15 +105,15 @@ def pair_losses(
 ) -> Float[np.ndarray, " pairs"]:
     """Cross-entropy of each pair, in nats, summed over its target tokens, with dropout off."""
     model.eval()
-    found = np.zeros(len(data))
+    losses = np.zeros(len(data))
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     with torch.no_grad(), computer.mixed_precision():
         for rows in plan(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
             batch = collate(*data.rows(rows), rows).to(computer.device)
             scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
             each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
-            found[rows] = (each * batch.target_valid).sum(dim=1).cpu().double().numpy()
-    return found
+            losses[rows] = (each * batch.target_valid).sum(dim=1).cpu().double().numpy()
+    return losses
 
 
 def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
@@ -187,8 +187,8 @@ def greedy(model: Seq2Seq, data: Prepared, recipe: Recipe[Any], sources: Sequenc
 
 def counts_of(metric: str, translations: Sequence[str], references: Sequence[str]) -> list[list[int]]:
     """What sacreBLEU counts in each sentence for `bleu` or `chrf`; a corpus' score is computed from the sums."""
-    found = metrics()[metric]._extract_corpus_statistics(list(translations), [list(references)])
-    return [[int(number) for number in sentence] for sentence in found]
+    counted = metrics()[metric]._extract_corpus_statistics(list(translations), [list(references)])
+    return [[int(number) for number in sentence] for sentence in counted]
 
 
 def corpus_score(metric: str, counts: Counts) -> float:

@@ -94,8 +94,8 @@ def times(
     pair = corrected(logarithms)[(model, other) if turned else (other, model)]
     ratio = math.exp(-pair.over_seeds.value if turned else pair.over_seeds.value)
     decisive, evidence = pair.weighed()
-    found = f"{ratio:.2f} times {words} {other} ({evidence})"
-    return f"no significant difference: {found}" if decisive is not None and decisive >= LEVEL else found
+    said = f"{ratio:.2f} times {words} {other} ({evidence})"
+    return f"no significant difference: {said}" if decisive is not None and decisive >= LEVEL else said
 
 
 def corrected(pairs: Pairs) -> Pairs:
@@ -133,10 +133,10 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evide
 
 def percent(values: Sequence[float]) -> Estimate:
     """The mean of shares over seeds, with Student's interval cut off where a share ends."""
-    found = mean(values)
-    if found.low is None or found.high is None:
-        return found
-    return Estimate(found.value, max(0.0, found.low), min(100.0, found.high))
+    average = mean(values)
+    if average.low is None or average.high is None:
+        return average
+    return Estimate(average.value, max(0.0, average.low), min(100.0, average.high))
 
 
 def listed(words: Sequence[str]) -> str:

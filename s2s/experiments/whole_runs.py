@@ -3,7 +3,7 @@
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -116,6 +116,19 @@ def pauses(folder: Path) -> Iterator[Pause]:
         else:
             count, tokens = count + entry["count"], tokens + entry["tokens"]
             seconds += entry["seconds"]
+
+
+def history(folder: Path, scores: Mapping[str, str]) -> dict[str, Any]:
+    """A finished run's curve and its cost, as a measurement keeps them; scores of its validations by their keys."""
+    curve, cost = list(pauses(folder)), cost_of(folder)
+    return {
+        "updates": [pause.update for pause in curve],
+        "tokens": [pause.tokens for pause in curve],
+        "seconds": [round(pause.seconds, 3) for pause in curve],
+        **{key: [pause.scores[score] for pause in curve] for key, score in scores.items()},
+        "run_seconds": cost.seconds,
+        "cpu_seconds": cost.cpu_seconds,
+    }
 
 
 def seeds_of(seed: int) -> SeedSettings:

@@ -103,8 +103,8 @@ def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
 def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:
     """Random words, always the same of a shape: so many rows, and so many words of each source and target."""
     generator = torch.Generator().manual_seed(rows)
-    found = [torch.randint(_FIRST_WORD, VOCABULARY, (rows, n), generator=generator) for n in (source, target)]
-    return Texts(found[0].to(device), torch.ones(rows, source, dtype=torch.bool, device=device), found[1].to(device))
+    words = [torch.randint(_FIRST_WORD, VOCABULARY, (rows, n), generator=generator) for n in (source, target)]
+    return Texts(words[0].to(device), torch.ones(rows, source, dtype=torch.bool, device=device), words[1].to(device))
 
 
 def states_of(model: Seq2Seq, pairs: Texts, form: Form) -> Float[Tensor, "batch target width"]:

@@ -25,7 +25,7 @@ def conclude(contest: Contest, measured: Cells, count: int) -> Conclusion:
     if not runs:
         return Conclusion()
     falls = {model: _fall(own, count) for model, own in runs.items()}
-    exact = {model: _exact(runs[model], found) for model, found in falls.items()}
+    exact = {model: _exact(runs[model], own) for model, own in falls.items()}
     length, bleu = axis("words of the source, mean of its bucket"), lines_of(falls)
     figures = [
         figure(
@@ -65,7 +65,7 @@ def _fall(runs: BySeed, count: int) -> Fall:
     return fall(own[0]["words"], len(own), count, bleu, np.mean([run["chrf"] for run in own], axis=0))
 
 
-def _exact(runs: BySeed, found: Fall) -> list[float]:
+def _exact(runs: BySeed, own: Fall) -> list[float]:
     """Share of each bucket's translations that are the reference, in percent."""
     exact = np.mean([run["exact"] for run in runs.values()], axis=0)
-    return [100 * float(exact[part].mean()) for part in found.rows]
+    return [100 * float(exact[part].mean()) for part in own.rows]

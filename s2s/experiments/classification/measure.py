@@ -9,7 +9,7 @@ import numpy as np
 from s2s.experiments.classification.conclude import conclude
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import discipline_of, evaluation_of
-from s2s.experiments.whole_runs import cost_of, pauses, seconds_for
+from s2s.experiments.whole_runs import history, pauses, seconds_for
 from s2s.run.opened import opened
 from s2s.run.scoring import part_to_score
 
@@ -33,23 +33,16 @@ class Classification(Experiment):
         """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
         folder, tested = evaluation_of(contest, cell.model, cell.seed)
         contestant = contest.contestant(cell.model)
-        curve, cost, scores = list(pauses(folder)), cost_of(folder), tested["scores"]
+        scores = tested["scores"]
         blueprint = discipline_of(contestant.recipe).blueprint(contestant.recipe)
         return {
             **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
             **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
             "per_class": scores["classes"],
             "wrong": _wrong(folder, tested),
-            "updates": [pause.update for pause in curve],
-            "texts": [pause.count for pause in curve],
-            "tokens": [pause.tokens for pause in curve],
-            "seconds": [round(pause.seconds, 3) for pause in curve],
-            "losses": [pause.scores["loss"] for pause in curve],
-            "accuracies": [pause.scores["accuracy"] for pause in curve],
-            "macro_f1s": [pause.scores["macro_f1"] for pause in curve],
+            **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}),
+            "texts": [pause.count for pause in pauses(folder)],
             "parameters": blueprint.parameters(contestant.name, contestant.settings),
-            "run_seconds": cost.seconds,
-            "cpu_seconds": cost.cpu_seconds,
         }
 
 

@@ -114,7 +114,7 @@ def _factors(seen: Seen) -> Table:
         return lambda row: value(row[3])
 
     def centre(value: Callable[[Sequence[Fit]], Estimate | None]) -> Callable[[Sequence[Any]], float | None]:
-        return lambda row: None if (found := value(row[3])) is None else found.value
+        return lambda row: None if (known := value(row[3])) is None else known.value
 
     columns = [
         *("model", "when", "with respect to"),

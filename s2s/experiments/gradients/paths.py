@@ -95,9 +95,9 @@ def vectors_of(module: nn.Module, tokens: Int[Tensor, "batch steps"]) -> Iterato
     """
     caught: list[Tensor] = []
 
-    def _catch(_: nn.Module, asked: tuple[Any, ...], found: Tensor) -> None:
+    def _catch(_: nn.Module, asked: tuple[Any, ...], vectors: Tensor) -> None:
         if isinstance(asked[0], Tensor) and asked[0].shape == tokens.shape and torch.equal(asked[0], tokens):
-            caught.append(found)
+            caught.append(vectors)
 
     hooks = [part.register_forward_hook(_catch) for part in module.modules() if isinstance(part, nn.Embedding)]
     try:
@@ -145,9 +145,9 @@ def gradients(model: Seq2Seq, text: Text) -> tuple[Float[Tensor, "batch fed widt
         raise ValueError("a text without tokens has no gradient")
     loss = functional.cross_entropy(model.projection(last[:, -1]), text.answer, reduction="sum")
     # a batch of losses is summed: no row has any part in another row's
-    found = iter(_gradients(loss, [one for each in (*inputs, *states) for one in each]))
-    by_input = [sum((next(found)[:, 0] for _ in caught[1:]), start=next(found)[:, 0]) for caught in inputs]
-    return torch.stack(by_input, dim=1), [[next(found) for _ in kept] for kept in states]
+    parts = iter(_gradients(loss, [one for each in (*inputs, *states) for one in each]))
+    by_input = [sum((next(parts)[:, 0] for _ in caught[1:]), start=next(parts)[:, 0]) for caught in inputs]
+    return torch.stack(by_input, dim=1), [[next(parts) for _ in kept] for kept in states]
 
 
 def _written(model: Seq2Seq, text: Text) -> tuple[np.ndarray, np.ndarray | None]:
@@ -166,8 +166,8 @@ def _read(model: Seq2Seq, text: Text, seed: int) -> np.ndarray:
         summary = model.encoder(text.source, text.valid).summary
     _check_caught(caught, "encoder")
     direction = torch.randn(summary.shape[1], generator=torch.Generator().manual_seed(seed), dtype=summary.dtype)
-    found = _gradients(summary @ (direction / direction.norm()), caught)
-    size = torch.stack(found).sum(dim=0).norm(dim=2)
+    by_vector = _gradients(summary @ (direction / direction.norm()), caught)
+    size = torch.stack(by_vector).sum(dim=0).norm(dim=2)
     read = np.full(size.shape, np.nan)
     for i, length in enumerate(text.valid.sum(dim=1).tolist()):
         read[i, :length] = size[i, :length].flip(0).numpy()
@@ -175,8 +175,8 @@ def _read(model: Seq2Seq, text: Text, seed: int) -> np.ndarray:
 
 
 def _gradients(loss: Tensor, wanted: Sequence[Tensor]) -> list[Tensor]:
-    found = torch.autograd.grad(loss.sum(), wanted, allow_unused=True)
-    return [torch.zeros_like(one) if g is None else g for one, g in zip(wanted, found, strict=True)]
+    given = torch.autograd.grad(loss.sum(), wanted, allow_unused=True)
+    return [torch.zeros_like(one) if g is None else g for one, g in zip(wanted, given, strict=True)]
 
 
 def _check_caught(caught: Sequence[Tensor], side: str) -> None:
@@ -213,8 +213,8 @@ def saliency(
     chosen = scores.gather(1, batch.target_out[0].unsqueeze(1))[:, 0]
     rows = []
     for score in chosen:
-        found = torch.autograd.grad(score, caught, retain_graph=True, allow_unused=True)
-        rows.append(sum((g[0] for g in found if g is not None), start=torch.zeros_like(caught[0][0])))
+        given = torch.autograd.grad(score, caught, retain_graph=True, allow_unused=True)
+        rows.append(sum((g[0] for g in given if g is not None), start=torch.zeros_like(caught[0][0])))
     return torch.stack(rows)
 
 

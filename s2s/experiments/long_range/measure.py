@@ -125,7 +125,7 @@ SIZES: dict[Scale, Sizes] = {
 def exercise_of(name: str) -> Exercise:
     """The task of that name."""
     # the agreement's pieces are learned when it is made
-    return Agreement() if name == Agreement.name else next(found for found in EXERCISES if found.name == name)
+    return Agreement() if name == Agreement.name else next(each for each in EXERCISES if each.name == name)
 
 
 class LongRange(Experiment):

@@ -103,10 +103,10 @@ def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
     if own is None:
         return []
     choices = [get_args(type(settings).model_fields[side].annotation) for side in _SIDES]
-    found = [(a, b) for a in (own[0], _NONE) for b in (own[1], _NONE)]
+    left_out = [(a, b) for a in (own[0], _NONE) for b in (own[1], _NONE)]
     both = [kind for kind in choices[0] if kind in choices[1]]
     others = product(choices[0], choices[1]) if every else zip(both, both, strict=True)
-    every_one = dict.fromkeys([*found, *((str(a), str(b)) for a, b in others)])
+    every_one = dict.fromkeys([*left_out, *((str(a), str(b)) for a, b in others)])
     return [kinds for kinds in every_one if kinds != own]
 
 

@@ -4,7 +4,7 @@ from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_ru
 from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.conclude import conclude
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
-from s2s.experiments.whole_runs import cost_of, pauses, prepared, seconds_for
+from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import parameter_count
 from s2s.tasks.translation.task import build_model
 
@@ -26,26 +26,17 @@ class Quality(Experiment):
         """Trains a model, unless that is done, and takes its scores, its curve and its cost."""
         folder, tested = evaluation_of(contest, cell.model, cell.seed)
         recipe = contest.contestant(cell.model).recipe
-        curve, cost, data = list(pauses(folder)), cost_of(folder), prepared(recipe)
+        data = prepared(recipe)
         texts = list(zip(tested["sources"], tested["references"], tested["translations"], strict=True))
         return {
-            "split": tested["split"],
-            "beam": tested["beam"],
-            "scores": tested["scores"],
-            "exact": tested["exact"],
+            **{key: tested[key] for key in ("split", "beam", "scores", "exact")},
             "counts": {
                 metric: counts_of(metric, tested["translations"], tested["references"]) for metric in ("bleu", "chrf")
             },
             "examples": texts[:: max(1, len(texts) // _EXAMPLES)][:_EXAMPLES],
-            "updates": [pause.update for pause in curve],
-            "tokens": [pause.tokens for pause in curve],
-            "seconds": [round(pause.seconds, 3) for pause in curve],
-            "losses": [pause.scores["loss"] for pause in curve],
-            "bleus": [pause.scores["bleu"] for pause in curve],
+            **history(folder, {"losses": "loss", "bleus": "bleu"}),
             "parameters": parameter_count(build_model(recipe, *sizes_of(data))),
             "flops": flops_per_token(recipe, sizes_of(data), data.train),
-            "run_seconds": cost.seconds,
-            "cpu_seconds": cost.cpu_seconds,
         }
 
 
