@@ -41,7 +41,8 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     discipline, reference = discipline_of(base), base.model
     discipline.check(kind)
     blueprint = discipline.blueprint(base)
-    options = _options(reference, same_kind=kind == base.model.kind) | {"max_positions": base.batches.max_length} | dict(own)
+    shared = _options(reference, same_kind=kind == reference.kind)
+    options = shared | {"max_positions": base.batches.max_length} | dict(own)
     _check(kind, own, options, blueprint)
     if own or kind != reference.kind:
         parameters = blueprint.parameters(reference.kind, reference)
