@@ -25,7 +25,7 @@ def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file
         raise UserError(f"{reference} is one file", remedy="name the translations first, then the reference")
     check_output(file, "--json")
     from s2s.data.text_files import check_there
-    from s2s.tasks.translation.scoring import score_files
+    from s2s.tasks.translation.evaluation import score_files
 
     check_there(*files)
     scores, comparisons = score_files(translated, reference, lowercase, names or _METRICS)

@@ -109,6 +109,19 @@ def attention_on_words(
     return (pooled.unsqueeze(1) @ rollout(weights)).squeeze(1)
 
 
+def weighed(
+    classifier: Classifier,
+    source: Shaped[Tensor, "batch ..."],
+    valid: Bool[Tensor, "batch source"],
+    label: Int[Tensor, " batch"],
+) -> tuple[Float[Tensor, "batch source"], Method]:
+    """What each position weighed for a class, and how that was found: by attention, where the encoder has some."""
+    looked = attention_on_words(classifier, source, valid)
+    if looked is not None:
+        return looked, "attention"
+    return gradient_times_input(classifier, source, valid, label), "gradient"
+
+
 def joined_to_words(
     tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[float]
 ) -> tuple[list[str], list[float]]:

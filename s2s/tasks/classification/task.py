@@ -34,7 +34,7 @@ from s2s.tasks.labelled import (
     scored,
 )
 from s2s.tasks.pictures import class_counts_picture, lengths_picture, words_picture
-from s2s.tasks.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words
+from s2s.tasks.saliency import Reading, joined_to_words, weighed
 from s2s.training.devices import Computer, seed_for
 from s2s.training.logger import RunLog
 from s2s.training.progress import Meter
@@ -242,11 +242,9 @@ def _explained(run: TextRun, part: Labelled, texts: LabelledTexts, answers: Answ
     batch = texts.collate(np.array([row]), 0).to(run.computer.device)
     length = int(batch.source_valid.sum())
     source, valid = batch.source[:, :length], batch.source_valid[:, :length]
-    looked, method = attention_on_words(run.model, source, valid), "attention"
-    if looked is None:
-        with torch.no_grad():
-            chosen = run.model(source, valid).argmax(dim=1)
-        looked, method = gradient_times_input(run.model, source, valid, chosen), "gradient"
+    with torch.no_grad():
+        chosen = run.model(source, valid).argmax(dim=1)
+    looked, method = weighed(run.model, source, valid, chosen)
     words, weights = joined_to_words(run.tokenizers[0], source[0].tolist(), looked[0].cpu().double().tolist())
     title = f"row {row + 1}: {said.predicted} {answers.probabilities[row].max():.3f}, it is {said.truth} ({method})"
     reading = Reading(method, words, weights, title)

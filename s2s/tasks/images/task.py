@@ -31,7 +31,7 @@ from s2s.tasks.labelled import (
     scored,
 )
 from s2s.tasks.pictures import class_counts_picture, images_picture, seen_picture
-from s2s.tasks.saliency import Method, attention_on_words, gradient_times_input
+from s2s.tasks.saliency import Method, weighed
 from s2s.training.devices import seed_for
 from s2s.training.logger import RunLog
 from s2s.training.progress import Meter
@@ -197,10 +197,8 @@ def as_read(recipe: ImageRecipe, images: Images) -> LabelledImages:
 
 def _seen(run: ImageRun, images: Images, examples: LabelledImages, said: Classified) -> SeenImage:
     batch = examples.collate(np.array([said.row]), 0).to(run.computer.device)
-    weights, method = attention_on_words(run.model, batch.source, batch.source_valid), "attention"
-    if weights is None:
-        label = torch.tensor([images.names.index(said.predicted)], device=batch.source.device)
-        weights, method = gradient_times_input(run.model, batch.source, batch.source_valid, label), "gradient"
+    label = torch.tensor([images.names.index(said.predicted)], device=batch.source.device)
+    weights, method = weighed(run.model, batch.source, batch.source_valid, label)
     across = run.recipe.data.size // run.recipe.patches.size
     # without the first vector, which is no patch
     patches = weights[0, weights.shape[1] - across * across :].view(across, across)
