@@ -34,10 +34,9 @@ class Reading(Section):
     """Whether the input of each layer but the first is added to its output (Wu et al. 2016, section 3.1)."""
     dropout: Probability = 0.2
     """Applied to embeddings, between layers and to the output, never from step to step (Zaremba et al. 2014)."""
-    scale_embeddings: bool = True
-    """Whether embeddings are multiplied by √width, so that they begin as large as states, as in the Transformer. What
-    every symbol tells is learned sooner then; a model without attention that reads many rare pieces learns more in the
-    end without (docs/log.md)."""
+    scale_embeddings: bool = False
+    """Whether embeddings are multiplied by √width, so that they begin as large as states, as in the Transformer. Models
+    learn sooner so where all pieces are frequent, and less in the end where many are rare (docs/log.md)."""
 
     @model_validator(mode="after")
     def _directions(self) -> "Reading":

@@ -17,6 +17,7 @@ from s2s.experiments.whole_runs import seconds_for, shortened
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import Section
 from s2s.results import Contender
+from s2s.run.tasks import schema_of
 from s2s.training.devices import Computer
 
 # The same rates are tried for every model, with a quarter of the updates that training will have.
@@ -41,13 +42,17 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     discipline, reference = discipline_of(base), base.model
     discipline.check(kind)
     blueprint = discipline.blueprint(base)
-    shared = _options(reference, same_kind=kind == reference.kind)
+    # short trainings, and exercises of few pieces: recurrent translators learn sooner from vectors as large as states
+    usual = {"scale_embeddings": base.task == "translation"}
+    shared = usual | _options(reference, same_kind=kind == reference.kind)
     options = shared | {"max_positions": base.batches.max_length} | dict(own)
     _check(kind, own, options, blueprint)
     if own or kind != reference.kind:
         parameters = blueprint.parameters(reference.kind, reference)
         reference = solved(kind, blueprint, parameters, options)
-    return base.model_copy(update={"name": kind, "model": reference})
+    # of its own model's make: what only that model knows is not lost where a recipe is written down
+    whole = schema_of(base).whole(type(reference))
+    return whole.model_validate(dict(base) | {"name": kind, "model": reference})
 
 
 def _options(reference: Section, same_kind: bool) -> dict[str, object]:

@@ -38,7 +38,7 @@ def test_without_attention_the_summary_is_all_that_is_known(cell):
     (layer,), state = model.decoder.stack.layers, _first_state(model, memory)
     expected = []
     for token in target.T:
-        output, state = layer(model.decoder.embedding.tokens.weight[token].unsqueeze(1) * WIDTH**0.5, state)
+        output, state = layer(model.decoder.embedding.tokens.weight[token].unsqueeze(1), state)
         expected.append(output)
     torch.testing.assert_close(model(source, valid, target), torch.cat(expected, dim=1))
 
@@ -63,7 +63,7 @@ def test_with_attention_each_step_is_its_equations(options):
     fed = torch.zeros(3, WIDTH, dtype=torch.float64)
     outputs, weights = [], []
     for token in target.T:
-        x = decoder.embedding.tokens.weight[token] * WIDTH**0.5
+        x = decoder.embedding.tokens.weight[token]
         hidden, state = layer(torch.cat((x, fed), dim=1 if options["input_feeding"] else 0)[:3].unsqueeze(1), state)
         if options["coverage"]:
             inside = score.query(hidden) + score.key(memory.states) + decoder.attention.coverage(seen.unsqueeze(2))

@@ -8,6 +8,7 @@ from s2s.errors import UserError
 from s2s.experiments.contenders import RATES, chosen, described, entered, equal_time, tuned
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.recipe.installed import models
+from s2s.recipe.reading import dump
 from s2s.recipe.shipped import shipped
 from s2s.run.tasks import read
 
@@ -84,3 +85,12 @@ def test_equal_time_gives_slow_models_fewer_updates(base):
 def test_a_contestant_sent_to_another_process_stays_what_it_is(base, kind):
     contestant = chosen(entered(kind, base, {}), {0.002: 3.0}, 7)
     assert pickle.loads(pickle.dumps(contestant)) == contestant
+
+
+def test_what_only_one_model_knows_is_kept_in_its_recipe_and_on_its_way_to_another_process(base):
+    contestant = chosen(entered("lstm-attention", base, {"bidirectional": False, "attention": "additive"}), {}, 7)
+    for kept in (pickle.loads(pickle.dumps(contestant)).recipe.model, contestant.recipe.model):
+        assert (kept.bidirectional, kept.attention) == (False, "additive")
+    told = dump(contestant.recipe)
+    assert "bidirectional: false" in told
+    assert "attention: additive" in told

@@ -22,8 +22,9 @@ def _rms(x: torch.Tensor) -> float:
 def _built(kind: str, tie: str, **chosen: bool) -> Seq2Seq:
     torch.manual_seed(0)
     module = module_of(kind)
-    own = {"tie": tie} if "tie" in module.Settings.model_fields else {}
-    return module.build(module.Settings(kind=kind, width=WIDTH, **own, **chosen), SIZE, SIZE).eval()
+    wanted = {"tie": tie, "scale_embeddings": True} | chosen
+    own = {key: value for key, value in wanted.items() if key in module.Settings.model_fields}
+    return module.build(module.Settings(kind=kind, width=WIDTH, **own), SIZE, SIZE).eval()
 
 
 @pytest.fixture
