@@ -129,7 +129,8 @@ def _repeated(runs: dict[str, dict[str, Any]]) -> list[str]:
         scores = [_test(found, False)["scores"]["bleu"]["value"] for found in same]
         over = mean(scores)
         listed = ", ".join(f"{score:.2f}" for score in scores)
-        rows.append(f"| `{same[0]['kind']}` | {listed} | {over.value:.2f} ({over.low:.2f}–{over.high:.2f}) |")
+        interval = f" ({over.low:.2f}–{over.high:.2f})" if len(scores) > 2 else ", two seeds: no interval"
+        rows.append(f"| `{same[0]['kind']}` | {listed} | {over.value:.2f}{interval} |")
     if not rows:
         return []
     return ["", "| rung | BLEU, cased, with each seed | mean (95 % interval, Student's) |", "|---|---|---|", *rows]
