@@ -18,7 +18,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     With targets y, smoothing ε and K classes, q = (1 − ε)·onehot(y) + ε/K (Szegedy et al. 2016, section 7). Of the
     scores s, whose mean is s̄, and p = softmax(s), the loss is −Σ q·log p = −log p_y + ε·(s_y − s̄), and its gradient
     is p − q. In mixed precision the products are in bf16, softmax and p − q in fp32: of a token that is known by heart,
-    p rounded to bf16's eight binary digits is 1, and what is left of p − q would be noise.
+    p rounded to bf16's eight binary digits is 1, and what is left of p − q would be noise. The target's own part is not
+    rounded at all: 0.9 would become 0.8984 at every token, a token's errors would no longer sum to zero, and a shared
+    table would drift where the softmax does not hold it.
     """
 
     @staticmethod
@@ -46,10 +48,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             plain -= chosen.clamp_min(torch.finfo(wide).tiny).log().sum()
             chosen_scores += scores.gather(1, right).to(wide).sum()
             if differentiate:
-                probabilities.scatter_(1, right, chosen - (1 - smoothing))
-                error = torch.sub(probabilities, smoothing / len(weight), out=scores)
+                share = smoothing / len(weight)
+                error = torch.sub(probabilities.scatter_(1, right, share), share, out=scores)
                 states_gradient[chunk] = error @ low_weight
                 weight_gradient += error.T @ low_states[chunk]
+                of_target = chosen - (1 - smoothing) - share
+                states_gradient[chunk] += of_target * weight.index_select(0, targets[chunk])
+                weight_gradient.index_add_(0, targets[chunk], (of_target * states[chunk]).to(weight.dtype))
         smoothed = plain + smoothing * (chosen_scores - states.to(wide).sum(dim=0) @ weight.mean(dim=0).to(wide))
         ctx.save_for_backward(states_gradient, weight_gradient)
         ctx.states_dtype = states_dtype

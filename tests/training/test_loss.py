@@ -91,3 +91,15 @@ def test_in_bf16_learning_by_heart_ends_where_fp32_ends():
             optimizer.step()
         ends[bf16] = [loss.item() / 64, weight.norm().item()]
     assert ends[True] == pytest.approx(ends[False], rel=0.2)
+
+
+def test_in_mixed_precision_the_errors_of_a_token_still_sum_to_zero():
+    torch.manual_seed(0)
+    weight = (torch.randn(2000, 64) * 64**-0.5).requires_grad_()
+    # states have something in common, as those of a network do: what is lost at each token adds up
+    states, targets = torch.randn(1, 256, 64) + 1, torch.randint(0, 2000, (1, 256))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss, _ = cross_entropy(states, weight, targets, torch.ones_like(targets, dtype=torch.bool), smoothing=0.1)
+    (gradient,) = torch.autograd.grad(loss, weight)
+    # with the target's part rounded to bf16 as the others are, it is 2.5
+    assert gradient.sum(dim=0).norm() < 0.8
