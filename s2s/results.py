@@ -247,9 +247,15 @@ class Contender(Part):
     learning_rate: float
     """Chosen for it."""
     rates: dict[str, float | None]
-    """The grid: validation loss by learning rate; None where training failed."""
+    """Validation loss by learning rate, after short trainings at the depth chosen; None where training failed."""
+    inside: bool | None = None
+    """Whether lower and higher rates than the chosen one were tried, and are worse; None where it was not looked at."""
+    depths: dict[str, float | None] = {}
+    """The lowest of these losses by number of layers, where that was chosen, too."""
+    whole: dict[str, float | None] = {}
+    """Validation loss of the best trials, trained as long as the recipe says."""
     tuning_seconds: float
-    """What choosing the rate cost."""
+    """What choosing rate and depth cost."""
     recipe: str
     """Its recipe in full, as YAML."""
 

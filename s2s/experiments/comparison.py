@@ -17,13 +17,13 @@ import torch
 from rich.console import Console
 
 from s2s.errors import UserError, quoted
-from s2s.experiments import contenders
+from s2s.experiments import contenders, tuning
 from s2s.experiments.catalogue import EXPERIMENTS
-from s2s.experiments.contenders import TUNING
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradients.conclude import predicts
 from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, number_for
+from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
@@ -35,7 +35,6 @@ from s2s.run.tasks import read
 from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.precision import NAMES, measure
 
-CELLS = "cells"
 # positions of the products that precision is chosen by: those of a usual batch
 _ROWS = 2048
 
@@ -95,7 +94,7 @@ def _go_on(folder: Path, console: Console) -> None:
     ahead = sum(
         _expected(experiment, cell, computer)
         for experiment in (TUNING, *chosen)
-        for cell in _missing(experiment, entrants)
+        for cell in _missing(experiment, entrants, experiment.cells(entrants))
     )
     with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
         contest, seconds = _contest(entrants, summary, watch, workers)
@@ -150,30 +149,37 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
 def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, computer: Computer) -> Contest:
     """The contest before rates are chosen."""
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
-    contestants = tuple(Contestant(model, recipe) for model, recipe in entries.items() if model not in absent)
+    contestants = tuple(
+        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
+        for model, recipe in entries.items()
+        if model not in absent
+    )
     return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
-    """The contest with each model's learning rate, and the seconds that choosing them took."""
-    rates = _all_kept(TUNING, entrants, watch, workers)
-    recipes = [each.recipe for each in entrants.contestants]
-    tried = {model: contenders.tried(rates, model) for model in entrants.models}
+    """The contest with each model's learning rate and depth, and the seconds that choosing them took."""
+    trials: dict[Cell, Kept] = {}
+    # what is tried next depends on what the trials before it were like
+    while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
+        trials |= _all_kept(TUNING, entrants, new, watch, workers)
+    tried = {model: tuning.tried(trials, model) for model in entrants.models}
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
-            recipes, {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update}
+            [each.recipe for each in entrants.contestants],
+            {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update},
         )
-    contestants = tuple(contenders.chosen(r, tried[r.name].losses, updates.get(r.name)) for r in recipes)
-    described = [contenders.described(c, tried[c.name].losses, tried[c.name].seconds) for c in contestants]
+    contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)
+    described = [tuning.described(each, tried[each.name]) for each in contestants]
     write_part(summary.model_copy(update={"contenders": described}), entrants.folder / COMPARISON)
-    return replace(entrants, contestants=contestants), sum(each.seconds for each in rates.values())
+    return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 
 
-def _missing(experiment: Experiment, contest: Contest) -> list[Cell]:
-    """What is still to be measured."""
-    folder = contest.folder / CELLS / experiment.name
-    return [cell for cell in experiment.cells(contest) if (before := kept(folder, cell)) is None or before.failed]
+def _missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
+    """Which of the cells are still to be measured."""
+    folder = contest.cells_of(experiment.name)
+    return [cell for cell in cells if (before := kept(folder, cell)) is None or before.failed]
 
 
 def _expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
@@ -181,26 +187,28 @@ def _expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
     return cell.seconds if experiment.alone else cell.seconds / number_for(computer)
 
 
-def _all_kept(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> dict[Cell, Kept]:
-    """All of an experiment's measurements; those that are not there yet are made."""
-    folder = contest.folder / CELLS / experiment.name
+def _all_kept(
+    experiment: Experiment, contest: Contest, cells: Sequence[Cell], watch: Watch, workers: Workers
+) -> dict[Cell, Kept]:
+    """These measurements of an experiment; those that are not there yet are made."""
+    folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
-    missing = _missing(experiment, contest)
+    missing = _missing(experiment, contest, cells)
     workers = Workers(1) if experiment.alone else workers
     watch.begins(experiment.name, missing)
     for cell, given in workers.each(partial(_kept_by, experiment, contest), missing):
         ended = given or died(folder, cell)
         watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
-    return {cell: before for cell in experiment.cells(contest) if (before := kept(folder, cell))}
+    return {cell: before for cell in cells if (before := kept(folder, cell))}
 
 
 def _kept_by(experiment: Experiment, contest: Contest, cell: Cell) -> Kept:
-    return keep(contest.folder / CELLS / experiment.name, cell, partial(experiment.measure, contest))
+    return keep(contest.cells_of(experiment.name), cell, partial(experiment.measure, contest))
 
 
 def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    made = _all_kept(experiment, contest, watch, workers)
+    made = _all_kept(experiment, contest, experiment.cells(contest), watch, workers)
     seconds = sum(each.seconds for each in made.values())
     failures = [
         Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
@@ -211,7 +219,7 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Wo
         )
     except Exception as error:
         # its measurements are kept, and the other experiments are still worth making
-        write_atomically(contest.folder / CELLS / experiment.name / "conclusion.txt", traceback.format_exc())
+        write_atomically(contest.cells_of(experiment.name) / "conclusion.txt", traceback.format_exc())
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
         watch.say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]

@@ -20,6 +20,7 @@ Profile = Literal["quick", "standard"]
 Scale = Literal["quick", "standard", "standard on a GPU"]
 S = TypeVar("S")
 
+CELLS = "cells"
 # what a measurement leaves behind: anything that JSON can say
 Measured = dict[str, Any]
 
@@ -33,8 +34,10 @@ class Contestant:
     """One model with everything that was chosen for it."""
 
     name: str  # as typed in the command; the model's kind
-    # its recipe in full, of the comparison's task, with settings of the matched size and the chosen learning rate
+    # its recipe in full, of the comparison's task, with settings of the matched size, and the depth and rate chosen
     recipe: Any
+    # numbers of layers to choose from, the first being its recipe's at first; none where there is no choice
+    depths: tuple[int, ...] = ()
 
     @property
     def settings(self) -> Section:
@@ -49,12 +52,12 @@ class Contestant:
     def __reduce__(self) -> tuple[Any, ...]:
         # a recipe's class is made for its model, so pickle would not find it by name
         task = getattr(self.recipe, TASK)
-        return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json())
+        return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json(), self.depths)
 
 
-def _restored(name: str, task: str, kind: str, recipe: str) -> Contestant:
+def _restored(name: str, task: str, kind: str, recipe: str, depths: tuple[int, ...]) -> Contestant:
     schema = schemas()[task]
-    return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe))
+    return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe), depths)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class Contest:
     def models(self) -> list[str]:
         """The contestants' names."""
         return [contestant.name for contestant in self.contestants]
+
+    def cells_of(self, experiment: str) -> Path:
+        """Where an experiment's measurements are kept."""
+        return self.folder / CELLS / experiment
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
         """An experiment's sizes for this profile on this device."""

@@ -203,21 +203,26 @@ def _contenders(contenders: Sequence[Contender]) -> Sheet:
         [
             contender.model,
             number(contender.parameters),
-            _plain(contender.learning_rate),
+            f"{_plain(contender.learning_rate)}{' (an end of what was tried)' if contender.inside is False else ''}",
             duration(contender.tuning_seconds),
-            *(_loss(contender, rate) for rate in rates),
+            *(_loss(contender.rates, rate) for rate in rates),
         ]
         for contender in contenders
     ]
     head += [f"validation loss at {_plain(float(rate))}" for rate in rates]
-    title = "Contenders and the learning rates tried for each"
+    tried = dict.fromkeys(depth for contender in contenders for depth in contender.depths)
+    if tried:
+        head += [f"best with {depth} {'layer' if depth == '1' else 'layers'}" for depth in tried]
+        for row, contender in zip(rows, contenders, strict=True):
+            row += [_loss(contender.depths, depth) for depth in tried]
+    title = "Contenders, and the learning rates and depths tried for each"
     return Sheet(title, head, rows, [False] + [True] * (len(head) - 1))
 
 
-def _loss(contender: Contender, rate: str) -> str:
-    if rate not in contender.rates:
+def _loss(losses: Mapping[str, float | None], key: str) -> str:
+    if key not in losses:
         return "not tried"
-    loss = contender.rates[rate]
+    loss = losses[key]
     return "failed" if loss is None else brief(loss)
 
 

@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from s2s.errors import UserError
-from s2s.experiments.contenders import RATES, chosen, described, entered, equal_time, tuned
+from s2s.experiments.contenders import entered, equal_time
+from s2s.experiments.contest import Contestant
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump
@@ -56,23 +57,6 @@ def test_a_wrong_setting_of_a_model_is_named(base, own, message):
         entered("lstm", base, own)
 
 
-def test_a_short_training_ends_its_schedule_with_itself(base):
-    recipe = tuned(base, 0.002)
-    assert recipe.training.updates == base.training.updates // 4
-    assert recipe.training.learning_rate == 0.002
-    assert recipe.training.warmup < recipe.training.updates
-    assert recipe.data == base.data
-
-
-def test_the_rate_of_the_lowest_loss_is_chosen_and_failures_are_passed_over(base):
-    losses = dict(zip(RATES, (3.0, 2.0, None, 2.5), strict=True))
-    assert chosen(base, losses, None).learning_rate == RATES[1]
-    assert chosen(base, dict.fromkeys(RATES), None).learning_rate == base.training.learning_rate
-    told = described(chosen(entered("transformer", base, {}), losses, 7), losses, 12.5)
-    assert (told.learning_rate, told.tuning_seconds, told.rates[f"{RATES[2]:g}"]) == (RATES[1], 12.5, None)
-    assert "updates: 7" in told.recipe
-
-
 def test_equal_time_gives_slow_models_fewer_updates(base):
     recipes = [base.model_copy(update={"name": name}) for name in ("slow", "middle", "fast")]
     updates = equal_time(recipes, {"slow": 0.4, "middle": 0.2, "fast": 0.1})
@@ -83,12 +67,13 @@ def test_equal_time_gives_slow_models_fewer_updates(base):
 
 @pytest.mark.parametrize("kind", sorted(models()))
 def test_a_contestant_sent_to_another_process_stays_what_it_is(base, kind):
-    contestant = chosen(entered(kind, base, {}), {0.002: 3.0}, 7)
+    contestant = Contestant(kind, entered(kind, base, {}), depths=(2, 1))
     assert pickle.loads(pickle.dumps(contestant)) == contestant
 
 
 def test_what_only_one_model_knows_is_kept_in_its_recipe_and_on_its_way_to_another_process(base):
-    contestant = chosen(entered("lstm-attention", base, {"bidirectional": False, "attention": "additive"}), {}, 7)
+    own = {"bidirectional": False, "attention": "additive"}
+    contestant = Contestant("lstm-attention", entered("lstm-attention", base, own))
     for kept in (pickle.loads(pickle.dumps(contestant)).recipe.model, contestant.recipe.model):
         assert (kept.bidirectional, kept.attention) == (False, "additive")
     told = dump(contestant.recipe)

@@ -7,10 +7,11 @@ import pytest
 
 from s2s.errors import Stopped, UserError
 from s2s.experiments import disciplines, whole_runs
-from s2s.experiments.contenders import RATES, chosen, described, entered, short_training, tuned
-from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.contenders import entered
+from s2s.experiments.contest import Contestant, NotForThisModel
 from s2s.experiments.disciplines import DISCIPLINES, discipline_of, trained
 from s2s.experiments.matching import TOLERANCE
+from s2s.experiments.tuning import Trial, Tried, chosen, described, short_training
 from s2s.experiments.whole_runs import cost_of, pauses, prepared
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models
@@ -45,9 +46,10 @@ def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_referen
     assert not hasattr(found.model, "decoder_layers")
     same = {"name": "", "model": None}
     assert found.model_copy(update=same) == ag_news.model_copy(update=same)
-    contestant = chosen(found, {0.002: 0.3}, 7)
+    losses = {Trial(0.002): 0.3}
+    contestant = chosen(Contestant(found.name, found), losses, 7)
     assert pickle.loads(pickle.dumps(contestant)) == contestant
-    told = described(contestant, {0.002: 0.3}, 1.0)
+    told = described(contestant, Tried(losses, 1.0, None))
     assert told.parameters == parameter_count(build_classifier(found, pieces))
     assert told.recipe == dump(contestant.recipe)
 
@@ -79,7 +81,6 @@ def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     points = list(pauses(trained(made, "gru", 2)))
     assert loss == pytest.approx(points[-1].scores["loss"], rel=1e-5)
     assert seconds > 0
-    assert tuned(recipe, RATES[0]).training.updates == recipe.training.updates // 4
     # and it has learned something
     assert loss < points[0].scores["loss"]
 

@@ -1,0 +1,281 @@
+"""Each model's learning rate and depth: short trainings, until the best rate is at no end of those that were tried."""
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured
+from s2s.experiments.disciplines import discipline_of
+from s2s.experiments.matching import beside_width, solved
+from s2s.experiments.running import Kept, kept
+from s2s.experiments.whole_runs import seconds_for, shortened
+from s2s.recipe.reading import dump
+from s2s.results import Contender
+from s2s.training.devices import Computer
+
+# What every model is tried at first. Where the lowest or the highest of its rates is the best, half or twice of it is
+# tried, too, as far as these limits.
+RATES = (0.001, 0.002, 0.004, 0.008)
+LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
+# of the updates that a whole training has
+SHARE = 0.25
+# The settings that say how deep a model is; one that has neither is tried at its own depth alone.
+_LAYERS = ("encoder_layers", "decoder_layers")
+_PART = re.compile(r"(?P<whole>whole-)?(?:layers-(?P<layers>\d+)-)?rate-(?P<millionths>\d+)")
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training that helps to choose."""
+
+    rate: float
+    layers: int | None = None  # of encoder and decoder each; None: the recipe's
+    whole: bool = False  # as long as the recipe says, not a share of it
+
+    @property
+    def part(self) -> str:
+        """Name of its cell's part."""
+        layers = "" if self.layers is None else f"layers-{self.layers}-"
+        return f"{'whole-' if self.whole else ''}{layers}rate-{round(_MILLION * self.rate)}"
+
+    @classmethod
+    def of(cls, part: str) -> "Trial":
+        """The trial of a cell's part."""
+        found = _PART.fullmatch(part)
+        if not found:
+            raise ValueError(f"{part!r} is no trial")
+        layers = found["layers"]
+        return cls(int(found["millionths"]) / _MILLION, None if layers is None else int(layers), bool(found["whole"]))
+
+
+# validation loss by trial; None where training failed
+Losses = Mapping[Trial, float | None]
+
+
+def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial]:
+    """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
+
+    At the first depth all of `RATES` are tried; at the others the best of the first and its neighbours. Then the best
+    of all are trained as long as the recipe says.
+
+    Args:
+        depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
+        losses: of all trials so far.
+        whole: how many of the best are trained in full.
+    """
+    rates: Sequence[float] = RATES
+    for layers in depths or [None]:
+        tried = _short(losses, layers)
+        missing = [rate for rate in rates if rate not in tried] or _beyond(tried)
+        if missing:
+            return [Trial(rate, layers) for rate in missing]
+        if layers in depths[:1]:
+            middle = _best_rate(tried)
+            rates = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST]
+    short = sorted((trial for trial in losses if not trial.whole), key=lambda trial: _order(losses[trial]))
+    best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
+    return [trial for trial in best if trial not in losses]
+
+
+def best_trial(losses: Losses) -> Trial | None:
+    """The trial with the lowest loss, among whole trainings where one of them learned; None where none did."""
+    for whole in (True, False):
+        good = [trial for trial, loss in losses.items() if loss is not None and trial.whole == whole]
+        if good:
+            return min(good, key=lambda trial: _order(losses[trial]))
+    return None
+
+
+def inside(trial: Trial, losses: Losses) -> bool:
+    """Whether a lower and a higher rate were tried at the trial's depth, none of them better than all short ones."""
+    tried = _short(losses, trial.layers)
+    return min(tried) < trial.rate < max(tried) and min(tried) < _best_rate(tried) < max(tried)
+
+
+def _short(losses: Losses, layers: int | None) -> dict[float, float | None]:
+    return {trial.rate: loss for trial, loss in losses.items() if trial.layers == layers and not trial.whole}
+
+
+def _order(loss: float | None) -> float:
+    return math.inf if loss is None else loss
+
+
+def _best_rate(tried: Mapping[float, float | None]) -> float:
+    # of rates at which all trainings fail, the lowest is the one to go on from
+    return min(sorted(tried), key=lambda rate: _order(tried[rate]))
+
+
+def _beyond(tried: Mapping[float, float | None]) -> list[float]:
+    best = _best_rate(tried)
+    if best == min(tried) and best / 2 >= LOWEST:
+        return [best / 2]
+    if best == max(tried) and best * 2 <= HIGHEST:
+        return [2 * best]
+    return []
+
+
+def depths_of(recipe: Any, own: Mapping[str, object]) -> tuple[int, ...]:
+    """The numbers of layers that a model is tried with, its recipe's first: one, and its recipe's or two.
+
+    Args:
+        recipe: its recipe.
+        own: settings that the command gives to it; where they say how deep it is, there is nothing to choose.
+    """
+    layers = {getattr(recipe.model, key) for key in _LAYERS if key in type(recipe.model).model_fields}
+    if len(layers) != 1 or any(key in own for key in _LAYERS):
+        return ()
+    usual = layers.pop()
+    return usual, 2 if usual == 1 else 1
+
+
+def at(recipe: Any, trial: Trial) -> Any:
+    """The recipe with a trial's rate and depth; the width is solved for again, so that the size stays.
+
+    Raises:
+        UserError: no width gives the size.
+    """
+    changes: dict[str, object] = {
+        "training": recipe.training.model_copy(update={"learning_rate": trial.rate}),
+    }
+    deeper = {key: trial.layers for key in _LAYERS if key in type(recipe.model).model_fields}
+    if trial.layers is not None and any(getattr(recipe.model, key) != trial.layers for key in deeper):
+        blueprint, kind = discipline_of(recipe).blueprint(recipe), recipe.model.kind
+        parameters = blueprint.parameters(kind, recipe.model)
+        changes["model"] = solved(kind, blueprint, parameters, beside_width(recipe.model) | deeper)
+    return recipe.model_copy(update=changes)
+
+
+def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, float]:
+    """Trains a model as its recipe says, without checkpoints and tests.
+
+    Returns:
+        The validation loss afterwards, in nats, and the seconds that the updates took.
+
+    Raises:
+        NotForThisModel: the model cannot take part.
+        UserError: the training failed.
+    """
+    discipline = discipline_of(recipe)
+    trainer = discipline.trainer(recipe, seed, computer)
+    began = time.perf_counter()
+    for _ in trainer.updates(recipe.training.updates):
+        pass
+    seconds = time.perf_counter() - began
+    with trainer.optimization.averaged():
+        return discipline.validation_loss(trainer, recipe), seconds
+
+
+class Tuning(Experiment):
+    """Not an experiment of its own: its measurements choose each model's rate and depth before the others begin.
+
+    Which measurements there are depends on those that were made, so they are asked for again until there are no more.
+    """
+
+    name = "tuning"
+    question = "Which learning rate and which depth suit each model?"
+    conclusion = staticmethod(lambda contest, measured: Conclusion())
+
+    def cells(self, contest: Contest) -> list[Cell]:
+        """The trials of each model that were made, and those that come next."""
+        whole = contest.sizes({"quick": 0, "standard": 2})
+        cells = []
+        for each in contest.contestants:
+            made = self._made(contest, each)
+            losses = {trial: _loss_of(one) for trial, one in made.items()}
+            cells += [self._cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, whole))]
+        return cells
+
+    def measure(self, contest: Contest, cell: Cell) -> Measured:
+        """The validation loss after a trial."""
+        trial = Trial.of(cell.part)
+        recipe = at(contest.contestant(cell.model).recipe, trial)
+        recipe = recipe if trial.whole else shortened(recipe, SHARE)
+        loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+        return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
+
+    def _cell(self, each: Contestant, trial: Trial) -> Cell:
+        return Cell(each.name, part=trial.part, seconds=seconds_for(each.recipe, 1.0 if trial.whole else SHARE))
+
+    def _made(self, contest: Contest, each: Contestant) -> dict[Trial, Kept]:
+        folder = contest.cells_of(self.name)
+        rates = [LOWEST * 2**n for n in range(round(math.log2(HIGHEST / LOWEST)) + 1)]
+        trials = [Trial(rate, n, w) for w in (False, True) for n in each.depths or [None] for rate in rates]
+        return {trial: one for trial in trials if (one := kept(folder, self._cell(each, trial)))}
+
+
+TUNING = Tuning()
+
+
+def _loss_of(one: Kept) -> float | None:
+    # a training may end with a loss that is no number
+    return one.measured["loss"] if one.measured and math.isfinite(one.measured["loss"]) else None
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What `Tuning` measured of a model."""
+
+    losses: dict[Trial, float | None]
+    seconds: float  # what it cost
+    seconds_per_update: float | None  # of training at the depth chosen; None where it failed
+
+
+def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
+    """What the measurements of `Tuning` say of a model."""
+    mine = {Trial.of(cell.part): one for cell, one in made.items() if cell.model == model}
+    losses = {trial: _loss_of(one) for trial, one in mine.items()}
+    best = best_trial(losses)
+    paces = [
+        one.measured["seconds"] / one.measured["updates"]
+        for trial, one in mine.items()
+        if one.measured and best and trial.layers == best.layers
+    ]
+    return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None))
+
+
+def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contestant:
+    """The contestant with the rate and the depth of the best trial; with its recipe's, where it learned in none.
+
+    Args:
+        entrant: as it came.
+        losses: of its trials.
+        updates: how many it may have; None: as many as its recipe says.
+    """
+    best = best_trial(losses)
+    recipe = at(entrant.recipe, best) if best else entrant.recipe
+    if updates is not None:
+        changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
+        recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
+    return replace(entrant, recipe=recipe)
+
+
+def described(contestant: Contestant, tried: Tried) -> Contender:
+    """What the report says of a contestant whose rate and depth are chosen."""
+    recipe, losses, best = contestant.recipe, tried.losses, best_trial(tried.losses)
+    layers = best.layers if best else next(iter(contestant.depths), None)
+    blueprint = discipline_of(recipe).blueprint(recipe)
+    return Contender(
+        model=contestant.name,
+        settings=contestant.settings.model_dump(mode="json"),
+        parameters=blueprint.parameters(contestant.name, contestant.settings),
+        learning_rate=contestant.learning_rate,
+        rates={f"{rate:g}": loss for rate, loss in sorted(_short(losses, layers).items())},
+        inside=best is not None and inside(best, losses),
+        depths={str(depth): _least(_short(losses, depth)) for depth in contestant.depths},
+        whole={_words(trial): loss for trial, loss in losses.items() if trial.whole},
+        tuning_seconds=tried.seconds,
+        recipe=dump(recipe),
+    )
+
+
+def _least(tried: Mapping[float, float | None]) -> float | None:
+    return min((loss for loss in tried.values() if loss is not None), default=None)
+
+
+def _words(trial: Trial) -> str:
+    layers = "" if trial.layers is None else f", {trial.layers} {'layer' if trial.layers == 1 else 'layers'}"
+    return f"rate {trial.rate:g}{layers}"

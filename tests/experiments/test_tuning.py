@@ -1,0 +1,170 @@
+"""The search for each model's learning rate and depth."""
+
+import json
+import math
+
+import pytest
+
+from s2s.experiments.contenders import entered
+from s2s.experiments.contest import Cell, Contestant
+from s2s.experiments.matching import TOLERANCE, size_of
+from s2s.experiments.running import Kept
+from s2s.experiments.tuning import (
+    HIGHEST,
+    LOWEST,
+    RATES,
+    TUNING,
+    Trial,
+    at,
+    best_trial,
+    chosen,
+    depths_of,
+    described,
+    inside,
+    next_trials,
+    tried,
+)
+from s2s.recipe.shipped import shipped
+from s2s.run.tasks import read
+
+
+@pytest.fixture(scope="module")
+def base():
+    return read(shipped()["compare"])
+
+
+def searched(loss, depths=(), whole=0):
+    """All trials of a model that has this loss at a rate and a depth, as they are made."""
+    losses = {}
+    while new := next_trials(depths, losses, whole):
+        assert not set(new) & set(losses), "a trial is made twice"
+        losses |= {trial: loss(trial) for trial in new}
+    return losses
+
+
+def around(best, depth=None):
+    """A loss that rises from the best rate on, by its logarithm, and by one for another depth."""
+    return lambda trial: abs(math.log2(trial.rate / best)) + (trial.layers != depth) - 0.1 * trial.whole
+
+
+@pytest.mark.parametrize("best", [0.0005, 0.001, 0.002, 0.008, 0.016, 0.032])
+def test_the_grid_grows_until_its_best_is_inside(best):
+    losses = searched(around(best))
+    assert best_trial(losses) == Trial(best)
+    assert inside(Trial(best), losses)
+    rates = sorted(trial.rate for trial in losses)
+    assert rates == [LOWEST * 2**n for n in range(round(math.log2(max(rates) / LOWEST)) + 1)][-len(rates) :]
+
+
+@pytest.mark.parametrize(("best", "end"), [(1e-6, LOWEST), (1.0, HIGHEST)])
+def test_a_best_rate_at_the_limit_is_not_inside(best, end):
+    losses = searched(around(best))
+    assert best_trial(losses) == Trial(end)
+    assert not inside(Trial(end), losses)
+
+
+@pytest.mark.parametrize("deep", [1, 2])
+def test_depth_is_chosen_like_the_rate(deep):
+    losses = searched(around(0.016, deep), depths=(2, 1))
+    assert best_trial(losses) == Trial(0.016, deep)
+    assert inside(Trial(0.016, deep), losses)
+    assert len([trial for trial in losses if trial.layers == 1]) == 3
+    assert {trial.rate for trial in losses if trial.layers == 2} >= set(RATES)
+
+
+def test_another_depth_may_want_another_rate():
+    losses = searched(lambda t: around(0.002, 2)(t) if t.layers == 2 else around(0.016, 1)(t) - 1.0, depths=(2, 1))
+    assert best_trial(losses) == Trial(0.016, 1)
+    assert inside(Trial(0.016, 1), losses)
+
+
+def test_the_best_two_are_trained_in_full_and_the_better_of_them_is_chosen():
+    losses = searched(
+        lambda t: {0.002: 1.0, 0.004: 1.1}.get(t.rate, 2.0) - (0.5 * (t.rate == 0.004) if t.whole else 0.0), whole=2
+    )
+    assert {trial.rate for trial in losses if trial.whole} == {0.002, 0.004}
+    assert best_trial(losses) == Trial(0.004, whole=True)
+
+
+def test_a_model_that_fails_at_high_rates_is_tried_at_lower_ones():
+    losses = searched(lambda t: None if t.rate > 0.0003 else t.rate)
+    assert best_trial(losses) == Trial(LOWEST)
+    failing = searched(lambda t: None)
+    assert best_trial(failing) is None
+    assert min(trial.rate for trial in failing) == LOWEST
+
+
+def test_the_name_of_a_trial_tells_it():
+    for trial in (
+        Trial(0.0005),
+        Trial(0.016, 2),
+        Trial(0.001, 1, whole=True),
+        Trial(LOWEST),
+        Trial(HIGHEST, whole=True),
+    ):
+        assert Trial.of(trial.part) == trial
+    with pytest.raises(ValueError, match="is no trial"):
+        Trial.of("rate-x")
+
+
+@pytest.mark.parametrize("kind", ["lstm", "conv", "transformer", "mingru"])
+def test_a_depth_keeps_the_size(base, kind):
+    recipe = entered(kind, base, {})
+    assert depths_of(recipe, {}) == (2, 1)
+    shallow = at(recipe, Trial(0.016, 1))
+    assert (shallow.model.encoder_layers, shallow.model.decoder_layers) == (1, 1)
+    assert shallow.training.learning_rate == 0.016
+    assert shallow.model.width > recipe.model.width
+    pieces = base.tokenizer.size
+    sizes = [size_of(kind, r.model, pieces, pieces) for r in (shallow, recipe)]
+    assert abs(sizes[0] - sizes[1]) <= TOLERANCE * sizes[1]
+    assert at(recipe, Trial(0.004, 2)).model == recipe.model
+
+
+def test_depth_that_the_command_gives_is_not_chosen(base):
+    recipe = entered("lstm", base, {"encoder_layers": 1})
+    assert depths_of(recipe, {"encoder_layers": 1}) == ()
+
+
+def test_what_was_tried_decides_and_is_described(base):
+    entrant = Contestant("transformer", entered("transformer", base, {}), (2, 1))
+    losses = searched(around(0.008, 1), depths=(2, 1), whole=1)
+    made = {
+        Cell("transformer", trial.part): Kept({"loss": loss, "seconds": 2.0, "updates": 4}, "", 3.0)
+        for trial, loss in losses.items()
+    } | {Cell("rnn", "rate-1000"): Kept(None, "diverged", 1.0)}
+    found = tried(made, "transformer")
+    assert (found.losses, found.seconds, found.seconds_per_update) == (losses, 3.0 * len(losses), 0.5)
+    contestant = chosen(entrant, found.losses, 7)
+    assert (contestant.learning_rate, contestant.recipe.model.encoder_layers) == (0.008, 1)
+    assert (contestant.recipe.training.updates, contestant.recipe.training.warmup) == (7, 1)
+    told = described(contestant, found)
+    assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
+    assert set(told.rates) == {"0.004", "0.008", "0.016"}
+    assert told.depths == {"2": 1.0, "1": 0.0}
+    assert told.whole == {"rate 0.008, 1 layer": -0.1}
+    failed = tried(made, "rnn")
+    assert (failed.losses, failed.seconds_per_update) == ({Trial(0.001): None}, None)
+    assert chosen(entrant, failed.losses, None).recipe == entrant.recipe
+
+
+def test_trials_are_asked_for_until_there_are_no_more(contest):
+    made = contest(["lstm"])
+    folder = made.cells_of("tuning")
+    folder.mkdir(parents=True)
+    asked = []
+    while new := [cell for cell in TUNING.cells(made) if cell not in asked]:
+        asked += new
+        for cell in new:
+            loss = around(0.016)(Trial.of(cell.part))
+            measured = {"loss": loss, "seconds": 1.0, "updates": 3}
+            (folder / f"{cell.key}.json").write_text(json.dumps({"measured": measured, "failed": "", "seconds": 1.0}))
+    assert [Trial.of(cell.part).rate for cell in asked] == [*RATES, 0.016, 0.032]
+    assert TUNING.cells(made) == asked
+
+
+def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
+    made = contest(["gru"])
+    short, long = (TUNING.measure(made, Cell("gru", part)) for part in ("rate-4000", "whole-rate-4000"))
+    assert (short["updates"], long["updates"]) == (3, 12)
+    assert long["loss"] < short["loss"]
