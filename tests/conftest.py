@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,6 +17,19 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
     # the rooms of tensors; elsewhere beartype refuses what pyright allows, such as an int for a float
     install_import_hook(["s2s.nn", "s2s.models", "s2s.decoding", "s2s.training", "baselines"], "beartype.beartype")
+
+
+# Here commands and comparisons train whole models, and checks would take half of the time; the rooms of tensors have
+# tests of their own, where shapes are checked.
+WHOLE_TRAININGS = ("cli", "experiments", "faults", "run", "test_docs", "test_readme")
+
+
+@pytest.fixture(autouse=True)
+def _shape_checks(request: pytest.FixtureRequest):
+    place = request.path.relative_to(ROOT / "tests").parts[0]
+    config.update("jaxtyping_disable", place.startswith(WHOLE_TRAININGS))
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from s2s.experiments import tuning
 from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contest, Contestant
 from s2s.experiments.disciplines import discipline_of
@@ -43,6 +44,14 @@ def contest(tmp_path):
         return Contest(tmp_path, profile, contestants, tuple(seeds), computer)
 
     return make
+
+
+@pytest.fixture
+def few_trials(monkeypatch):
+    """Two rates are enough where the search for them is not what is tested."""
+    rates = (0.002, 0.004)
+    for name, value in (("RATES", rates), ("LOWEST", rates[0]), ("HIGHEST", rates[1])):
+        monkeypatch.setattr(tuning, name, value)
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def _without_times(folder: Path) -> list:
 
 
 @pytest.fixture
-def here(labelled, monkeypatch) -> Path:
+def here(labelled, monkeypatch, few_trials) -> Path:
     monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
     return labelled
 

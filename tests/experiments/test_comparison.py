@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from s2s.cli.comparing import Order, order
@@ -21,6 +22,7 @@ TINY = (
     "training.updates=8",
     "training.warmup=2",
     "device.precision=fp32",
+    "device.threads=1",
 )
 
 
@@ -57,11 +59,15 @@ class Counting(Experiment):
 
 
 @pytest.fixture
-def counting(monkeypatch):
+def counting(monkeypatch, few_trials):
+    # sums of another number of threads have other last bits
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     experiment = Counting()
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
     monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
-    return experiment
+    yield experiment
+    torch.set_num_threads(threads)
 
 
 def _begin(folder: Path, *words: str) -> Path:

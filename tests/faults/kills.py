@@ -8,6 +8,7 @@ running: what it calls is what `s2s` calls. So a life costs a tenth of a start f
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -40,6 +41,20 @@ SIZES = {
     "lstm": "width: 16, encoder_layers: 1, decoder_layers: 1",
 }
 
+# what a training imports only when it comes to it
+LOADED = (
+    "baselines.recurrent",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "s2s.cli.train",
+    "s2s.models.transformer",
+    "s2s.run.training",
+    "s2s.tasks.translation.task",
+    "sacrebleu",
+    "torch._dynamo",
+    "torch.utils.tensorboard",
+)
+
 
 @dataclass
 class Count:
@@ -60,6 +75,8 @@ class Count:
 
 def load() -> None:
     """Imports what a training imports, so that a forked process need not."""
+    for name in LOADED:
+        importlib.import_module(name)
 
 
 def begin(words: Sequence[str], folder: Path) -> int:
