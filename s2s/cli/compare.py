@@ -1,45 +1,97 @@
-"""`s2s compare`."""
+"""`s2s compare`, and `s2s report`, which draws again: mistakes are answered before anything heavy is loaded."""
 
-from functools import partial
+import shlex
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from s2s.cli.comparing import Order, begin, check_lone, order
-from s2s.errors import quoted
+from s2s.errors import UserError, quoted
+from s2s.recipe.installed import models
+from s2s.recipe.page import read_value
+from s2s.recipe.reading import recipe_path
+from s2s.recipe.wording import suggestion
+from s2s.results import TABLES, Summary, Task
+from s2s.run.tasks import read
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
+
+_FILE = click.Path(path_type=Path)
+# where the recipes of a task are named
+_NAMED_BY = {"translation": "--recipe", "classification": "--task"}
+_RECIPES = {"quick": "compare", "standard": "compare_multi30k"}
+_SEEDS = 3
 
 
-def _note(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Keeps a word of the order: there are more of them than a signature should have."""
-    context.meta.setdefault(__name__, {})[option.name] = value
+@dataclass(frozen=True)
+class Order:
+    """The command line as it was given; None where an option is absent."""
+
+    words: tuple[str, ...]
+    profile: str | None
+    seeds: int | None
+    match: str | None
+    experiments: tuple[str, ...]
+    recipe: Path | None
+    out: Path | None
+    task: Path | None = None
 
 
-_noted = partial(click.option, expose_value=False, callback=_note)
+@dataclass(frozen=True)
+class Planned:
+    """A comparison that can begin.
+
+    Attributes:
+        folder: where it will be kept.
+        base: the recipe of the task.
+        summary: what is compared.
+    """
+
+    folder: Path
+    base: "AnyTask"
+    summary: Summary
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="MODEL... [key=value]...", expose_value=False, callback=_note)
-@_noted("--task", type=click.Path(path_type=Path), metavar="RECIPE", help="A classification task, such as ag_news.")
-@_noted("--profile", type=click.Choice(["quick", "standard"]), help="Sizes for translation; quick when absent.")
-@_noted("--seeds", type=click.IntRange(1, 100), help="Repetitions; 3 when absent.")
-@_noted("--match", type=click.Choice(["parameters", "time"]), help="What is made equal; parameters when absent.")
-@_noted("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
-@_noted("--recipe", type=click.Path(path_type=Path), help="A translation task; the profile's own when absent.")
-@_noted("--out", type=click.Path(path_type=Path), help="Folder; runs/compare-MODEL-MODEL when absent.")
-@click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with a comparison.")
-@click.pass_context
-def compare(context: click.Context, resume: Path | None) -> None:
+@click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
+@click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
+@click.option("--profile", type=click.Choice(["quick", "standard"]), help="Sizes for translation; quick when absent.")
+@click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; 3 when absent.")
+@click.option("--match", type=click.Choice(["parameters", "time"]), help="What is made equal; parameters when absent.")
+@click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
+@click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
+@click.option("--resume", type=_FILE, metavar="DIR", help="Go on with a comparison.")
+def compare(
+    words: tuple[str, ...],
+    task: Path | None,
+    profile: str | None,
+    seeds: int | None,
+    match: str | None,
+    experiments: tuple[str, ...],
+    recipe: Path | None,
+    out: Path | None,
+    resume: Path | None,
+) -> None:
     """Compare models: `s2s compare rnn transformer` measures every cell of the classroom table.
 
     MODEL is an installed model (`s2s models`). `section.key=value` changes the task that all share, and
     `MODEL.key=value` a setting of one model. With --task, the models name classes of texts instead of translating.
     What is found is in DIR/report.html.
     """
-    asked = Order(**context.meta[__name__])
+    asked = Order(words, profile, seeds, match, experiments, recipe, out, task)
     if resume:
         check_lone(asked)
-    folder = resume or begin(order(asked))
+        folder = resume
+    else:
+        planned = order(asked)
+        from s2s.experiments.comparison import begin
+
+        folder = planned.folder
+        begin(folder, planned.base, planned.summary)
     from rich.console import Console
 
     from s2s.experiments.comparison import go_on
@@ -47,3 +99,150 @@ def compare(context: click.Context, resume: Path | None) -> None:
 
     go_on(folder, Console())
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
+
+
+@click.command()
+@click.argument("folder", type=_FILE)
+def report(folder: Path) -> None:
+    """Draw the report of the comparison in FOLDER again, from its saved files."""
+    from s2s.report.drawing import draw
+
+    click.echo(draw(folder))
+
+
+def check_lone(asked: Order) -> None:
+    """Refuses `--resume` with anything that it would ignore.
+
+    Raises:
+        UserError: there is something.
+    """
+    if any(astuple(asked)):
+        raise UserError(
+            "--resume goes on with a comparison as it was begun", remedy="leave out everything but --resume DIR"
+        )
+
+
+def order(asked: Order) -> Planned:
+    """What a command line asks for, checked.
+
+    Raises:
+        UserError: a model or an experiment is unknown, or named twice, or a setting is wrong.
+    """
+    names = _models([word for word in asked.words if "=" not in word])
+    task: Task = "classification" if asked.task else "translation"
+    _check_options(asked)
+    experiments = _experiments(asked.experiments, task)
+    profile = cast(Literal["quick", "standard"], asked.profile or "quick")
+    overrides = [word for word in asked.words if "=" in word]
+    own = [word for word in overrides if word.partition(".")[0] in models()]
+    _check_owners(own, names)
+    named = asked.task or asked.recipe
+    base = read(recipe_path(named or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
+    _check_recipe(base, task, named)
+    seeds = asked.seeds or _SEEDS
+    folder = asked.out or Path("runs") / "-".join(["compare", *names, *([base.name] if asked.task else [])])
+    summary = Summary(
+        command=_command(asked),
+        task=task,
+        profile=profile,
+        match=cast(Literal["parameters", "time"], asked.match or "parameters"),
+        models=names,
+        own=_own(own),
+        seeds=list(range(1, seeds + 1)),
+        experiments=experiments,
+        contenders=[],
+        machine={},
+        seconds=0,
+    )
+    return Planned(folder, base, summary)
+
+
+def _models(words: Sequence[str]) -> list[str]:
+    known = models()
+    for word in words:
+        if word not in known:
+            raise UserError(f"{word!r} is not an installed model", remedy=suggestion(word, list(known)))
+    if len(words) < 2 or len(set(words)) < len(words):
+        raise UserError(
+            f"a comparison needs two different models or more; given: {', '.join(words) or 'none'}",
+            remedy="s2s compare rnn transformer; `s2s models` lists what is installed",
+        )
+    return list(words)
+
+
+def experiments_of(task: Task) -> tuple[str, ...]:
+    """The experiments that fill a task's table, in its order."""
+    return tuple(dict.fromkeys(experiment for _, experiment in TABLES[task].values()))
+
+
+def _experiments(words: Sequence[str], task: Task) -> list[str]:
+    known = experiments_of(task)
+    for word in words:
+        if word in known:
+            continue
+        others = [other for other in TABLES if word in experiments_of(other)]
+        what = f"{word!r} is an experiment on {others[0]}, not on {task}" if others else f"{word!r} is no experiment"
+        remedy = f"on {task} there are {', '.join(known)}" if others else suggestion(word, known)
+        raise UserError(what, where="--experiment", remedy=remedy)
+    return [name for name in known if name in words or not words]
+
+
+def _check_options(asked: Order) -> None:
+    if asked.task and asked.recipe:
+        raise UserError(
+            f"--task {asked.task} and --recipe {asked.recipe} both say what models are compared on",
+            remedy="leave out one of them: --task takes a recipe of classification, --recipe one of translation",
+        )
+    if asked.task and asked.profile:
+        raise UserError(
+            f"--profile {asked.profile} says nothing with --task: its recipe gives the sizes",
+            remedy="leave out --profile; change sizes by section.key=value",
+        )
+
+
+def _check_recipe(base: Any, task: Task, named: Path | None) -> None:
+    if base.task != task:
+        other = _NAMED_BY.get(base.task)
+        raise UserError(
+            f"{named} is a recipe of task {base.task}, not {task}",
+            where=_NAMED_BY[task],
+            remedy=f"name it with {other} {quoted(named or Path())}"
+            if other
+            else "models are compared on translation (--recipe) and on classification (--task)",
+        )
+    if base.init_from is not None:
+        raise UserError(
+            "compared models begin with nothing learned, and widths are solved for; the recipe has init_from",
+            where=_NAMED_BY[task],
+            remedy="leave it out: init_from=null",
+        )
+
+
+def _check_owners(own: Sequence[str], names: Sequence[str]) -> None:
+    for word in own:
+        kind = word.partition(".")[0]
+        if kind not in names:
+            raise UserError(f"{kind} is not compared, so {word!r} says nothing", remedy=f"name {kind}, or leave it out")
+
+
+def _own(words: Sequence[str]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        kind, _, name = key.partition(".")
+        found.setdefault(kind, {})[name] = read_value(value)
+    return found
+
+
+def _command(asked: Order) -> str:
+    options = {
+        "--profile": asked.profile,
+        "--seeds": asked.seeds,
+        "--match": asked.match,
+        "--recipe": asked.recipe,
+        "--task": asked.task,
+    }
+    words = ["s2s", "compare", *asked.words]
+    words += [text for name, value in options.items() if value is not None for text in (name, str(value))]
+    words += [text for name in asked.experiments for text in ("--experiment", name)]
+    return shlex.join(words)

@@ -1,10 +1,17 @@
-"""`s2s data`."""
+"""Your own data, before training: `s2s data` looks at them, `s2s new` writes a recipe for them."""
 
+import shlex
 from pathlib import Path
 
 import click
 
-from s2s.cli.group import Group
+from s2s.cli.main import Group
+from s2s.errors import UserError
+
+_FILE = click.Path(path_type=Path)
+_output = click.option("--output", type=_FILE, default="mine.yaml", show_default=True, help="The recipe.")
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace a recipe of that name.")
+_TABLE = "tsv, csv, jsonl, parquet, or a txt with tabs or `IN: … OUT: …` lines; plain, .gz or .xz"
 
 
 @click.group(cls=Group)
@@ -13,7 +20,7 @@ def data() -> None:
 
 
 @data.command()
-@click.argument("recipe", type=click.Path(path_type=Path))
+@click.argument("recipe", type=_FILE)
 @click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
 def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Look for what spoils a corpus: empty and unequal lines, duplicates, test pairs in the training data."""
@@ -21,3 +28,126 @@ def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     from s2s.run.tasks import inspected, read
 
     click.echo(inspected(read(recipe_path(recipe), overrides)))
+
+
+@click.group(cls=Group)
+def new() -> None:
+    """Write a recipe for your own files."""
+
+
+@new.command()
+@click.option("--data", type=_FILE, help=f"A table of pairs: {_TABLE}.")
+@click.option("--source", help="Column of --data that is read; without --data, a file of lines.")
+@click.option("--target", help="Column of --data that is written; without --data, a file of lines.")
+@click.option("--validation", type=_FILE, help="A table to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="A table to test on; held out of --data when absent.")
+@click.option("--validation-source", type=_FILE, help="Lines to validate by; held out of --source when absent.")
+@click.option("--validation-target", type=_FILE, help="Their translations.")
+@click.option("--test-source", type=_FILE, help="Lines to test on; held out of --source when absent.")
+@click.option("--test-target", type=_FILE, help="Their translations.")
+@_output
+@_overwrite
+def translate(
+    data: Path | None,
+    source: str | None,
+    target: str | None,
+    validation: Path | None,
+    test: Path | None,
+    validation_source: Path | None,
+    validation_target: Path | None,
+    test_source: Path | None,
+    test_target: Path | None,
+    output: Path,
+    overwrite: bool,
+) -> None:
+    """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
+    from s2s.data.fitting import Splits
+    from s2s.recipe.shipped import check_new
+    from s2s.tasks.translation.fitting import fitted_translation
+
+    check_new(output, overwrite)
+    held_out = (
+        _given("validation", validation, validation_source, validation_target),
+        _given("test", test, test_source, test_target),
+    )
+    if data:
+        if any(isinstance(pair, tuple) for pair in held_out):
+            raise UserError(
+                "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
+            )
+        text = fitted_translation(output.stem, Splits(data, *held_out), source, target)
+    elif source and target:
+        text = fitted_translation(output.stem, Splits((Path(source), Path(target)), *held_out))
+    else:
+        raise UserError(
+            "no data is named", remedy="s2s new translate --data TABLE, or --source LINES --target LINES: two files"
+        )
+    _write(output, text, overwrite)
+
+
+@new.command()
+@click.option("--data", type=_FILE, required=True, help=f"A table of labelled texts: {_TABLE}.")
+@click.option("--text", multiple=True, help="Column of the text; several are joined by a space.")
+@click.option("--label", help="Column of the class.")
+@click.option("--validation", type=_FILE, help="A table to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="A table to test on; held out of --data when absent.")
+@_output
+@_overwrite
+def classify(
+    data: Path,
+    text: tuple[str, ...],
+    label: str | None,
+    validation: Path | None,
+    test: Path | None,
+    output: Path,
+    overwrite: bool,
+) -> None:
+    """Write a classification recipe fitted to a table of labelled texts."""
+    from s2s.data.fitting import Splits
+    from s2s.recipe.shipped import check_new
+    from s2s.tasks.classification.fitting import fitted_classification
+
+    check_new(output, overwrite)
+    _write(output, fitted_classification(output.stem, Splits(data, validation, test), text, label), overwrite)
+
+
+@new.command()
+@click.option("--data", type=_FILE, required=True, help="A folder with a folder for each class, or IDX files.")
+@click.option("--validation", type=_FILE, help="Another one to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="Another one to test on; held out of --data when absent.")
+@_output
+@_overwrite
+def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
+    """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
+    from s2s.data.fitting import Splits
+    from s2s.recipe.shipped import check_new
+    from s2s.tasks.images.fitting import fitted_images
+
+    check_new(output, overwrite)
+    _write(output, fitted_images(output.stem, Splits(data, validation, test)), overwrite)
+
+
+def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:
+    if table and (source or target):
+        raise UserError(f"two {split} sets", remedy=f"give --{split}, or --{split}-source and --{split}-target")
+    if source and target:
+        return source, target
+    if source or target:
+        raise UserError(
+            f"{source or target} is one side of the {split} pairs",
+            remedy=f"give --{split}-source and --{split}-target, or neither",
+        )
+    return table
+
+
+def _write(output: Path, text: str, overwrite: bool) -> None:
+    from s2s.recipe.shipped import write_new
+    from s2s.run.tasks import read
+
+    write_new(output, text, overwrite)
+    task = read(output).task
+    name = shlex.quote(str(output))
+    # what the choices rest on is better seen at once than found later
+    click.echo("\n".join(line for line in text.splitlines() if "#" in line))
+    look = f"\nlook:   s2s data check {name}" if task != "images" else ""
+    click.echo(f"\nwrote {name}{look}\ntrain:  s2s train {name}")

@@ -1,13 +1,18 @@
-"""`s2s evaluate`."""
+"""What a run, or any file of translations, scores: `s2s evaluate` and `s2s score`."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from s2s.cli.lines import check_output, write_json
+from s2s.cli.lines import check_output, show_all
+from s2s.cli.main import CHECKPOINT
 from s2s.errors import UserError
 
 _FILE = click.Path(path_type=Path)
+_METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
+_lowercase = click.option("--lowercase", is_flag=True, help="Score without regard to case.")
+_json = click.option("--json", "file", type=_FILE, help="Write everything to this file, too.")
 
 
 @click.command()
@@ -15,10 +20,10 @@ _FILE = click.Path(path_type=Path)
 @click.option("--split", type=click.Choice(["test", "validation"]), default="test", show_default=True)
 @click.option("--source", type=_FILE, help="Lines to translate in the place of a split; with --reference.")
 @click.option("--reference", type=_FILE, help="What a human wrote for each line of --source.")
-@click.option("--lowercase", is_flag=True, help="Score without regard to case.")
+@_lowercase
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
-@click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
-@click.option("--json", "file", type=_FILE, help="Write everything to this file, too.")
+@CHECKPOINT
+@_json
 def evaluate(
     words: tuple[str, ...],
     split: str,
@@ -40,14 +45,10 @@ def evaluate(
     from s2s.run.scoring import score_together
     from s2s.tasks.contract import Scoring
 
-    evaluations, comparisons = score_together(runs, Scoring(split, lowercase, files), checkpoint, _echo)
-    for part in (*evaluations, *comparisons):
-        click.echo(str(part))
-    write_json(file, {"evaluations": evaluations, "comparisons": comparisons})
-
-
-def _echo(text: str) -> None:
-    click.echo(text, err=True)
+    evaluations, comparisons = score_together(
+        runs, Scoring(split, lowercase, files), checkpoint, partial(click.echo, err=True)
+    )
+    show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
 
 
 def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | None:
@@ -60,3 +61,25 @@ def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | No
         missing = "--reference" if source else "--source"
         raise UserError(f"{source or reference} is one of two files", remedy=f"name the other one with {missing} FILE")
     return None
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="HYP [HYP]... REF")
+@click.option("--metric", "names", multiple=True, type=click.Choice(_METRICS), help="Only this one; may be repeated.")
+@_lowercase
+@_json
+def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file: Path | None) -> None:
+    """Score the lines of HYP against those of REF; with several HYP, test each against the first.
+
+    Of phones with white space between them, wer is the phone error rate.
+    """
+    *translated, reference = files
+    if not translated:
+        raise UserError(f"{reference} is one file", remedy="name the translations first, then the reference")
+    check_output(file, "--json")
+    from s2s.data.text_files import check_there
+    from s2s.tasks.translation.evaluation import score_files
+
+    check_there(*files)
+    scores, comparisons = score_files(translated, reference, lowercase, names or _METRICS)
+    show_all(file, {"scores": scores, "comparisons": comparisons})

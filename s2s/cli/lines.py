@@ -87,13 +87,15 @@ def check_output(path: Path | None, option: str = "--output") -> None:
         raise UserError(what, where=f"{option} {path}", remedy="name a file in a folder that exists")
 
 
-def write_json(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
-    """Writes results as JSON, where a file is wanted.
+def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
+    """Prints results, and writes them as JSON where a file is wanted.
 
     Args:
         path: None for no file.
         results: dataclasses, by what they are.
     """
+    for part in itertools.chain(*results.values()):
+        click.echo(str(part))
     if path:
         rows = {name: [asdict(part) for part in parts] for name, parts in results.items()}
         write_atomically(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")

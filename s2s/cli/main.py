@@ -1,5 +1,6 @@
 """The command `s2s`: a lazy group, so that help and mistakes are answered before anything heavy is imported."""
 
+import difflib
 import importlib
 import io
 import os
@@ -8,27 +9,51 @@ import sys
 import click
 
 import s2s
-from s2s.cli.group import Group
 from s2s.errors import Stopped, UserError, told
 from s2s.files import explained
 
-# name: (module:attribute, what `s2s --help` says of it)
+# name: (module here, what `s2s --help` says of it)
 _COMMANDS = {
-    "train": ("s2s.cli.train:train", "Train a model by a recipe, or go on with a run."),
-    "translate": ("s2s.cli.translate:translate", "Translate lines with a trained model."),
-    "classify": ("s2s.cli.classify:classify", "Name the class of each line with a trained model."),
-    "evaluate": ("s2s.cli.evaluate:evaluate", "Score a run on its test set, or compare runs."),
-    "score": ("s2s.cli.score:score", "Score any file of translations against a reference."),
-    "attention": ("s2s.cli.attention:attention", "Show where a model looks while it translates."),
-    "fill": ("s2s.cli.fill:fill", "Fill a blank with what a masked-language model expects there."),
-    "probe": ("s2s.cli.probe:group", "Ask a masked-language model what it expects of people."),
-    "compare": ("s2s.cli.compare:compare", "Compare models: every cell of the classroom table, measured."),
-    "report": ("s2s.cli.report:report", "Draw a comparison's report again."),
-    "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),
-    "data": ("s2s.cli.data:data", "Look at a corpus before training."),
-    "new": ("s2s.cli.new:new", "Write a recipe for your own files."),
-    "models": ("s2s.cli.models:models", "List the installed models."),
+    "train": ("train", "Train a model by a recipe, or go on with a run."),
+    "translate": ("use", "Translate lines with a trained model."),
+    "classify": ("use", "Name the class of each line with a trained model."),
+    "evaluate": ("evaluate", "Score a run on its test set, or compare runs."),
+    "score": ("evaluate", "Score any file of translations against a reference."),
+    "attention": ("use", "Show where a model looks while it translates."),
+    "fill": ("use", "Fill a blank with what a masked-language model expects there."),
+    "probe": ("use", "Ask a masked-language model what it expects of people."),
+    "compare": ("compare", "Compare models: every cell of the classroom table, measured."),
+    "report": ("compare", "Draw a comparison's report again."),
+    "recipe": ("recipe", "Validate, show, list and copy recipes."),
+    "data": ("data", "Look at a corpus before training."),
+    "new": ("data", "Write a recipe for your own files."),
+    "models": ("recipe", "List the installed models."),
 }
+
+
+CHECKPOINT = click.option(
+    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
+)
+
+
+class Group(click.Group):
+    """A group whose unknown commands are told with what was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        known = self.list_commands(ctx)
+        word = click.utils.make_str(args[0])
+        if word not in known and not word.startswith("-"):
+            near = difflib.get_close_matches(word, known, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+            ctx.fail(f"No such command {word[:60]!r}; {meant}")
+        return super().resolve_command(ctx, args)
 
 
 class LazyGroup(Group):
@@ -42,8 +67,7 @@ class LazyGroup(Group):
         """Imports a command."""
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(f"s2s.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands without importing them."""

@@ -1,10 +1,10 @@
-"""`s2s recipe`: validate, show, list, copy, schema, reference."""
+"""`s2s recipe`: validate, show, list, copy, schema, reference; and `s2s models`, of which recipes name one."""
 
 from pathlib import Path
 
 import click
 
-from s2s.cli.group import Group
+from s2s.cli.main import Group
 from s2s.errors import UserError
 from s2s.recipe.reading import dump, missing_files, recipe_path
 from s2s.run.tasks import read, schemas
@@ -85,3 +85,14 @@ def reference() -> None:
     from s2s.recipe.reference import reference as page
 
     click.echo(page(schemas()), nl=False)
+
+
+@click.command()
+def models() -> None:
+    """List the installed models: what `model.kind` may be."""
+    from s2s.recipe.installed import models as installed
+    from s2s.recipe.installed import module_of, package_of
+
+    for kind, point in installed().items():
+        first_line = (module_of(kind).__doc__ or "").strip().split("\n")[0]
+        click.echo(f"{kind:20} {package_of(point):16} {first_line}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from s2s.cli.comparing import Order, check_lone, experiments_of, order
+from s2s.cli.compare import Order, check_lone, experiments_of, order
 from s2s.errors import UserError
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from s2s import experiments
-from s2s.cli.comparing import Order, order
+from s2s.cli.compare import Order, order
 from s2s.experiments.catalogue import all_experiments
 from s2s.results import TABLES, Result
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.comparing import Order, order
+from s2s.cli.compare import Order, order
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
 from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from s2s.cli.report import report
+from s2s.cli.compare import report
 from s2s.errors import UserError
 from s2s.report.drawing import draw
 from s2s.results import ROWS, Result, write

@@ -1,0 +1,148 @@
+"""What a trained model is used for: `s2s translate`, `classify`, `attention`, `fill` and `probe`."""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+from s2s.cli.main import CHECKPOINT, Group
+from s2s.errors import UserError
+
+# how many batches of lines to translate are read ahead, and how many lines to classify
+_BATCHES = 50
+_LINES_AT_ONCE = 10_000
+_FILE = click.Path(path_type=Path)
+_run = click.argument("run", type=_FILE)
+_source = click.option(
+    "--input", "source", type=click.File("rb"), default="-", help="A text or path a line; standard input if absent."
+)
+_output = click.option("--output", type=_FILE, help="Where to; standard output if absent.")
+
+
+@click.command()
+@_run
+@_source
+@_output
+@click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
+@click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
+@click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
+@CHECKPOINT
+def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
+    """Translate lines with the model in RUN, in order; empty lines stay empty."""
+    from s2s.run.opened import opened
+
+    changes = {"beam": beam, "length_penalty": length_penalty}
+    overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
+    translator = opened(run, overrides, ["translation"])
+    check_output(output)
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.tasks.translation.lines import translated
+
+    loaded = ready(translator, checkpoint)
+    arriving = chunks(source, loaded.recipe.decoding.batch * _BATCHES, prompt)
+    _write_all(translated(loaded, arriving, nbest, source.isatty(), partial(click.echo, err=True)), output)
+
+
+@click.command()
+@_run
+@_source
+@_output
+@click.option("--probabilities", is_flag=True, help="Each class's probability beside the answer: TAB name=0.1234.")
+@CHECKPOINT
+def classify(run: Path, source, output: Path | None, probabilities: bool, checkpoint: str | None) -> None:
+    """Name the class of each line with the model in RUN, in order; empty lines stay empty.
+
+    A line is a text or, where RUN has learned from images, the path of an image.
+    """
+    from s2s.run.opened import opened
+
+    classifier = opened(run, tasks=["classification", "images"])
+    check_output(output)
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.run.tasks import task_of
+    from s2s.tasks.labelled import Labelling, classified
+
+    loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
+    _write_all(classified(task, loaded, chunks(source, _LINES_AT_ONCE, prompt), probabilities), output)
+
+
+def _write_all(lines: Iterable[str], output: Path | None) -> None:
+    with lines_to(output) as write:
+        for line in lines:
+            write(line)
+
+
+@click.command()
+@_run
+@click.argument("sentence")
+@click.option("--translation", help="What the model shall write; its own translation if absent.")
+@click.option("--output", type=_FILE, help="A picture (.png, .svg, .pdf), or .json in BertViz's shapes.")
+@click.option("--layer", type=click.IntRange(0), help="Which layer is drawn, from 0; the last if absent.")
+@CHECKPOINT
+def attention(
+    run: Path, sentence: str, translation: str | None, output: Path | None, layer: int | None, checkpoint: str | None
+) -> None:
+    """Show where the model in RUN looks while it translates SENTENCE."""
+    from s2s.run.opened import opened
+
+    translator = opened(run, tasks=["translation"])
+    check_output(output)
+    from s2s.run.loaded import ready
+    from s2s.tasks.translation.attention import look
+
+    weights = look(ready(translator, checkpoint), sentence, translation)
+    if output:
+        weights.save(output, -1 if layer is None else layer)
+    click.echo(str(weights))
+
+
+@click.command()
+@_run
+@click.argument("text")
+@click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
+@click.option("--best", type=click.IntRange(1), default=10, show_default=True, help="How many fillers.")
+@CHECKPOINT
+def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
+    """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
+    from s2s.run.opened import opened
+
+    model = opened(run, tasks=["masked-lm"])
+    from s2s.run.loaded import ready
+    from s2s.tasks.masked_lm.filling import fill_blank
+
+    click.echo(str(fill_blank(ready(model, checkpoint), text, pieces, best)))
+
+
+@click.group(cls=Group)
+def probe() -> None:
+    """Ask a trained model what it expects."""
+
+
+@probe.command()
+@_run
+@click.option("--pairs", type=_FILE, help="A table of sentence pairs like CrowS-Pairs.")
+@click.option("--text", help="A sentence with a blank ___, for --words.")
+@click.option("--words", help="Two or more words for the blank: his/her")
+@CHECKPOINT
+def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, checkpoint: str | None) -> None:
+    """Which sentence of a pair, or which word of two, does the masked-language model in RUN prefer?
+
+    The limits of the method are in docs/bias-probe.md.
+    """
+    choices = words.split("/") if words else []
+    if (pairs is None) == (text is None) or (text is None) != (words is None) or (words and len(choices) < 2):
+        raise UserError("give either --pairs FILE, or --text 'The ___ …' with --words his/her", remedy="see --help")
+    from s2s.run.opened import opened
+
+    model = opened(run, tasks=["masked-lm"])
+    from s2s.run.loaded import ready
+    from s2s.tasks.masked_lm.bias import probe
+    from s2s.tasks.masked_lm.filling import weigh
+
+    loaded = ready(model, checkpoint)
+    click.echo(str(probe(loaded, pairs) if pairs else weigh(loaded, text or "", choices)))
