@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data.examples import Collated, Plan
+from s2s.data.examples import Collated, Plan, joined
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 
@@ -82,18 +82,27 @@ def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: in
     difference = target_lengths.astype(np.int64) - source_lengths + _JITTER * generator.random(len(longest))
     turned = (longest + generator.integers(2)) % 2 == 1
     order = np.lexsort((np.where(turned, -difference, difference), longest))
-    batches = _cut(order, longest[order], budget)
+    batches = cut_off(order, longest[order], budget)
     shuffled = [batches[i] for i in generator.permutation(len(batches))]
     return worst_first(shuffled, source_lengths, target_lengths) if epoch == 0 else shuffled
 
 
-def _cut(order: np.ndarray, longest: np.ndarray, budget: int) -> Plan:
-    # lengths rise, so the last row of a batch is its longest, and the cost of a batch rises with each row
-    counts = np.arange(1, budget // longest[0] + 1)
+def cut_off(order: np.ndarray, widths: Lengths, budget: int, most: int | None = None) -> Plan:
+    """Batches of successive examples, each as large as the limits allow, and of one example at least.
+
+    Args:
+        order: of the examples.
+        widths: how wide a batch is that has one of them, in that order.
+        budget: largest number of rows × width of a batch.
+        most: rows of a batch; any number when None.
+    """
+    counts = np.arange(1, len(order) + 1)
     batches, first = [], 0
     while first < len(order):
-        candidates = longest[first : first + budget // longest[first]]
-        rows = int(np.searchsorted(candidates * counts[: len(candidates)], budget, side="right"))
+        # the first one alone allows no more rows than this, and any longer one after it fewer
+        several = max(1, min(most or len(order), budget // widths[first]))
+        longest = np.maximum.accumulate(widths[first : first + several])
+        rows = max(1, int(np.searchsorted(longest * counts[: len(longest)], budget, side="right")))
         batches.append(order[first : first + rows])
         first += rows
     return batches
@@ -122,33 +131,19 @@ def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths)
 
 
 def accumulate(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> tuple[list[Plan], int]:
-    """Joins successive batches into updates of about as many target tokens.
-
-    The number of batches of an update is the wanted tokens over the mean tokens of a batch, rounded, the same for the
-    whole epoch. The last update of an epoch has what remains.
+    """Joins successive batches into updates of about as many target tokens; see `joined`.
 
     Args:
         batches: an epoch's plan.
         target_lengths: pieces of each target, `EOS` counted.
         tokens_per_update: target tokens that one update should learn from, over all micro-batches.
 
-    Returns:
-        The batches of each update, and how many of them (micro-batches) it has.
-
     Raises:
         UserError: one batch is more than twice that.
     """
-    tokens = sum(int(target_lengths[rows].sum()) for rows in batches)
-    usual = tokens / max(len(batches), 1)
-    if tokens_per_update < usual / 2:
-        raise UserError(
-            f"an update should learn from {tokens_per_update} target tokens, but a batch has {usual:.0f}",
-            where="training.tokens_per_update",
-            remedy=f"divide batches.tokens by {usual / tokens_per_update:.1f}, "
-            f"or set training.tokens_per_update={usual:.0f}",
-        )
-    together = max(1, round(tokens_per_update / usual)) if batches else 1
-    return [batches[i : i + together] for i in range(0, len(batches), together)], together
+    usual = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
+    remedy = f"divide batches.tokens by {usual / tokens_per_update:.1f}"
+    return joined(batches, tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
 
 
 def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> Batch:

@@ -100,18 +100,21 @@ class Examples(ABC, Generic[C]):
         """
 
 
-def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str) -> tuple[list[Plan], int]:
-    """Successive batches with about as many examples together as wanted, the same number of them in each update.
+def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str, remedy: str) -> tuple[list[Plan], int]:
+    """Successive batches with about as many items together as wanted, the same number of them in each update.
+
+    The last update of an epoch has what remains.
 
     Args:
         batches: an epoch's plan.
-        wanted: examples that one update learns from.
-        usual: examples of a batch.
-        noun: what examples are called.
-        key: by which the recipe says how many a batch has.
+        wanted: items that one update learns from.
+        usual: items of a batch.
+        noun: what they are called.
+        key: of the recipe's `training`, that says how many are wanted.
+        remedy: how a batch would have fewer.
 
     Returns:
-        The batches of each update, and how many of them one has.
+        The batches of each update, and how many of them (micro-batches) one has.
 
     Raises:
         UserError: one batch has more than twice as many.
@@ -119,10 +122,10 @@ def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str) -> tup
     if wanted < usual / 2:
         raise UserError(
             f"an update should learn from {wanted} {noun}, but a batch has {usual:.0f}",
-            where="training.examples_per_update",
-            remedy=f"set {key}={wanted}, or training.examples_per_update={usual:.0f}",
+            where=f"training.{key}",
+            remedy=f"{remedy}, or set training.{key}={usual:.0f}",
         )
-    together = max(1, round(wanted / usual))
+    together = max(1, round(wanted / usual)) if batches else 1
     return [batches[i : i + together] for i in range(0, len(batches), together)], together
 
 
@@ -139,3 +142,46 @@ class LabelledBatch(Collated):
     source: Shaped[Tensor, "batch ..."]
     source_valid: Bool[Tensor, "batch source"]
     labels: Int[Tensor, " batch"]
+
+
+class LabelledExamples(Examples[LabelledBatch]):
+    """Examples that have classes.
+
+    Attributes:
+        key: by which a recipe says how many examples a batch has.
+        labels: the number of each example's class.
+        wanted: examples that one update learns from; those of one batch when None.
+        truncated: examples of which only the beginning is read; None where all are read whole.
+    """
+
+    key: ClassVar[str]
+    labels: Int[np.ndarray, " examples"]
+    wanted: int | None = None
+    truncated: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledExamples":
+        """The chosen examples alone, as a model reads them when it is asked."""
+
+    @abstractmethod
+    def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Shaped[Tensor, "batch ..."], Tensor]:
+        """What an encoder reads of these examples, and where its positions are real; see `collate`."""
+
+    def usual(self, batches: Plan) -> float:
+        """Examples of a batch."""
+        return len(self) / max(1, len(batches))
+
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        if self.wanted is None:
+            return [[rows] for rows in batches], 1
+        noun, remedy = self.noun.removeprefix("training "), f"set {self.key}={self.wanted}"
+        return joined(batches, self.wanted, self.usual(batches), noun, "examples_per_update", remedy)
+
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
+        source, valid = self.read(rows, seed)
+        tokens, labels = int(valid.sum()), torch.from_numpy(self.labels[rows].astype(np.int64))
+        indices = torch.from_numpy(np.array(rows, dtype=np.int64))
+        return LabelledBatch(indices, len(rows), tokens, tokens / valid.numel(), source, valid, labels)

@@ -1,5 +1,6 @@
 """What all tasks that name classes have in common, whether they read texts or images."""
 
+import itertools
 import json
 import math
 from abc import abstractmethod
@@ -15,11 +16,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from s2s.data.ahead import batches_on
-from s2s.data.examples import Examples, LabelledBatch
+from s2s.data.examples import LabelledBatch, LabelledExamples
 from s2s.errors import UserError
 from s2s.evaluation.classification import (
     ClassificationScores,
     accuracy,
+    chosen_examples,
     classification_scores,
     confusion,
     cross_entropy_of,
@@ -29,9 +31,10 @@ from s2s.evaluation.classification import (
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
 from s2s.models.contract import Classifier
 from s2s.recipe.schema import AnyRecipe
-from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Task, draw
-from s2s.tasks.pictures import Curve, confusion_picture, curves_picture, reliability_picture
+from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, draw
+from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
+from s2s.training.progress import Meter
 from s2s.training.trainer import Loss
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
 
 
 def class_probabilities(
-    model: Classifier, examples: Examples[LabelledBatch], advance: Advance = lambda count: None
+    model: Classifier, examples: LabelledExamples, advance: Advance = lambda count: None
 ) -> Float[np.ndarray, "examples classes"]:
     """The probability of each class, for each example; in fp32, dropout off.
 
@@ -85,9 +88,9 @@ def class_probabilities(
     return found
 
 
-def measured(model: Classifier, examples: Examples[LabelledBatch], labels: Int[np.ndarray, " examples"]) -> dict:
+def _measured(model: Classifier, examples: LabelledExamples) -> dict[str, float]:
     """Loss in nats, accuracy and macro-F1 in percent."""
-    probabilities = class_probabilities(model, examples)
+    labels, probabilities = examples.labels, class_probabilities(model, examples)
     predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
     names = [str(number) for number in range(classes)]
     return {
@@ -97,45 +100,83 @@ def measured(model: Classifier, examples: Examples[LabelledBatch], labels: Int[n
     }
 
 
-def looked_at(examples: int, seed: int) -> Int[np.ndarray, " chosen"]:
-    """The training examples that are classified at each validation, drawn by a seed."""
-    return np.sort(np.random.default_rng(seed).permutation(examples)[:_LOOKED_AT])
-
-
 class Labelling(Task[R, D, Classifier]):
     """A task that names classes."""
 
-    @abstractmethod
-    def validated(self, course: Course[R, D, Classifier]) -> Iterator[tuple[Examples[LabelledBatch], np.ndarray]]:
-        """The validation examples and their labels, then those of some training examples."""
+    evaluation: ClassVar[type["LabelledEvaluation"]]
+    """What it scored."""
 
     @abstractmethod
-    def probabilities(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> Float[np.ndarray, "lines classes"]:
-        """The probability of each class, for what each line names.
+    def as_read(self, course: Course[R, D, Classifier]) -> tuple[LabelledExamples, LabelledExamples]:
+        """The training and the validation examples as a model reads them when it is asked: whole and unvaried."""
+
+    @abstractmethod
+    def read(self, run: Loaded[R, Classifier], part: Any) -> LabelledExamples:
+        """A part of a corpus, as a trained model reads it."""
+
+    @abstractmethod
+    def named(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> LabelledExamples:
+        """What each line names, as a trained model reads it; its labels say nothing.
 
         Raises:
             UserError: a line names nothing that can be read.
         """
 
+    @abstractmethod
+    def explained(
+        self, run: Loaded[R, Classifier], part: Any, batch: LabelledBatch, said: "Classified"
+    ) -> "Classified":
+        """An answer, and what decided it.
+
+        Args:
+            run: the classifier.
+            part: of a corpus.
+            batch: the example alone, on the classifier's device.
+            said: what it was taken for.
+        """
+
+    @abstractmethod
+    def told(self, course: Course[R, D, Classifier]) -> Iterator[str]:
+        """What is to be said of the examples before training, beside how many each class has."""
+
+    @abstractmethod
+    def first_pictures(self, course: Course[R, D, Classifier]) -> "dict[str, Figure]":
+        """What is to be seen of the training examples, beside how many each class has."""
+
+    def probabilities(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> Float[np.ndarray, "lines classes"]:
+        """The probability of each class, for what each line names; see `named`."""
+        return class_probabilities(run.model, self.named(run, lines))
+
     def guessing(self, data: D) -> float:
-        """Evenly among the classes."""
         return math.log(len(data.corpus.train.names))
 
     def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
-        """The cross-entropy of the classes."""
         return classification_loss(dict(recipe)["training"].label_smoothing)
+
+    def counts(self, course: Course[R, D, Classifier]) -> dict[str, int]:
+        return {name: len(part) for name, part in course.data.corpus.parts().items()}
+
+    def introduce(self, course: Course[R, D, Classifier], say: Say) -> None:
+        counts = {name: part.counts() for name, part in course.data.corpus.parts().items()}
+        for line in (*_class_lines(counts), *self.told(course)):
+            say(line)
+
+    def begin(self, course: Course[R, D, Classifier], folder: Path, log: RunLog) -> None:
+        pictures = {"classes": class_counts_picture(course.data.corpus.train.counts())}
+        draw(course, folder, log, "data", pictures | self.first_pictures(course))
 
     def validate(self, course: Course[R, D, Classifier], log: RunLog) -> float:
         """Measures loss, accuracy and macro-F1, and loss and accuracy on some training examples."""
-        found, known = (measured(course.model, *part) for part in self.validated(course))
+        train, validation = self.as_read(course)
+        drawn = np.random.default_rng(dict(course.recipe)["data"].seed).permutation(len(train))
+        found, known = (_measured(course.model, e) for e in (validation, train.only(np.sort(drawn[:_LOOKED_AT]))))
         scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
         log.validation(course.trainer.update, scores)
         metric = dict(course.recipe)["validation"].metric
         return -found["loss"] if metric == "loss" else found[metric]
 
     def end(self, course: Course[R, D, Classifier], folder: Path, log: RunLog) -> None:
-        """Draws the curves of training."""
-        draw(course, folder, log, "run", {"curves": curves_picture(curves_of(folder))})
+        draw(course, folder, log, "run", {"curves": curves_picture(_curves_of(folder))})
 
     def check_use(self, kept: R, recipe: R) -> None:
         """Its outputs have no names but by their order: other classes than those that it has learned are refused."""
@@ -145,6 +186,29 @@ class Labelling(Task[R, D, Classifier]):
                 f"data.classes is {_listed(wanted)}, but the model was trained with {_listed(learned)}",
                 remedy="leave data.classes out; data.first_label says what number the first class has in a table",
             )
+
+    def evaluate(self, run: Loaded[R, Classifier], part: Any, scoring: Scoring, meter: Meter) -> "LabelledEvaluation":
+        examples = self.read(run, part)
+        with meter("classifying", len(examples)) as advance:
+            answers = Answers(part.names, part.labels, class_probabilities(run.model, examples, advance))
+        shown = []
+        for row in itertools.chain(*chosen_examples(part.labels, answers.predicted)):
+            batch = examples.collate(np.array([row]), 0).to(run.computer.device)
+            shown.append(self.explained(run, part, batch, answers.of(row)))
+        cut = {} if examples.truncated is None else {"truncated": examples.truncated}
+        return self.evaluation(
+            run=str(run.path),
+            checkpoint=run.checkpoint.name,
+            split=scoring.split,
+            classes=list(answers.classes),
+            scores=classification_scores(answers.labels, answers.probabilities, answers.classes),
+            digest=self.source(run.recipe).digest(part),
+            truth=answers.labels.tolist(),
+            predicted=answers.predicted.tolist(),
+            probabilities=answers.probabilities.round(6).tolist(),
+            examples=shown,
+            **cut,
+        )
 
     def compare(self, evaluations: "Sequence[LabelledEvaluation]") -> list[ClassifierComparison]:
         """Tests each run against the first with McNemar's test."""
@@ -257,7 +321,6 @@ class LabelledEvaluation(Evaluation):
         return ""
 
     def main_scores(self) -> dict[str, float]:
-        """The numbers that stand for the whole, by name."""
         return self.scores.main()
 
     def to_json(self) -> str:
@@ -268,21 +331,6 @@ class LabelledEvaluation(Evaluation):
         """Confusion matrix and reliability, by name; a task adds its own."""
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
         yield "reliability", reliability_picture(self.scores.calibration)
-
-
-def scored(run: Loaded[Any, Classifier], split: str, answers: Answers, digest: str) -> dict[str, Any]:
-    """What the evaluations of all tasks that name classes hold alike, by attribute."""
-    return {
-        "run": str(run.path),
-        "checkpoint": run.checkpoint.name,
-        "split": split,
-        "classes": list(answers.classes),
-        "scores": classification_scores(answers.labels, answers.probabilities, answers.classes),
-        "digest": digest,
-        "truth": answers.labels.tolist(),
-        "predicted": answers.predicted.tolist(),
-        "probabilities": answers.probabilities.round(6).tolist(),
-    }
 
 
 def compare_evaluations(evaluations: Sequence[LabelledEvaluation]) -> list[ClassifierComparison]:
@@ -312,7 +360,7 @@ def _listed(classes: Sequence[str] | None) -> str:
     return ", ".join(names[:_SHOWN_CLASSES]) + (", …" if len(names) > _SHOWN_CLASSES else "")
 
 
-def curves_of(folder: Path) -> list[Curve]:
+def _curves_of(folder: Path) -> list[Curve]:
     """What a run's `metrics.jsonl` says of all validations."""
     lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     points = [entry for line in lines if "validation" in (entry := json.loads(line))]
@@ -324,7 +372,7 @@ def curves_of(folder: Path) -> list[Curve]:
     ]
 
 
-def class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _class_lines(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     """How many examples each class has in each split, as lines."""
     classes = list(next(iter(counts.values())))
     wide = max(map(len, (*classes, "all")))

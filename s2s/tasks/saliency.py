@@ -110,16 +110,13 @@ def attention_on_words(
 
 
 def weighed(
-    classifier: Classifier,
-    source: Shaped[Tensor, "batch ..."],
-    valid: Bool[Tensor, "batch source"],
-    label: Int[Tensor, " batch"],
-) -> tuple[Float[Tensor, "batch source"], Method]:
-    """What each position weighed for a class, and how that was found: by attention, where the encoder has some."""
+    classifier: Classifier, source: Shaped[Tensor, "1 ..."], valid: Bool[Tensor, "1 source"], label: int
+) -> tuple[Float[Tensor, "1 source"], Method]:
+    """What each position of one example weighed for a class, and how that was found: by attention, if there is any."""
     looked = attention_on_words(classifier, source, valid)
     if looked is not None:
         return looked, "attention"
-    return gradient_times_input(classifier, source, valid, label), "gradient"
+    return gradient_times_input(classifier, source, valid, torch.tensor([label], device=valid.device)), "gradient"
 
 
 def joined_to_words(

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s2s.data.batches import collate_sources
+from s2s.data.batches import collate_sources, cut_off
 from s2s.data.encoding import Lists
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
-from s2s.tasks.classification.batches import Chosen, LabelledTexts, _cut
+from s2s.tasks.classification.batches import Chosen, LabelledTexts
 from s2s.tasks.classification.recipe import TextBatchSettings
 
 
@@ -59,8 +59,7 @@ def test_a_batch_ends_only_where_one_more_text_would_pass_a_limit(widths, tokens
         if naive[-1] and (len(naive[-1]) == rows or (len(naive[-1]) + 1) * wide > tokens):
             naive.append([])
         naive[-1].append(row)
-    limits = TextBatchSettings(tokens=tokens, rows=rows, max_length=30)
-    found = _cut(np.arange(len(widths)), np.array(widths), limits)
+    found = cut_off(np.arange(len(widths)), np.array(widths), tokens, rows)
     assert [batch.tolist() for batch in found] == naive
 
 

@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import Int
+from torch import Tensor
 
-from s2s.data.batches import collate_sources, widths_for, worst_first
+from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
 from s2s.data.encoding import Pieces
-from s2s.data.examples import Examples, LabelledBatch, Plan, joined
+from s2s.data.examples import LabelledExamples, Plan
 from s2s.tasks.classification.recipe import TextBatchSettings
 
 Lengths = Int[np.ndarray, " texts"]
@@ -35,7 +35,7 @@ class Chosen:
         return self._pieces.rows(self._chosen[indices])
 
 
-class LabelledTexts(Examples[LabelledBatch]):
+class LabelledTexts(LabelledExamples):
     """Labelled texts under a recipe's limits.
 
     Args:
@@ -49,10 +49,10 @@ class LabelledTexts(Examples[LabelledBatch]):
     Attributes:
         whole_lengths: pieces of each text, special ones counted.
         lengths: those of them that are read.
-        truncated: texts of which only the beginning is read.
     """
 
     noun: ClassVar[str] = "training texts"
+    key: ClassVar[str] = "batches.rows"
 
     def __init__(
         self,
@@ -70,51 +70,26 @@ class LabelledTexts(Examples[LabelledBatch]):
         self.wanted = examples_per_update
         self.word_dropout = word_dropout
         special = 1 + int(begin)
-        self.read = max(0, settings.max_length - special)
+        self.longest = max(0, settings.max_length - special)
         self.whole_lengths = pieces.lengths.astype(np.int64) + special
-        self.lengths = np.minimum(self.whole_lengths, self.read + special)
+        self.lengths = np.minimum(self.whole_lengths, self.longest + special)
         self.truncated = int((self.whole_lengths > self.lengths).sum())
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def plan(self, seed: int, epoch: int) -> Plan:
-        """The rows of each batch of an epoch; see `plan_texts`."""
         return plan_texts(self.lengths, self.settings, seed, epoch)
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """Successive batches with about as many texts together as wanted, the same number of them in each update.
-
-        Raises:
-            UserError: one batch has more than twice as many.
-        """
-        if self.wanted is None:
-            return [[rows] for rows in batches], 1
-        return joined(batches, self.wanted, len(self) / max(1, len(batches)), "texts", "batches.rows")
-
-    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
+    def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """The texts, padded; which of their pieces are left out is drawn by seed and row."""
-        texts = [text[: self.read] for text in self.pieces.rows(rows)]
+        texts = [text[: self.longest] for text in self.pieces.rows(rows)]
         if self.word_dropout:
             texts = [self._thinned(text, seed, int(row)) for text, row in zip(texts, rows, strict=True)]
         lengths = np.array([len(text) for text in texts], dtype=np.int64) + 1 + int(self.begin)
-        source, valid = collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
-        tokens = int(valid.sum())
-        return LabelledBatch(
-            indices=torch.from_numpy(np.array(rows, dtype=np.int64)),
-            count=len(rows),
-            tokens=tokens,
-            real_share=tokens / valid.numel(),
-            source=source,
-            source_valid=valid,
-            labels=torch.from_numpy(self.labels[rows].astype(np.int64)),
-        )
+        return collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
 
     def _thinned(self, text: np.ndarray, seed: int, row: int) -> np.ndarray:
         return text[np.random.default_rng([seed, row]).random(len(text)) >= self.word_dropout]
 
     def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
-        """The chosen texts alone."""
         return LabelledTexts(Chosen(self.pieces, rows), self.labels[rows], self.settings, self.begin)
 
     def padding_share(self, seed: int, epoch: int = 0) -> float:
@@ -154,20 +129,6 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
     sorted_by = lengths + (1 + _SPREAD * lengths) * noise if settings.padding == "buckets" else noise
     order = np.argsort(sorted_by, kind="stable")
     widths = _widths(lengths, settings)
-    batches = _cut(order, widths[order], settings)
+    batches = cut_off(order, widths[order], settings.tokens, settings.rows)
     shuffled = [batches[i] for i in generator.permutation(len(batches))]
     return worst_first(shuffled, widths, widths) if epoch == 0 else shuffled
-
-
-def _cut(order: np.ndarray, widths: np.ndarray, settings: TextBatchSettings) -> Plan:
-    most = settings.rows or len(order)
-    counts = np.arange(1, len(order) + 1)
-    batches, first = [], 0
-    while first < len(order):
-        # the first text alone allows no more rows than this, and any longer one after it fewer
-        several = max(1, min(most, settings.tokens // widths[first]))
-        longest = np.maximum.accumulate(widths[first : first + several])
-        rows = int(np.searchsorted(longest * counts[: len(longest)], settings.tokens, side="right"))
-        batches.append(order[first : first + max(1, rows)])
-        first += max(1, rows)
-    return batches

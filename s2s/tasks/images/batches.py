@@ -12,8 +12,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int, UInt8
+from torch import Tensor
 
-from s2s.data.examples import Examples, LabelledBatch, Plan, joined
+from s2s.data.examples import LabelledExamples, Plan
 from s2s.tasks.images.data import Images
 from s2s.tasks.images.recipe import AugmentationSettings
 
@@ -25,7 +26,7 @@ _DRAWS = 6
 _NOTHING = AugmentationSettings()
 
 
-class LabelledImages(Examples[LabelledBatch]):
+class LabelledImages(LabelledExamples):
     """The images of a split.
 
     Args:
@@ -37,6 +38,7 @@ class LabelledImages(Examples[LabelledBatch]):
     """
 
     noun: ClassVar[str] = "training images"
+    key: ClassVar[str] = "batches.images"
 
     def __init__(
         self,
@@ -47,39 +49,28 @@ class LabelledImages(Examples[LabelledBatch]):
         examples_per_update: int | None = None,
     ) -> None:
         self.images = images
+        self.labels = images.labels
         self.positions = positions
         self.batch = batch
         self.augmentation = augmentation
-        self.wanted = examples_per_update or batch
-
-    def __len__(self) -> int:
-        return len(self.images)
+        self.wanted = examples_per_update
 
     def plan(self, seed: int, epoch: int) -> Plan:
         """The images in random order, another one in each epoch, cut into batches; the last one may be smaller."""
         order = np.random.default_rng([seed % 2**64, epoch]).permutation(len(self))
         return [order[first : first + self.batch] for first in range(0, len(self), self.batch)]
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """Successive batches with about as many images together as wanted.
+    def usual(self, batches: Plan) -> float:
+        return self.batch
 
-        Raises:
-            UserError: one batch has more than twice as many.
-        """
-        return joined(batches, self.wanted, self.batch, "images", "batches.images")
+    def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledImages":
+        return LabelledImages(self.images.select(rows), self.positions, self.batch)
 
-    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
+    def read(self, rows: Int[np.ndarray, " batch"], seed: int) -> tuple[Tensor, Tensor]:
         """The images, varied as the seed and their rows say."""
         pixels = augmented(self.images.pixels[rows], rows, self.augmentation, seed)
-        return LabelledBatch(
-            indices=torch.from_numpy(np.array(rows, dtype=np.int64)),
-            count=len(rows),
-            tokens=len(rows) * self.positions,
-            real_share=1.0,
-            source=torch.from_numpy(np.ascontiguousarray(pixels)),
-            source_valid=torch.ones(len(rows), self.positions, dtype=torch.bool),
-            labels=torch.from_numpy(self.images.labels[rows]),
-        )
+        valid = torch.ones(len(rows), self.positions, dtype=torch.bool)
+        return torch.from_numpy(np.ascontiguousarray(pixels)), valid
 
 
 def augmented(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
