@@ -62,7 +62,7 @@ def translate(
 ) -> None:
     """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
     from s2s.data.fitting import Splits
-    from s2s.recipe.shipped import check_new
+    from s2s.recipe.reading import check_new
     from s2s.tasks.translation.fitting import fitted_translation
 
     check_new(output, overwrite)
@@ -104,7 +104,7 @@ def classify(
 ) -> None:
     """Write a classification recipe fitted to a table of labelled texts."""
     from s2s.data.fitting import Splits
-    from s2s.recipe.shipped import check_new
+    from s2s.recipe.reading import check_new
     from s2s.tasks.classification.fitting import fitted_classification
 
     check_new(output, overwrite)
@@ -120,7 +120,7 @@ def classify(
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
     from s2s.data.fitting import Splits
-    from s2s.recipe.shipped import check_new
+    from s2s.recipe.reading import check_new
     from s2s.tasks.images.fitting import fitted_images
 
     check_new(output, overwrite)
@@ -141,7 +141,7 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
 
 
 def _write(output: Path, text: str, overwrite: bool) -> None:
-    from s2s.recipe.shipped import write_new
+    from s2s.recipe.reading import write_new
     from s2s.run.tasks import read
 
     write_new(output, text, overwrite)

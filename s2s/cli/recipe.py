@@ -6,7 +6,7 @@ import click
 
 from s2s.cli.main import Group
 from s2s.errors import UserError
-from s2s.recipe.reading import dump, missing_files, recipe_path
+from s2s.recipe.reading import copy_shipped, dump, missing_files, recipe_path, shipped
 from s2s.run.tasks import read, schemas
 
 _OVERRIDES = "[section.key=value]..."
@@ -51,8 +51,6 @@ def show(path: Path, overrides: tuple[str, ...]) -> None:
 @recipe.command("list")
 def list_() -> None:
     """List the recipes that come with s2s."""
-    from s2s.recipe.shipped import shipped
-
     for name, path in shipped().items():
         click.echo(f"{name:20} {read(path).description}")
 
@@ -63,9 +61,7 @@ def list_() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a file of that name.")
 def copy(name: str, destination: Path, overwrite: bool) -> None:
     """Copy a recipe that comes with s2s, to change it."""
-    from s2s.recipe import shipped
-
-    click.echo(f"{shipped.copy(name, destination, overwrite)}: edit it, then `s2s train` it")
+    click.echo(f"{copy_shipped(name, destination, overwrite)}: edit it, then `s2s train` it")
 
 
 @recipe.command()

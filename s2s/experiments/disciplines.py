@@ -14,7 +14,7 @@ from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.messages import TASK
 from s2s.run.scoring import evaluate
 from s2s.run.training import train
-from s2s.tasks.classification.batches import LabelledTexts
+from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.task import begins, build_classifier, trainer_of
 from s2s.tasks.labelled import classification_loss
 from s2s.tasks.translation.task import build_model

@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from s2s.data.ahead import batches_on
-from s2s.data.examples import LabelledBatch, LabelledExamples
+from s2s.data.examples import LabelledBatch, LabelledExamples, batches_on
 from s2s.errors import UserError
 from s2s.evaluation.classification import (
     ClassificationScores,

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from s2s.data.ahead import Ahead, batches_on, runs_ahead
-from s2s.data.examples import Collated, Examples
+from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.checkpoint import check_fit

@@ -8,8 +8,8 @@ import pytest
 
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models, module_of
+from s2s.recipe.reading import shipped
 from s2s.recipe.schema import Section
-from s2s.recipe.shipped import shipped
 from s2s.run.tasks import read
 
 TOP = "multi30k"

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import s2s
 from s2s.cli.main import _COMMANDS, commands, main
 from s2s.errors import UserError
+from s2s.recipe.reading import shipped
 from s2s.recipe.reference import reference
-from s2s.recipe.shipped import shipped
 from s2s.run.tasks import read, schemas
 
 GOOD = "name: good\nmodel: {kind: transformer}\n"
@@ -70,10 +70,7 @@ def test_help_names_every_command_and_loads_none():
         "print('LOADED', sorted(m for m in sys.modules if m.startswith('s2s.')), 'pydantic' in sys.modules)"
     )
     done = _shell(code=code)
-    assert (
-        done.stdout.split("\n")[-2]
-        == "LOADED ['s2s.cli', 's2s.cli.main', 's2s.errors', 's2s.files'] False"
-    )
+    assert done.stdout.split("\n")[-2] == "LOADED ['s2s.cli', 's2s.cli.main', 's2s.errors', 's2s.files'] False"
     for name, (_, words) in _COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(words)}$", done.stdout, re.M)
 

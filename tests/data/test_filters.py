@@ -1,6 +1,6 @@
 import datasets
 
-from s2s.tasks.translation.filters import Ledger, filter_training, later_copies
+from s2s.tasks.translation.prepared import Ledger, filter_training, later_copies
 from s2s.tasks.translation.recipe import FilterSettings
 
 ROWS = [

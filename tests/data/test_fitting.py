@@ -23,8 +23,8 @@ from s2s.tasks.classification.fitting import fitted_classification
 from s2s.tasks.images.data import load_images
 from s2s.tasks.images.fitting import fitted_images
 from s2s.tasks.translation.data import load
-from s2s.tasks.translation.filters import filter_training
 from s2s.tasks.translation.fitting import fitted_translation
+from s2s.tasks.translation.prepared import filter_training
 
 RULES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules.py"))
 NATURAL = "The rain in {0} stays {1} and nobody there {2} to see it"

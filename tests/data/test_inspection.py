@@ -3,8 +3,8 @@ import pytest
 
 from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import load
-from s2s.tasks.translation.filters import filter_training
 from s2s.tasks.translation.inspection import inspect, render
+from s2s.tasks.translation.prepared import filter_training
 from s2s.tasks.translation.recipe import DataSettings, FilterSettings
 
 ROWS = [

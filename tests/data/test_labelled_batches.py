@@ -11,7 +11,7 @@ from s2s.data.batches import collate_sources, cut_off
 from s2s.data.encoding import Lists
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
-from s2s.tasks.classification.batches import Chosen, LabelledTexts
+from s2s.tasks.classification.data import Chosen, LabelledTexts
 from s2s.tasks.classification.recipe import TextBatchSettings
 
 

@@ -9,7 +9,7 @@ from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.models import transformer
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.schema import DeviceSettings, OptimizationSettings, SeedSettings
-from s2s.tasks.masked_lm.masking import MaskedText, chosen_counts, collate_masked, mask, windows
+from s2s.tasks.masked_lm.data import MaskedText, chosen_counts, collate_masked, mask, windows
 from s2s.tasks.masked_lm.recipe import MaskingSettings, WindowSettings
 from s2s.tasks.masked_lm.task import masked_loss
 from s2s.training.devices import choose, seed_for

@@ -10,8 +10,8 @@ from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contest, Contestant
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import matched
+from s2s.recipe.reading import shipped
 from s2s.recipe.schema import DecodingSettings, DeviceSettings, TokenizerSettings
-from s2s.recipe.shipped import shipped
 from s2s.run.tasks import read
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, Recipe, TrainingSettings, ValidationSettings
 from s2s.training.devices import choose

@@ -9,8 +9,7 @@ from s2s.experiments.contenders import entered, equal_time
 from s2s.experiments.contest import Contestant
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.recipe.installed import models
-from s2s.recipe.reading import dump
-from s2s.recipe.shipped import shipped
+from s2s.recipe.reading import dump, shipped
 from s2s.run.tasks import read
 
 

@@ -15,8 +15,7 @@ from s2s.experiments.tuning import Trial, Tried, chosen, described, short_traini
 from s2s.experiments.whole_runs import cost_of, pauses, prepared
 from s2s.models.contract import parameter_count
 from s2s.recipe.installed import models
-from s2s.recipe.reading import dump
-from s2s.recipe.shipped import shipped
+from s2s.recipe.reading import dump, shipped
 from s2s.results import TABLES, read_summary
 from s2s.run.loaded import load
 from s2s.run.tasks import read

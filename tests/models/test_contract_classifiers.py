@@ -12,7 +12,7 @@ from s2s.models.contract import Classifier
 from s2s.nn.pooling import Kind
 from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
-from s2s.tasks.classification.batches import LabelledTexts
+from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.recipe import ClassificationTraining, TextBatchSettings
 from s2s.tasks.labelled import class_probabilities, classification_loss
 from s2s.training.checkpoint import load_weights, save_weights

@@ -7,7 +7,7 @@ from torch.nn import functional
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import models, module_of
-from s2s.tasks.masked_lm.masking import MaskedBatch
+from s2s.tasks.masked_lm.data import MaskedBatch
 from s2s.tasks.masked_lm.task import masked_loss
 
 SIZE = 23

@@ -5,8 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from s2s.errors import UserError
-from s2s.recipe.reading import dump, recipe_path, write
-from s2s.recipe.shipped import shipped
+from s2s.recipe.reading import dump, recipe_path, shipped, write
 from s2s.run.tasks import read
 
 GOOD = """name: good

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.page import read_page, read_value
+from s2s.recipe.reading import copy_shipped, shipped
 from s2s.recipe.reference import json_schema, reference
-from s2s.recipe.shipped import copy, shipped
 from s2s.recipe.wording import section_of
 from s2s.run.tasks import read, schemas
 
@@ -171,9 +171,9 @@ def test_the_schema_of_one_model_knows_no_other():
 
 
 def test_a_copied_recipe_is_never_overwritten_by_accident(tmp_path):
-    path = copy("translate", tmp_path)
+    path = copy_shipped("translate", tmp_path)
     assert path.read_text() == shipped()["translate"].read_text()
     with pytest.raises(UserError, match=r"translate.yaml: is there already(.|\n)*--overwrite"):
-        copy("translate", tmp_path)
+        copy_shipped("translate", tmp_path)
     with pytest.raises(UserError, match=r"no recipe 'tranlate'(.|\n)*did you mean translate"):
-        copy("tranlate", tmp_path)
+        copy_shipped("tranlate", tmp_path)

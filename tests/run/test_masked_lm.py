@@ -21,8 +21,8 @@ from s2s.run.scoring import evaluate
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.masked_lm.bias import probe
+from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
-from s2s.tasks.masked_lm.masking import MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedTraining, MaskingSettings, WindowSettings
 from s2s.tasks.masked_lm.task import masked_loss, measure
 from s2s.training.devices import choose

@@ -15,8 +15,7 @@ from s2s.data.texts import SIDE
 from s2s.data.tokenizers import Tokenizer
 from s2s.models.contract import Classifier
 from s2s.recipe.installed import module_of
-from s2s.tasks.classification.batches import LabelledTexts
-from s2s.tasks.classification.data import Labelled, LabelledSource, PreparedLabelled, prepare_texts
+from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.contract import Course, Loaded, Say, check_positions
 from s2s.tasks.labelled import (

@@ -1,15 +1,29 @@
-"""Texts without labels: where they come from."""
+"""Masked pieces: what a masked-language model learns from (Devlin et al. 2019, section 3.1).
 
-from collections.abc import Hashable, Iterable
+Of each text some pieces are chosen, 15 % as published, and the model must name them. Of the chosen ones 80 % are read
+as the mask piece, 10 % as a random piece, and 10 % as they are. Each epoch chooses others (Liu et al. 2019, section
+4.1); which ones is a pure function of (seed, epoch, row), so to resume is arithmetic.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import datasets
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
+from s2s.data.batches import accumulate, collate_sources, plan, widths_for
+from s2s.data.encoding import Pieces
+from s2s.data.examples import Collated, Examples, Plan
 from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table
 from s2s.data.text_files import Columns
 from s2s.data.texts import joined, split_table, text_columns
+from s2s.data.tokenizers import SPECIALS
 from s2s.errors import UserError
-from s2s.tasks.masked_lm.recipe import PlainTextSettings
+from s2s.tasks.masked_lm.recipe import MaskingSettings, PlainTextSettings, WindowSettings
 
 _FEATURES = datasets.Features({"text": datasets.Value("string")})
 
@@ -37,3 +51,181 @@ class TextSource(Source[PlainTextSettings, datasets.Dataset]):
     def digest(self, part: datasets.Dataset) -> str:
         """Of the texts."""
         return digest_of(part["text"])
+
+
+Row = Int[np.ndarray, " pieces"]
+
+
+@dataclass(frozen=True)
+class MaskedBatch(Collated):
+    """Texts with some of their pieces masked, padded with `PAD`; the loss is divided by the chosen pieces.
+
+    Attributes:
+        source: what the model reads, each row ending with `EOS`.
+        source_valid: True where a piece is real.
+        chosen: places of the chosen pieces in the flattened `source`, row after row.
+        targets: what stood at these places.
+    """
+
+    source: Int[Tensor, "batch source"]
+    source_valid: Bool[Tensor, "batch source"]
+    chosen: Int[Tensor, " chosen"]
+    targets: Int[Tensor, " chosen"]
+
+
+def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.ndarray, " rows"]:
+    """How many pieces are chosen of each text: the share, rounded, and at least one where there is any.
+
+    Args:
+        lengths: pieces of each text, without special ones.
+        share: of the pieces, in (0, 1).
+    """
+    return np.minimum(lengths, np.maximum(1, np.rint(lengths * share).astype(np.int64)))
+
+
+def mask(
+    pieces: Row, size: int, settings: MaskingSettings, seed: int, row: int
+) -> tuple[Row, Int[np.ndarray, " chosen"]]:
+    """Chooses pieces of one text and masks them.
+
+    Args:
+        pieces: of the text, without special ones.
+        size: number of pieces that the tokenizer knows, which is also the number of the mask piece.
+        settings: the recipe's `masking` section.
+        seed: another one in each epoch.
+        row: number of the text; each draws for itself, whatever batch it is in.
+
+    Returns:
+        What the model reads, and the chosen places in rising order.
+    """
+    generator = np.random.default_rng([seed, row])
+    count = int(chosen_counts(np.array([len(pieces)]), settings.share)[0])
+    chosen = np.sort(generator.choice(len(pieces), count, replace=False, shuffle=False))
+    fate = generator.random(count)
+    drawn = generator.integers(len(SPECIALS), size, count)
+    read = np.array(pieces)
+    masked, random = fate < settings.masked, fate < settings.masked + settings.random
+    read[chosen] = np.where(masked, size, np.where(random, drawn, read[chosen]))
+    return read, chosen
+
+
+def collate_masked(
+    texts: Sequence[Row],
+    read: Sequence[Row],
+    chosen: Sequence[Int[np.ndarray, " chosen"]],
+    indices: Sequence[int] | np.ndarray,
+    begin: bool,
+    width: int | None = None,
+) -> MaskedBatch:
+    """Makes a batch of texts.
+
+    Args:
+        texts: pieces of each text, without special ones.
+        read: the same, with chosen ones masked.
+        chosen: places of the chosen ones in each text.
+        indices: number of each text.
+        begin: whether each row begins with `BOS`.
+        width: positions of a row; those of the longest when None.
+    """
+    source, valid = collate_sources(read, begin, width)
+    flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
+    targets = [text[places] for text, places in zip(texts, chosen, strict=True)]
+    nothing = np.empty(0, np.int64)
+    tokens = int(valid.sum())
+    return MaskedBatch(
+        indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
+        count=sum(len(places) for places in chosen),
+        tokens=tokens,
+        real_share=tokens / max(1, valid.numel()),
+        source=source,
+        source_valid=valid,
+        chosen=torch.from_numpy(np.concatenate([nothing, *flat])),
+        targets=torch.from_numpy(np.concatenate([nothing, *targets])),
+    )
+
+
+def windows(
+    lengths: Int[np.ndarray, " texts"], longest: int
+) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
+    """Cuts long texts into windows of nearly equal length, none longer than allowed; nothing is left out.
+
+    Args:
+        lengths: pieces of each text, without special ones; texts without any give no window.
+        longest: most pieces of a window.
+
+    Returns:
+        Of each window, in order: the text's number, the place of its first piece there, and how many pieces it has.
+    """
+    lengths = lengths.astype(np.int64)
+    counts = -(-lengths // longest)
+    texts = np.repeat(np.arange(len(lengths)), counts)
+    number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # window i of n begins at floor(i · length / n): lengths differ by one at most
+    first = number * lengths[texts] // np.maximum(counts[texts], 1)
+    last = (number + 1) * lengths[texts] // np.maximum(counts[texts], 1)
+    return texts, first, last - first
+
+
+class MaskedText(Examples[MaskedBatch]):
+    """The windows of a corpus of texts, masked anew in each epoch.
+
+    A text longer than `batches.max_length` is cut into windows, so that all of it is learned from; an example is one
+    window. The loss of an update is divided by the pieces to be named in it.
+
+    Args:
+        texts: the corpus.
+        size: number of pieces that the tokenizer knows.
+        masking: the recipe's `masking` section.
+        batches: the recipe's `batches` section.
+        tokens_per_update: real pieces that one update reads; those of one batch when None.
+    """
+
+    noun: ClassVar[str] = "windows of text"
+
+    def __init__(
+        self,
+        texts: Pieces,
+        size: int,
+        masking: MaskingSettings,
+        batches: WindowSettings,
+        tokens_per_update: int | None = None,
+    ) -> None:
+        self.texts = texts
+        self.size = size
+        self.masking = masking
+        self.tokens = batches.tokens
+        self.wanted = tokens_per_update
+        # beside the pieces stand `EOS` and, where the recipe says so, `BOS`
+        special = 1 + int(masking.begin)
+        self.numbers, self.first, counts = windows(texts.lengths, batches.max_length - special)
+        self.lengths = counts + special
+        self.widths = widths_for(self.lengths, batches.max_length)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def plan(self, seed: int, epoch: int) -> Plan:
+        """The windows of each batch of an epoch; see `batches.plan`."""
+        return plan(self.widths, self.widths, self.tokens, seed, epoch)
+
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        """The batches of each update; see `batches.accumulate`."""
+        if self.wanted is None:
+            return [[rows] for rows in batches], 1
+        return accumulate(batches, self.lengths, self.wanted)
+
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> MaskedBatch:
+        """The windows, masked: each by a chance of its own, whatever batch it is in."""
+        texts = self.window(rows)
+        masked = [
+            mask(text, self.size, self.masking, seed, row) for text, row in zip(texts, rows.tolist(), strict=True)
+        ]
+        read, chosen = [pieces for pieces, _ in masked], [places for _, places in masked]
+        return collate_masked(texts, read, chosen, rows, self.masking.begin, int(self.widths[rows].max(initial=1)))
+
+    def window(self, rows: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
+        """The pieces of the chosen windows."""
+        special = 1 + int(self.masking.begin)
+        first, last = self.first[rows], self.first[rows] + self.lengths[rows] - special
+        whole = self.texts.rows(self.numbers[rows])
+        return [text[i:j] for text, i, j in zip(whole, first.tolist(), last.tolist(), strict=True)]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM
-from s2s.tasks.masked_lm.masking import collate_masked
+from s2s.tasks.masked_lm.data import collate_masked
 
 _BUDGET = 8192
 

@@ -10,16 +10,15 @@ import datasets
 import torch
 from torch import Tensor
 
-from s2s.data.ahead import batches_on
 from s2s.data.encoding import Lists, encode_texts
+from s2s.data.examples import batches_on
 from s2s.data.texts import SIDE, PreparedTexts, cut
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
 from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
-from s2s.tasks.masked_lm.data import TextSource
-from s2s.tasks.masked_lm.masking import MaskedBatch, MaskedText
+from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText, TextSource
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.pictures import lengths_picture
 from s2s.training.devices import Computer, seed_for

@@ -31,7 +31,7 @@ from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.schema import DecodingSettings
 from s2s.tasks.translation.data import load, load_split, pairs
-from s2s.tasks.translation.filters import broken_rule
+from s2s.tasks.translation.prepared import broken_rule
 from s2s.tasks.translation.recipe import DataSettings, FilterSettings
 
 # what decides between checkpoints where there is one right answer

@@ -13,7 +13,7 @@ from s2s.data.inspection import MANY, SUSPICIOUS, drawn, hashes, some_rows, visi
 from s2s.data.normalization import altered
 from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import load, pairs
-from s2s.tasks.translation.filters import Ledger, broken_rule, filter_training, later_copies
+from s2s.tasks.translation.prepared import Ledger, broken_rule, filter_training, later_copies
 from s2s.tasks.translation.recipe import DataSettings, FilterSettings, Recipe
 
 _BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)

@@ -1,16 +1,136 @@
 """Lines in, translated lines out, with a word about those that are far from what the model has learned from."""
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from jaxtyping import Int
 
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation
+from s2s.errors import UserError
+from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
 from s2s.tasks.translation.evaluation import translator_of
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.seen import Seen
+
+FILE = "seen.json"
+# less than this is never far, however alike the validation text is
+_LEAST = 0.05
+_QUANTILE = 0.99
+_SHOWN_WORDS = 5
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a training text held.
+
+    Attributes:
+        pieces: the numbers of all pieces in it.
+        words: its words, lower-cased, without what is neither letter nor digit at their ends.
+        new_pieces: share of pieces that are new in all but the strangest hundredth of the validation texts.
+        new_words: the same of words; 1 where each text is a word of its own, so that words say nothing.
+    """
+
+    pieces: frozenset[int]
+    words: frozenset[str]
+    new_pieces: float = 0.0
+    new_words: float = 0.0
+
+    def far(self, text: str, tokenizer: Tokenizer) -> str | None:
+        """What is new in a text that is far from what was seen; None for one that is not.
+
+        Args:
+            text: not empty.
+            tokenizer: that cut the training text.
+        """
+        words, pieces = self._shares(text, tokenizer)
+        if words > max(_LEAST, self.new_words):
+            there = _words(text, tokenizer)
+            new = [word for word in there if word not in self.words]
+            named = [repr(word) for word in dict.fromkeys(new)]
+            more = ", …" if len(named) > _SHOWN_WORDS else ""
+            return f"{', '.join(named[:_SHOWN_WORDS])}{more} ({len(new)} of {len(there)} words)"
+        if pieces > max(_LEAST, self.new_pieces):
+            return f"{pieces:.0%} of its pieces"
+        return None
+
+    def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
+        """Writes `seen.json`.
+
+        Args:
+            folder: of the tokenizer.
+            validation: texts of the same kind that were not learned from.
+            tokenizer: that cut the training text.
+        """
+        shares = [self._shares(text, tokenizer) for text in validation] or [(0.0, 0.0)]
+        usual = np.quantile(np.array(shares), _QUANTILE, axis=0, method="higher").tolist()
+        flags = np.isin(np.arange(tokenizer.size), list(self.pieces))
+        found = {
+            "new_words": usual[0],
+            "new_pieces": usual[1],
+            "pieces": np.packbits(flags).tobytes().hex(),
+            "words": sorted(self.words),
+        }
+        write_atomically(folder / FILE, json.dumps(found, ensure_ascii=False) + "\n")
+
+    @staticmethod
+    def load(folder: Path) -> "Seen | None":
+        """Reads what `save` wrote; None where there is none, as in runs of earlier versions.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = folder / FILE
+        if not path.exists():
+            return None
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            flags = np.unpackbits(np.frombuffer(bytes.fromhex(found["pieces"]), np.uint8))
+            pieces = frozenset(np.flatnonzero(flags).tolist())
+            return Seen(pieces, frozenset(found["words"]), float(found["new_pieces"]), float(found["new_words"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"is damaged: {error!r}", where=str(path), remedy="copy it again, or delete it: only warnings need it"
+            ) from None
+
+    def _shares(self, text: str, tokenizer: Tokenizer) -> tuple[float, float]:
+        """Shares of a text's words and pieces that are new."""
+        words, pieces = _words(text, tokenizer), tokenizer.encode(text)
+        new_words = sum(word not in self.words for word in words)
+        new_pieces = sum(piece not in self.pieces for piece in pieces)
+        return new_words / max(1, len(words)), new_pieces / max(1, len(pieces))
+
+
+def seen_in(texts: Iterable[str], pieces: Int[np.ndarray, " different"], tokenizer: Tokenizer) -> Seen:
+    """What a training text held.
+
+    Args:
+        texts: all of it.
+        pieces: the numbers of the pieces in it.
+        tokenizer: that cut it.
+    """
+    return Seen(frozenset(pieces.tolist()), frozenset(word for text in texts for word in _each_word(text, tokenizer)))
+
+
+def _words(text: str, tokenizer: Tokenizer) -> list[str]:
+    return list(_each_word(text, tokenizer))
+
+
+def _each_word(text: str, tokenizer: Tokenizer) -> Iterator[str]:
+    for token in tokenizer.normalize(text).lower().split():
+        if token.isalnum():
+            yield token
+            continue
+        letters = [place for place, letter in enumerate(token) if letter.isalnum()]
+        if letters:
+            yield token[letters[0] : letters[-1] + 1]
+
 
 Tell = Callable[[str], Any]
 

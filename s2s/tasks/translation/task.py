@@ -25,9 +25,9 @@ from s2s.tasks.translation.attention import attention_picture
 from s2s.tasks.translation.data import PairSource, pairs
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.inspection import unreachable
+from s2s.tasks.translation.lines import seen_in
 from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
 from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
-from s2s.tasks.translation.seen import seen_in
 from s2s.training import trainer
 from s2s.training.devices import Computer, seed_for
 from s2s.training.logger import RunLog, Sample
