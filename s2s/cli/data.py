@@ -61,8 +61,8 @@ def translate(
     overwrite: bool,
 ) -> None:
     """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
-    from s2s.data.fitting import Splits
     from s2s.recipe.reading import check_new
+    from s2s.tasks.fitting import Splits
     from s2s.tasks.translation.fitting import fitted_translation
 
     check_new(output, overwrite)
@@ -103,9 +103,9 @@ def classify(
     overwrite: bool,
 ) -> None:
     """Write a classification recipe fitted to a table of labelled texts."""
-    from s2s.data.fitting import Splits
     from s2s.recipe.reading import check_new
     from s2s.tasks.classification.fitting import fitted_classification
+    from s2s.tasks.fitting import Splits
 
     check_new(output, overwrite)
     _write(output, fitted_classification(output.stem, Splits(data, validation, test), text, label), overwrite)
@@ -119,8 +119,8 @@ def classify(
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
-    from s2s.data.fitting import Splits
     from s2s.recipe.reading import check_new
+    from s2s.tasks.fitting import Splits
     from s2s.tasks.images.fitting import fitted_images
 
     check_new(output, overwrite)

@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from s2s.data.fitting import Splits
 from s2s.data.tokenizers import UNK, train_pair
 from s2s.errors import UserError
 from s2s.run.tasks import read
 from s2s.tasks.classification.data import load_labelled
 from s2s.tasks.classification.fitting import fitted_classification
+from s2s.tasks.fitting import Splits
 from s2s.tasks.images.data import load_images
 from s2s.tasks.images.fitting import fitted_images
 from s2s.tasks.translation.data import load

@@ -18,8 +18,7 @@ from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.schema import TokenizerSettings
 from s2s.tasks.masked_lm import bias, filling
 from s2s.tasks.masked_lm.bias import Pair, Preference, bias_picture, prefer, read_pairs, report, shared_places
-from s2s.tasks.masked_lm.filling import fill, find_blank, weigh_words
-from s2s.tasks.masked_lm.pseudo_likelihood import masked_log_probabilities
+from s2s.tasks.masked_lm.filling import fill, find_blank, masked_log_probabilities, weigh_words
 
 PEOPLE = ["man", "woman", "doctor", "nurse", "teacher", "old man", "young woman"]
 SAID = [f"The {a} saw his friend, and the {b} found her bag." for a in PEOPLE for b in PEOPLE]

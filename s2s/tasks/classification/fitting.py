@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from s2s.data.columns import label_columns, read_head
-from s2s.data.fitting import (
+from s2s.data.sources import Corpus
+from s2s.tasks.classification.data import Labelled, load_labelled
+from s2s.tasks.classification.recipe import LabelledSettings
+from s2s.tasks.fitting import (
     Splits,
     choose_pieces,
     classes_metric,
@@ -19,9 +22,6 @@ from s2s.data.fitting import (
     quoted,
     rounded,
 )
-from s2s.data.sources import Corpus
-from s2s.tasks.classification.data import Labelled, load_labelled
-from s2s.tasks.classification.recipe import LabelledSettings
 
 _MEASURED = 20_000
 

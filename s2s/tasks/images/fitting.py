@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from s2s.data.fitting import Files, Splits, absolute, classes_metric, course, page, parts, rounded
 from s2s.data.sources import ALIASES, Corpus
 from s2s.errors import UserError
+from s2s.tasks.fitting import Files, Splits, absolute, classes_metric, course, page, parts, rounded
 from s2s.tasks.images.data import ENDINGS, Images, class_folders, idx_files, load_images
 from s2s.tasks.images.idx import read_idx_images
 from s2s.tasks.images.recipe import ImageDataSettings

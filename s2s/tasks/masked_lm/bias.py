@@ -21,7 +21,7 @@ from s2s.files import write_atomically
 from s2s.models.masked_lm import MaskedLM
 from s2s.results import spreadsheet_cell
 from s2s.tasks.contract import Loaded
-from s2s.tasks.masked_lm.pseudo_likelihood import masked_log_probabilities
+from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 
 if TYPE_CHECKING:

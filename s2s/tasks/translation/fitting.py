@@ -11,7 +11,10 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.columns import pair_columns, read_head
-from s2s.data.fitting import (
+from s2s.data.sources import Corpus
+from s2s.data.tokenizers import Tokenizer
+from s2s.recipe.schema import DecodingSettings
+from s2s.tasks.fitting import (
     Files,
     Splits,
     absolute,
@@ -27,9 +30,6 @@ from s2s.data.fitting import (
     rounded,
     spread,
 )
-from s2s.data.sources import Corpus
-from s2s.data.tokenizers import Tokenizer
-from s2s.recipe.schema import DecodingSettings
 from s2s.tasks.translation.data import load, load_split, pairs
 from s2s.tasks.translation.prepared import broken_rule
 from s2s.tasks.translation.recipe import DataSettings, FilterSettings

@@ -206,7 +206,7 @@ def page(
     """The recipe.
 
     Args:
-        kind: of the recipe: the name of its page.
+        kind: the folder of the task, in which its page lies.
         name: of the run; what a name may not hold becomes `-`, and what then has none is called like the command.
         train: the training data.
         parts: see the function of that name.
@@ -218,7 +218,7 @@ def page(
         f"  {split}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}" for split, given in parts.items()
     ]
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
-    text = resources.files("s2s.data.fitting").joinpath(f"{kind}.yaml").read_text(encoding="utf-8")
+    text = resources.files("s2s.tasks").joinpath(kind, "fitting.yaml").read_text(encoding="utf-8")
     usual = {"translation": "translate", "classification": "classify"}.get(kind, kind)
     given = {"name": quoted(stem or usual), "train": quoted(absolute(train)), "splits": "\n".join(lines)}
     return text.format_map(given | dict(choices))
