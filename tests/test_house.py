@@ -89,7 +89,7 @@ def test_assert_stays_in_tests():
     assert found == []
 
 
-@pytest.mark.parametrize("module", ["s2s.cli.main", "s2s.run.opened", "s2s.errors", "s2s.models.transformer"])
+@pytest.mark.parametrize("module", ["s2s.cli.main", "s2s.run.folder", "s2s.errors", "s2s.models.transformer"])
 def test_nothing_heavy_is_imported_before_it_is_needed(module):
     heavy = ["torch", "numpy", "datasets", "pyarrow", "sacrebleu", "sentencepiece", "tensorboard", "matplotlib"]
     code = f"import sys, {module}; print([m for m in {heavy!r} if m in sys.modules])"

@@ -37,7 +37,7 @@ def evaluate(
     """Score RUN on a split of its corpus, or on files; with several runs, test each against the first."""
     files = _both(source, reference)
     check_output(file, "--json")
-    from s2s.run.opened import opened_together
+    from s2s.run.folder import opened_together
 
     paths, overrides = [Path(word) for word in words if "=" not in word], [word for word in words if "=" in word]
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files}

@@ -32,7 +32,7 @@ _output = click.option("--output", type=_FILE, help="Where to; standard output i
 @CHECKPOINT
 def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
-    from s2s.run.opened import opened
+    from s2s.run.folder import opened
 
     changes = {"beam": beam, "length_penalty": length_penalty}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
@@ -58,7 +58,7 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
 
     A line is a text or, where RUN has learned from images, the path of an image.
     """
-    from s2s.run.opened import opened
+    from s2s.run.folder import opened
 
     classifier = opened(run, tasks=["classification", "images"])
     check_output(output)
@@ -88,7 +88,7 @@ def attention(
     run: Path, sentence: str, translation: str | None, output: Path | None, layer: int | None, checkpoint: str | None
 ) -> None:
     """Show where the model in RUN looks while it translates SENTENCE."""
-    from s2s.run.opened import opened
+    from s2s.run.folder import opened
 
     translator = opened(run, tasks=["translation"])
     check_output(output)
@@ -109,7 +109,7 @@ def attention(
 @CHECKPOINT
 def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
-    from s2s.run.opened import opened
+    from s2s.run.folder import opened
 
     model = opened(run, tasks=["masked-lm"])
     from s2s.run.loaded import ready
@@ -137,7 +137,7 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
     choices = words.split("/") if words else []
     if (pairs is None) == (text is None) or (text is None) != (words is None) or (words and len(choices) < 2):
         raise UserError("give either --pairs FILE, or --text 'The ___ …' with --words his/her", remedy="see --help")
-    from s2s.run.opened import opened
+    from s2s.run.folder import opened
 
     model = opened(run, tasks=["masked-lm"])
     from s2s.run.loaded import ready

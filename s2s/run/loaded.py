@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError, quoted
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.folder import RECIPE, TOKENIZER
-from s2s.run.opened import Opened, opened
+from s2s.run.folder import RECIPE, TOKENIZER, Opened, opened
 from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Loaded
 from s2s.training.checkpoint import Checkpoints, load_weights

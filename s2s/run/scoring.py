@@ -11,9 +11,8 @@ from s2s.data.text_files import line_pairs
 from s2s.errors import UserError
 from s2s.files import explained
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST
+from s2s.run.folder import MANIFEST, Opened, opened
 from s2s.run.loaded import load
-from s2s.run.opened import Opened, opened
 from s2s.run.tasks import task_of
 from s2s.tasks.contract import Evaluation, Prepared, Scoring, Task
 from s2s.training.devices import prepare_process

@@ -1,26 +1,244 @@
 """Trains a run, from its recipe to the scores of its test set, and goes on with one: the same for every task."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic
 
 from rich.console import Console
 
-from s2s.run.course import Running, plain
-from s2s.run.folder import alone, check_free, check_resumable, created, folder_of, of_now
+from s2s.errors import Stopped, UserError
+from s2s.files import sweep
+from s2s.models.contract import parameter_count
+from s2s.run import manifest
+from s2s.run.folder import (
+    MANIFEST,
+    RECIPE,
+    alone,
+    check_free,
+    check_resumable,
+    created,
+    flat,
+    folder_of,
+    lengthen,
+    of_now,
+)
 from s2s.run.loaded import load_tokenizers
-from s2s.run.pretrained import begin_with, open_source
+from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.run.room import room_to_train
-from s2s.run.stopping import resumable
-from s2s.run.tasks import task_of
-from s2s.tasks.contract import Course, Prepared
+from s2s.run.scoring import evaluate, hashes_of
+from s2s.run.stopping import Wish, resumable
+from s2s.run.tasks import read, task_of
+from s2s.tasks.contract import Course, D, M, Prepared, R, Say, Task
+from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
 from s2s.training.devices import choose
 from s2s.training.divergence import check_sound
+from s2s.training.logger import METRICS, RunLog
+from s2s.training.optimization import learning_rate
+from s2s.training.precision import NAMES, ProductTimes, measure, precision_of
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
+
+
+def plain(console: Console) -> Say:
+    """Prints a line as it is: square brackets of a text are no colours."""
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Running(Generic[R, D, M]):
+    """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other.
+
+    Args:
+        task: what is learned.
+        course: recipe, data and trainer, found good.
+        beginning: what the model has from another run.
+        folder: of the run; nobody else trains it.
+        console: where progress is shown.
+    """
+
+    def __init__(
+        self, task: Task[R, D, M], course: Course[R, D, M], beginning: Beginning, folder: Path, console: Console
+    ) -> None:
+        self.task = task
+        self.course = course
+        self.beginning = beginning
+        self.recipe: Any = course.recipe
+        self.trainer = course.trainer
+        self.folder = folder
+        self.console = console
+        self.say = plain(console)
+        keep_last, pauses = self.recipe.training.average_last or 1, self.recipe.validation
+        self.checkpoints = Checkpoints(folder, pauses.keep_best, keep_last, pauses.every)
+        self.progress = Progress(0, 0, 0)
+
+    def stands(self) -> str:
+        """How far it has come, in words."""
+        update, last = self.trainer.update, self.checkpoints.last()
+        saved = int(last.name) if last else 0
+        kept = "saved" if saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
+        return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
+
+    def begin(self) -> RunLog:
+        """Describes the run, and goes to its last checkpoint, where there is one.
+
+        Returns:
+            Its log, to be entered.
+
+        Raises:
+            UserError: its data changed, or what it left is damaged.
+        """
+        # others may write results into the run, and nobody else checkpoints
+        sweep(self.folder)
+        sweep(self.checkpoints.folder, alone=True)
+        self._describe(self._decide_precision())
+        self._lengthen()
+        self.progress = self._continue()
+        done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
+        return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
+
+    def train(self, log: RunLog) -> None:
+        """Trains to the end; then the average is made of its last checkpoints, where one is wanted.
+
+        Raises:
+            UserError: a number is not finite, or the disk is full.
+            Stopped: somebody wants it.
+        """
+        if not self.progress.update:
+            self.task.begin(self.course, self.folder, log)
+        self._train(log)
+        memory = self.trainer.computer.peak_memory() / 2**30
+        log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        if last := self.recipe.training.average_last:
+            average(self.course.model, self.checkpoints.validated()[-last:])
+            self.checkpoints.save_average(self.course.model, self.progress)
+        self.task.end(self.course, self.folder, log)
+
+    def test(self, log: RunLog, overrides: Sequence[str]) -> None:
+        """Loads the best checkpoint, as any other user of the run would, and scores it on the test set."""
+        if self.course.data.corpus.test is None:
+            return
+        evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
+        for name, picture in evaluation.pictures():
+            log.picture(f"test/{name}", picture, self.trainer.update)
+        log.settings(flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
+        log.say(str(evaluation))
+        for source, written in evaluation.samples():
+            log.say_pair(source, written)
+
+    def _decide_precision(self) -> ProductTimes | None:
+        """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
+        computer, starts = self.trainer.computer, manifest.read(self.folder / MANIFEST)
+        before = precision_of(str(starts[-1].get("device"))) if starts else None
+        if before is not None and computer.undecided:
+            self.trainer.computer = replace(computer, precision=before, undecided=False)
+        elif before is not None and before != computer.precision:
+            self.say(
+                f"until now this run computed in {NAMES[before]}, from here on it does in {NAMES[computer.precision]}: "
+                "it will not end in the bits of a run that never stopped"
+            )
+        if not self.trainer.computer.undecided:
+            return None
+        batch = self.trainer.examples.collate(self.trainer.groups[0][0], 0)
+        measured = measure(self.trainer.model, round(batch.tokens / batch.real_share))
+        self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
+        self.say(str(measured))
+        return measured
+
+    def _describe(self, measured: ProductTimes | None) -> None:
+        path, hashes = self.folder / MANIFEST, hashes_of(self.task, self.recipe, self.course.data)
+        for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
+            if changed := _changed(hashes, earlier["hashes"]):
+                raise UserError(
+                    f"{changed} changed since the run was started",
+                    where=str(self.folder),
+                    remedy="restore the files, or start a new run with run.dir=DIR",
+                )
+        trainer = self.trainer
+        counts = self.task.counts(self.course)
+        manifest.write(manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, counts, measured), path)
+        self.task.introduce(self.course, self.say)
+        self.beginning.keep(self.folder)
+        self.beginning.introduce(self.say)
+        learning, whole = parameter_count(trainer.model), sum(p.numel() for p in trainer.model.parameters())
+        parameters = f"{whole:,} parameters" if learning == whole else f"{learning:,} of {whole:,} parameters learn"
+        self.say(
+            f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
+        )
+
+    def _lengthen(self) -> None:
+        """Takes over another number of updates: into the run, and into the checkpoint that it goes on from."""
+        then, now = read(self.folder / RECIPE).training, self.recipe.training
+        if then.updates == now.updates:
+            return
+        self.checkpoints.lengthen()
+        last = self.checkpoints.last()
+        for place in (last, self.folder):
+            if place is not None:
+                lengthen(place / RECIPE, now.updates)
+        self.say(f"training.updates: {then.updates:,} before, {now.updates:,} from now on")
+        if now.schedule in ("cosine", "linear") and last is not None:
+            done = int(last.name)
+            rates = learning_rate(max(1, done), then), learning_rate(done + 1, now)
+            self.say(
+                f"the {now.schedule} schedule ends with the last update, so its tail begins again: the rate goes from "
+                f"{rates[0]:.2e} to {rates[1]:.2e}; a run of this length from the start would have learned otherwise"
+            )
+
+    def _continue(self) -> Progress:
+        last = self.checkpoints.last()
+        if last is None:
+            if (self.folder / METRICS).exists():
+                self.say("no checkpoint yet: starting again from the first update")
+            return Progress(0, 0, 0)
+        tensors, progress = read_training(last)
+        place = {"update": progress.update, "epoch": progress.epoch, "position": progress.position}
+        self.trainer.load_state(tensors, place, last)
+        self.say(f"continuing after update {progress.update}")
+        return progress
+
+    def _train(self, log: RunLog) -> None:
+        settings, total = self.recipe.validation, self.recipe.training.updates
+        if self._out_of_patience():
+            return
+        started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
+        with Wish() as wish:
+            for update in self.trainer.updates(total):
+                log.update(update)
+                due = update.update % settings.every == 0 or update.update == total
+                if not (due or wish.signal or time.monotonic() - saved >= 60 * self.recipe.run.save_minutes):
+                    continue
+                self._save(started, log if due else None)
+                saved = time.monotonic()
+                over = due and self._out_of_patience()
+                if over:
+                    log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
+                if over or wish.signal:
+                    break
+        if wish.signal:
+            raise Stopped(wish.signal)
+
+    def _save(self, started: float, log: RunLog | None) -> None:
+        """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
+        trainer = self.trainer
+        tensors, place = trainer.state()
+        with trainer.optimization.averaged():
+            score = self.task.validate(self.course, log) if log else None
+            scores = self.progress.scores + ([(trainer.update, score)] if score is not None else [])
+            self.progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
+            self.checkpoints.save(trainer.model, tensors, self.progress)
+
+    def _out_of_patience(self) -> bool:
+        patience = self.recipe.validation.patience
+        scores = [score for _, score in self.progress.scores]
+        return patience is not None and bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+
+
+def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
+    return ", ".join(name for name in now if now[name] != then.get(name, now[name]))
 
 
 def train(recipe: "AnyTask", console: Console, overwrite: bool = False, data: Prepared | None = None) -> Path:

@@ -129,7 +129,7 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
-    monkeypatch.setattr("s2s.run.course.measure", lambda model, rows: ProductTimes(**faster, rows=rows, threads=1))
+    monkeypatch.setattr("s2s.run.training.measure", lambda model, rows: ProductTimes(**faster, rows=rows, threads=1))
     words = ("device.threads=1", "training.updates=20")
     assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
     assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None

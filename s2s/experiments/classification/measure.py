@@ -10,7 +10,7 @@ from s2s.experiments.classification.conclude import conclude
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import discipline_of, evaluation_of
 from s2s.experiments.whole_runs import history, pauses, seconds_for
-from s2s.run.opened import opened
+from s2s.run.folder import opened
 from s2s.run.scoring import part_to_score
 
 # of the texts that a run names wrong: enough that models disagree on some of them

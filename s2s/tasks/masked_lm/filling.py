@@ -1,4 +1,8 @@
-"""What a masked-language model would write into a blank."""
+"""What a masked-language model expects: of pieces that are there, each masked in turn, and of a blank.
+
+The sum of the log probabilities of a sentence's pieces, each given all others, is its pseudo-log-likelihood (Salazar et
+al. 2020). It is no probability of the sentence: over all sentences it does not sum to one.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
