@@ -20,39 +20,11 @@ from jaxtyping import Bool, Int
 from s2s.data.caching import cache_for, cached, converted
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, checked_cells, place, table_cells
 from s2s.errors import UserError
+from s2s.recipe.schema import SourceSettings
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 """The names under which a split may lie in a folder."""
 SHOWN_NAMES = 20
-
-
-class SourceSettings(Protocol):
-    """What the `data` sections of all tasks say alike, beside `train`, `validation` and `test`."""
-
-    @property
-    def corpus(self) -> str:
-        """`files`, a data set on the Hugging Face hub, or what else a task has."""
-        ...
-
-    @property
-    def config(self) -> str | None:
-        """Configuration of the data set on the hub."""
-        ...
-
-    @property
-    def revision(self) -> str | None:
-        """Its git revision."""
-        ...
-
-    @property
-    def root(self) -> str | None:
-        """A local folder."""
-        ...
-
-    @property
-    def seed(self) -> int:
-        """Of the examples held out."""
-        ...
 
 
 class Rows(Protocol):

@@ -5,7 +5,7 @@ What lies beyond is a slip of the keyboard: it is told with the key, not by the 
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -36,4 +36,13 @@ Word = Annotated[str, Field(min_length=1, max_length=4_096)]
 # a file system takes 255 bytes, and an unfinished folder's name is longer than the run's
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=200)]
+
+
+def _different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"has {', '.join(twice)} twice; name each class once")
+    return names
+
+
+Classes = Annotated[tuple[Word, ...], Field(min_length=2), AfterValidator(_different)]
 Split = Examples | Word | tuple[Word, Word]

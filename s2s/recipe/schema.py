@@ -177,15 +177,24 @@ class LocalText(Section):
     """As `data.text`, which counts when this is null."""
 
 
-class TextSettings(Section):
-    """Where texts come from."""
+class SourceSettings(Section):
+    """Where examples come from, as far as it is the same for all tasks."""
 
     corpus: Word = "files"
-    """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb`."""
+    """`files`, or the name of a Hugging Face data set such as `stanfordnlp/imdb` or `ylecun/mnist`."""
     config: Word | None = None
     """Configuration of the hub data set."""
     revision: Word | None = None
     """Git revision of the hub data set."""
+    root: Word | None = None
+    """A local folder that is read in the place of the hub."""
+    seed: Seed = 1
+    """Seed of the examples held out."""
+
+
+class TextSettings(SourceSettings):
+    """Where texts come from."""
+
     root: Word | None = None
     """A local folder: with a hub data set, read tables of the usual names there instead (`train.tsv.gz`,
     `test.jsonl` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
@@ -198,8 +207,6 @@ class TextSettings(Section):
     """As `train`; a number holds that many texts out of the training data."""
     test: SplitOrSize | None = "test"
     """As `validation`; nothing is tested when null."""
-    seed: Seed = 1
-    """Seed of the texts held out."""
 
 
 class HeadSettings(Section):
@@ -217,6 +224,15 @@ class ClassificationValidation(PauseSettings):
 
     metric: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
     """What decides which checkpoint is best."""
+
+
+class LabelledTraining(OptimizationSettings):
+    """The optimisation."""
+
+    examples_per_update: Examples | None = None
+    """Examples that one update learns from, about, over all micro-batches and devices; one batch when absent."""
+    label_smoothing: Probability = 0.0
+    """Share of each label's probability spread evenly over the classes."""
 
 
 class SeedSettings(Section):

@@ -100,7 +100,7 @@ def test_a_task_picks_the_keys_that_there_are(tmp_path, good):
         "tokenizer.shared=true": "tokenizer.shared: unknown key; it belongs to recipes of task translation, and",
         "model.decoder_layers=2": "model.decoder_layers: unknown key; did you mean encoder_layers?",
         "head.poling=max": "head.poling: unknown key; did you mean pooling?",
-        "data.classes=[a, b, a]": "data: classes has a twice",
+        "data.classes=[a, b, a]": "data.classes: has a twice",
         "data.classes=[a]": 'data.classes: is ["a"], expected a list (2 or more) of text or null',
         "batches.max_length=9000": "batches.tokens (8192) must hold a text of batches.max_length (9000)",
         "task=clasification": "task: is 'clasification'; did you mean classification?",

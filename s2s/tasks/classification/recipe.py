@@ -5,14 +5,14 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.limits import Examples, Probability, Tokens, Word
+from s2s.recipe.limits import Classes, Examples, Probability, Tokens, Word
 from s2s.recipe.schema import (
     ClassificationValidation,
     FineTunedRecipe,
     HeadSettings,
+    LabelledTraining,
     LocalText,
     Model,
-    OptimizationSettings,
     PieceSettings,
     Section,
     TaskSchema,
@@ -34,7 +34,7 @@ class LabelledSettings(TextSettings):
 
     label: Word = "label"
     """Column of the label; as `text`."""
-    classes: Annotated[tuple[Word, ...], Field(min_length=2)] | None = None
+    classes: Classes | None = None
     """Names of the classes, in order; when null, those that the hub data set declares, else the different labels of
     the training data, sorted. A label is one of the names or, where none of the names is a number, may be the number
     of its class."""
@@ -42,13 +42,6 @@ class LabelledSettings(TextSettings):
     """Number of the first class, where labels are numbers: 0 or 1."""
     local: LocalColumns = LocalColumns()
     """What is different with `root`."""
-
-    @model_validator(mode="after")
-    def _classes_differ(self) -> "LabelledSettings":
-        classes = self.classes or ()
-        if twice := sorted({name for name in classes if classes.count(name) > 1}):
-            raise ValueError(f"classes has {', '.join(twice)} twice; name each class once")
-        return self
 
 
 class TextBatchSettings(Section):
@@ -65,13 +58,9 @@ class TextBatchSettings(Section):
     `max_length` pads all to `max_length`."""
 
 
-class ClassificationTraining(OptimizationSettings):
+class ClassificationTraining(LabelledTraining):
     """The optimisation."""
 
-    examples_per_update: Examples | None = None
-    """Texts that one update learns from, about, over all micro-batches and devices; one batch when absent."""
-    label_smoothing: Probability = 0.0
-    """Share of each label's probability spread evenly over the classes."""
     word_dropout: Probability = 0.0
     """Share of the pieces of each training text that are left out of it, others in each epoch (Iyyer et al. 2015)."""
 

@@ -5,28 +5,23 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.limits import Examples, Pixels, PositiveFloat, Probability, Seed, Split, Word
+from s2s.recipe.limits import Classes, Examples, Pixels, PositiveFloat, Split, Word
 from s2s.recipe.schema import (
     AnyRecipe,
     ClassificationValidation,
     HeadSettings,
+    LabelledTraining,
     Model,
-    OptimizationSettings,
     Pooling,
     Section,
+    SourceSettings,
     TaskSchema,
 )
 
 
-class ImageDataSettings(Section):
+class ImageDataSettings(SourceSettings):
     """The labelled images."""
 
-    corpus: Word = "files"
-    """`files`, or the name of a Hugging Face data set such as `ylecun/mnist`."""
-    config: Word | None = None
-    """Configuration of the hub data set."""
-    revision: Word | None = None
-    """Git revision of the hub data set."""
     root: Word | None = None
     """A local folder: with a hub data set, read what lies there instead: IDX files of the usual names
     (`train-images-idx3-ubyte.gz` …), folders of images (`train/cat/1.png`), or a data set's own files; with `files`,
@@ -41,7 +36,7 @@ class ImageDataSettings(Section):
     """As `train`; a number holds that many images out of the training part."""
     test: Split | None = "test"
     """As `validation`; nothing is tested when null."""
-    classes: Annotated[tuple[Word, ...], Field(min_length=2)] | None = None
+    classes: Classes | None = None
     """Names of the classes, in the order of their numbers; when null, the folders by the alphabet, the hub's own, or
     the numbers of the training part."""
     size: Pixels = 28
@@ -53,15 +48,6 @@ class ImageDataSettings(Section):
     null."""
     deviation: tuple[PositiveFloat, ...] | None = None
     """Standard deviation of each channel, by which what is left is divided; that of the training images when null."""
-    seed: Seed = 1
-    """Of the images held out."""
-
-    @model_validator(mode="after")
-    def _classes_differ(self) -> "ImageDataSettings":
-        classes = self.classes or ()
-        if twice := sorted({name for name in classes if classes.count(name) > 1}):
-            raise ValueError(f"classes has {', '.join(twice)} twice; name each class once")
-        return self
 
     @model_validator(mode="after")
     def _channels_have_statistics(self) -> "ImageDataSettings":
@@ -106,15 +92,6 @@ class ImageHeadSettings(HeadSettings):
     summary."""
 
 
-class ImageTraining(OptimizationSettings):
-    """The optimisation."""
-
-    examples_per_update: Examples | None = None
-    """Images that one update learns from, about, over all micro-batches and devices; one batch when absent."""
-    label_smoothing: Probability = 0.0
-    """Share of each label's probability spread evenly over the classes."""
-
-
 class ImageRecipe(AnyRecipe[Model], Generic[Model]):
     """Classification of images: what is learned from, what learns, how, and how it is measured."""
 
@@ -130,7 +107,7 @@ class ImageRecipe(AnyRecipe[Model], Generic[Model]):
     """How images become batches."""
     head: ImageHeadSettings = ImageHeadSettings()
     """What turns the encoder's states into scores of the classes."""
-    training: ImageTraining = ImageTraining()
+    training: LabelledTraining = LabelledTraining()
     """The optimisation."""
     validation: ClassificationValidation = ClassificationValidation()
     """When training pauses to measure and to save."""

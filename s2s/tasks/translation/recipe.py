@@ -13,6 +13,7 @@ from s2s.recipe.schema import (
     OptimizationSettings,
     PauseSettings,
     Section,
+    SourceSettings,
     TaskSchema,
     TokenizerSettings,
 )
@@ -29,15 +30,11 @@ class FilterSettings(Section):
     """What happens to the second and later copies of a pair."""
 
 
-class DataSettings(Section):
+class DataSettings(SourceSettings):
     """The parallel corpus."""
 
     corpus: Word = "built-in"
     """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`."""
-    config: Word | None = None
-    """Configuration of the hub data set."""
-    revision: Word | None = None
-    """Git revision of the hub data set."""
     root: Word | None = None
     """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
