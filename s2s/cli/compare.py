@@ -42,13 +42,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Planned:
-    """A comparison that can begin.
-
-    Attributes:
-        folder: where it will be kept.
-        base: the recipe of the task.
-        summary: what is compared.
-    """
+    """A comparison that can begin: in a folder, by the recipe of its task."""
 
     folder: Path
     base: "AnyTask"

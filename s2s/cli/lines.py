@@ -73,11 +73,7 @@ def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Refuses a file that cannot be written, before anything slow begins.
-
-    Args:
-        path: None where the option was not given.
-        option: that named it.
+    """Refuses the file of an option, if there is one, that cannot be written, before anything slow begins.
 
     Raises:
         UserError: its folder does not exist, or it is a folder.
@@ -88,12 +84,7 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 
 
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
-    """Prints results, and writes them as JSON where a file is wanted.
-
-    Args:
-        path: None for no file.
-        results: dataclasses, by what they are.
-    """
+    """Prints results, dataclasses by what they are, and writes them as JSON where a file is wanted."""
     for part in itertools.chain(*results.values()):
         click.echo(str(part))
     if path:
@@ -103,13 +94,10 @@ def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
 
 @contextmanager
 def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """A function that writes a line.
+    """A function that writes a line, to standard output where there is no file.
 
     A file appears under its name when all lines are written: until then what was there stays, so a file may even be
     translated into itself.
-
-    Args:
-        path: None for standard output.
     """
     if path is None or (path.exists() and not path.is_file()):
         with click.open_file("-" if path is None else str(path), "w", encoding="utf-8") as stream:

@@ -111,9 +111,7 @@ def cut_off(order: np.ndarray, widths: Lengths, budget: int, most: int | None = 
 def widths_for(lengths: Lengths, most: int) -> Lengths:
     """How wide batches are made for texts of these lengths: rounded up, so that few shapes come again and again.
 
-    Args:
-        lengths: pieces of each text, special ones counted; up to 32, each is its own width.
-        most: no width is above it, as no length is.
+    Lengths count special pieces; up to 32, each is its own width, and no width is above the most that a length can be.
     """
     _, exponents = np.frexp(lengths)
     steps = np.maximum(1, 2 ** exponents.astype(np.int64) // (2 * _WIDTHS))
@@ -131,12 +129,7 @@ def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths)
 
 
 def accumulate(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> tuple[list[Plan], int]:
-    """Joins successive batches into updates of about as many target tokens; see `joined`.
-
-    Args:
-        batches: an epoch's plan.
-        target_lengths: pieces of each target, `EOS` counted.
-        tokens_per_update: target tokens that one update should learn from, over all micro-batches.
+    """Joins successive batches into updates of about as many target tokens, `EOS` counted; see `joined`.
 
     Raises:
         UserError: one batch is more than twice that.
@@ -147,13 +140,7 @@ def accumulate(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -
 
 
 def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> Batch:
-    """Makes a batch of pairs.
-
-    Args:
-        sources: pieces of each source, without special ones.
-        targets: pieces of each target, without special ones.
-        indices: the corpus row of each pair.
-    """
+    """Makes a batch of pairs, of whose pieces none is a special one; the indices are their rows in the corpus."""
     source, source_valid = _padded(sources)
     target_out, target_valid = _padded(targets)
     target_in = np.full_like(target_out, BOS)
@@ -177,10 +164,7 @@ def collate_sources(
 ) -> tuple[Int[Tensor, "batch source"], Bool[Tensor, "batch source"]]:
     """Makes a batch of texts alone: their pieces, each row ending with `EOS`, and where they are real.
 
-    Args:
-        sources: pieces of each text, without special ones.
-        begin: whether each row begins with `BOS`.
-        width: positions of a row; those of the longest when None.
+    Each row begins with `BOS` where asked for, and has so many positions, or those of the longest when None.
     """
     source, valid = _padded(sources, begin, width)
     return torch.from_numpy(source), torch.from_numpy(valid)

@@ -19,13 +19,7 @@ def cached(
     reading: str,
     features: datasets.Features,
 ) -> datasets.Dataset:
-    """Rows of files, written to Arrow once and found again while content, columns and our version stay the same.
-
-    Args:
-        read: gives the rows.
-        files: that they come from.
-        reading: how they are read; another reading is another result.
-        features: the columns of the rows.
+    """Rows of files, written to Arrow once and found again while content, reading and our version stay the same.
 
     Raises:
         UserError: as `read`; or there are no rows.
@@ -68,8 +62,7 @@ def _content_hash(path: Path) -> str:
 def cache_for(corpus: str) -> str | None:
     """Where `datasets` keeps what it makes of the files in a folder, of which it looks at the dates alone.
 
-    Args:
-        corpus: the folder; for a data set on the hub, None is the usual place.
+    For a data set on the hub, None is the usual place.
     """
     folder = Path(corpus)
     if not folder.is_dir():

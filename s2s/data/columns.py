@@ -59,11 +59,7 @@ class Head:
 
 
 def read_head(path: Path, wanted: Sequence[str]) -> Head:
-    """Looks at the beginning of a table.
-
-    Args:
-        path: a table, plain or compressed.
-        wanted: columns that the user named; none: they are to be found.
+    """Looks at the beginning of a table; columns that the user names tell whether it has a header.
 
     Raises:
         UserError: it is missing, damaged, empty or no table.

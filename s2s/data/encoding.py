@@ -76,13 +76,9 @@ class Pieces(Protocol):
 
 
 class Lists:
-    """A column of integer lists; a row is found by arithmetic, since Arrow's own objects take a microsecond for each.
+    """A column of integer lists, as Arrow keeps it, in chunks, with the length of each list.
 
-    Args:
-        column: as Arrow keeps it, in chunks.
-
-    Attributes:
-        lengths: of each list.
+    A row is found by arithmetic, since Arrow's own objects take a microsecond for each.
     """
 
     def __init__(self, column: pyarrow.ChunkedArray) -> None:
@@ -109,15 +105,10 @@ class Lists:
 
 
 def encode_corpus(dataset: datasets.Dataset, source: Tokenizer, target: Tokenizer) -> Encoded:
-    """Cuts both sides of a corpus into pieces.
+    """Cuts both sides of a corpus, the texts `source` and `target`, into pieces.
 
     A corpus that lies on disk is cut once: the next time, `datasets` finds the pieces in its cache, by a name made
     from the corpus and the tokenizers.
-
-    Args:
-        dataset: rows with the texts `source` and `target`.
-        source: cuts the sources.
-        target: cuts the targets.
     """
     return Encoded(_cut(dataset, {"source": source, "target": target}))
 

@@ -76,20 +76,11 @@ class Examples(ABC, Generic[C]):
 
     @abstractmethod
     def plan(self, seed: int, epoch: int) -> Plan:
-        """The corpus rows of each batch of an epoch: every example once, but for those left out.
-
-        Args:
-            seed: of the order.
-            epoch: from 0 on.
-        """
+        """The corpus rows of each batch of an epoch, from 0 on: every example once, but for those left out."""
 
     @abstractmethod
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """The batches of each update, and how many of them (micro-batches) an update usually has.
-
-        Args:
-            batches: an epoch's plan.
-        """
+        """The batches of each update of an epoch's plan, and how many of them (micro-batches) an update usually has."""
 
     @abstractmethod
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C:
@@ -204,10 +195,6 @@ class Ahead(Generic[C]):
     """Makes the batches of updates; for a device that runs by itself, a thread makes those of the next one meanwhile.
 
     On a processor nothing is made ahead: the thread would take its time from the update.
-
-    Args:
-        examples: what batches are made of.
-        device: that they are for.
     """
 
     def __init__(self, examples: Examples[C], device: torch.device) -> None:
@@ -217,13 +204,7 @@ class Ahead(Generic[C]):
         self._next: tuple[Plan, int, Future[list[C]]] | None = None
 
     def batches(self, group: Plan, seed: int, following: Plan | None = None) -> list[C]:
-        """The batches of an update, in the processor's memory.
-
-        Args:
-            group: the rows of each.
-            seed: of what is drawn for the examples.
-            following: the group that will be asked for next, with the same seed.
-        """
+        """The batches of an update, in the processor's memory; the following one will have the same seed."""
         ahead, self._next = self._next, None
         known = ahead is not None and ahead[0] is group and ahead[1] == seed
         batches = ahead[2].result() if ahead is not None and known else self._collate(group, seed)

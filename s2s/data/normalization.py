@@ -21,13 +21,7 @@ def altered(texts: Iterable[str], normalization: str) -> str:
     """How many texts a normalization changes, white space at the ends aside, and one change, in words.
 
     A reference that is changed can never be written: it is kept untouched, and a model learns and writes the other.
-
-    Args:
-        texts: what is to be written.
-        normalization: as in the recipe.
-
-    Returns:
-        Nothing where no text is changed.
+    Nothing is said where no text is changed.
     """
     count, example = 0, ""
     for text in texts:

@@ -45,13 +45,7 @@ Settings = TypeVar("Settings", bound=SourceSettings)
 
 @dataclass(frozen=True)
 class Corpus(Generic[Part]):
-    """The parts that a recipe names.
-
-    Attributes:
-        train: what is learned from.
-        validation: what decides between checkpoints.
-        test: what is tested on.
-    """
+    """The parts that a recipe names: what is learned from, what decides between checkpoints, and what is tested on."""
 
     train: Part
     validation: Part
@@ -63,10 +57,7 @@ class Corpus(Generic[Part]):
 
 
 class Source(ABC, Generic[Settings, Part]):
-    """Where one task's examples come from.
-
-    Args:
-        settings: the recipe's `data` section.
+    """Where one task's examples come from, by the recipe's `data` section.
 
     Attributes:
         noun: what examples are called, in the plural.
@@ -81,12 +72,9 @@ class Source(ABC, Generic[Settings, Part]):
 
     @abstractmethod
     def read(self, name: str, split: str | tuple[str, str], train: Part | None) -> Part:
-        """A part that the recipe names.
+        """A part that the recipe names, `train`, `validation` or `test`, as the recipe says of it.
 
-        Args:
-            name: `train`, `validation` or `test`.
-            split: what the recipe says of it.
-            train: what was read before; None where this part alone is wanted.
+        The training part is there if it was read before; None where this part alone is wanted.
 
         Raises:
             UserError: a file, column or split is missing, a file is damaged, or nothing is in it.
@@ -105,11 +93,7 @@ class Source(ABC, Generic[Settings, Part]):
         return np.ones(len(part), dtype=bool)
 
     def part(self, name: str, train: Part | None = None) -> Part | None:
-        """One part; None where the recipe has none or holds it out of the training data.
-
-        Args:
-            name: `train`, `validation` or `test`.
-            train: what was read before, if it was.
+        """One part, `train`, `validation` or `test`; None where there is none, or it is held out of `train`.
 
         Raises:
             UserError: see `read`.
@@ -201,11 +185,7 @@ def held_out_rows(
 
 
 def digest_of(*columns: Iterable[str]) -> str:
-    """What identifies texts, wherever they lie.
-
-    Args:
-        columns: of text, one after the other.
-    """
+    """What identifies columns of text, one after the other, wherever they lie."""
     digest = hashlib.blake2b(digest_size=16)
     for column in columns:
         for text in column:
@@ -285,12 +265,7 @@ def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple[da
 
 
 def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> datasets.Dataset:
-    """A split of a data set on the Hugging Face hub.
-
-    Args:
-        settings: which data set.
-        split: the split's name.
-        folder: of a data set's own files, in the place of one on the hub.
+    """A split of a data set on the Hugging Face hub, or of a data set's own files in a folder.
 
     Raises:
         UserError: it is not there, or the hub cannot be reached.
@@ -318,13 +293,7 @@ def usual_file(folder: Path, stem: str, kinds: Sequence[str] = TABLES) -> Path |
 
 
 def not_found(root: Path, what: str, remedy: str) -> UserError:
-    """What to say where a folder lacks a split's files.
-
-    Args:
-        root: the folder.
-        what: was looked for.
-        remedy: what to do.
-    """
+    """What to say where a folder lacks a split's files."""
     names = sorted(path.name for path in root.iterdir())
     there = f"{', '.join(names[:SHOWN_NAMES]) or 'nothing'}{' …' if names[SHOWN_NAMES:] else ''}"
     return UserError(f"{what}; there: {there}", where=f"data.root: {root}", remedy=remedy)

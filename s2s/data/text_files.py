@@ -111,11 +111,8 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
 def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, Any]]:
     """The rows of a table as they are: where each begins, and its cells by column.
 
-    A tsv's and a csv's cells are a list, and a header is a row like all others.
-
-    Args:
-        path: a table.
-        columns: what is read of a parquet file; all columns when None.
+    A tsv's and a csv's cells are a list, and a header is a row like all others. Of a parquet file, these columns are
+    read; all when None.
 
     Raises:
         UserError: the file cannot be read, is damaged, or is no table.
@@ -144,11 +141,6 @@ def place(path: Path, number: int) -> str:
 
 def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str]:
     """The cells of a row; a `translation` column of nested languages is looked into.
-
-    Args:
-        row: cells by column.
-        columns: which are wanted.
-        where: the row's place, for messages.
 
     Raises:
         UserError: a column is missing, or a cell is not text.
@@ -286,14 +278,7 @@ def _header_positions(header: list[str], columns: Columns, where: str) -> list[i
 
 
 def no_column(column: str, there: list[str], where: str, keys: str) -> UserError:
-    """What to say of a column that a table does not have.
-
-    Args:
-        column: that was wanted.
-        there: the columns that it has.
-        where: the table, or the line of its header.
-        keys: where columns are named.
-    """
+    """What to say of a column that a table does not have; `keys` says where columns are named."""
     near = difflib.get_close_matches(column, there, n=1)
     return UserError(
         f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",

@@ -21,14 +21,7 @@ _CHARACTERS = 10_000_000
 
 @dataclass(frozen=True)
 class PreparedTexts(Generic[Part]):
-    """Everything about texts that training needs.
-
-    Attributes:
-        corpus: as text.
-        tokenizer: cuts it.
-        train: its training texts as pieces.
-        validation: its validation texts as pieces.
-    """
+    """Everything about texts that training needs: as text, and as pieces."""
 
     corpus: Corpus[Part]
     tokenizer: Tokenizer
@@ -52,28 +45,13 @@ class PreparedTexts(Generic[Part]):
 def cut(
     train_texts: datasets.Dataset, validation: datasets.Dataset, settings: PieceSettings, tokenizer: Tokenizer | None
 ) -> tuple[Tokenizer, Lists, Lists]:
-    """Training and validation texts as pieces.
-
-    Args:
-        train_texts: rows with the column `text`.
-        validation: likewise.
-        settings: of the tokenizer.
-        tokenizer: that there is already; None to train one.
-
-    Returns:
-        The tokenizer, and the pieces of both.
-    """
+    """A tokenizer, trained unless there is one, and training and validation texts, the column `text`, as pieces."""
     tokenizer = tokenizer or train(some_of(train_texts["text"]), settings, SIDE)
     return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
 
 
 def split_table(source: Source, name: str, split: str) -> Path | None:
-    """The table of a split of texts; None where it comes from the hub.
-
-    Args:
-        source: of the texts.
-        name: `train`, `validation` or `test`.
-        split: what the recipe says of it.
+    """The table of a split of texts, as the recipe says of it; None where it comes from the hub.
 
     Raises:
         UserError: there is no such table.
@@ -99,12 +77,7 @@ def _usual_table(root: Path, name: str, split: str) -> Path:
 
 
 def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """The columns that a text is joined from.
-
-    Args:
-        settings: the recipe's `data` section.
-        local: those of a table, where they are others.
-    """
+    """The columns that a text is joined from; those of a table may be others."""
     columns = local or settings.text
     return (columns,) if isinstance(columns, str) else columns
 

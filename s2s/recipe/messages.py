@@ -108,11 +108,7 @@ def _kinds_with(key: str, settings: SettingsOf) -> Iterator[str]:
 
 
 def known_keys(settings: SettingsOf) -> list[str]:
-    """The keys that any installed model has.
-
-    Args:
-        settings: the section of a kind of model, for this task.
-    """
+    """The keys that any installed model has."""
     return list(dict.fromkeys(key for _, keys in _keys_of_kinds(settings) for key in keys))
 
 

@@ -257,11 +257,7 @@ def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> Any
 
 
 def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
-    """What a recipe names and is not there, as lines of `key: path: what is wrong`; nothing is read.
-
-    Args:
-        recipe: as `read` gives it, so that paths are absolute.
-    """
+    """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
     data = _data(recipe)
     named = [("data.root", data.root)] + [(f"data.{key}", file) for key, files in _own_files(data) for file in files]
     named.append(("init_from", getattr(recipe, "init_from", None)))
@@ -297,12 +293,7 @@ def shipped() -> dict[str, Path]:
 
 
 def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
-    """Copies a recipe that comes with s2s, comments included.
-
-    Args:
-        name: as `s2s recipe list` shows it.
-        destination: a file, or a folder to put `<name>.yaml` in.
-        overwrite: replace a file that is there.
+    """Copies a recipe that comes with s2s, comments included, to a file, or as `<name>.yaml` into a folder.
 
     Raises:
         UserError: there is no such recipe, or the file is there already.

@@ -54,11 +54,7 @@ def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
 
 
 def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
-    """The JSON schema of a recipe of any task.
-
-    Args:
-        tasks: all that there are, by name.
-        kinds: models that the recipe may name; all installed ones when None.
+    """The JSON schema of a recipe of any task, and of these kinds of models, or all installed ones when None.
 
     Raises:
         UserError: there is no such model.

@@ -57,9 +57,7 @@ def check_free(folder: Path, overwrite: bool) -> None:
 def untouched(folder: Path, *begun: str) -> bool:
     """Whether a folder holds nothing but what an interrupted start leaves, which is no more than nothing.
 
-    Args:
-        folder: that is there.
-        begun: what such a start may have made before its last file; ours only where there is a lock, too.
+    What such a start may have begun, before its last file, is ours only where there is a lock, too.
     """
     names = {path.name for path in folder.iterdir() if not path.name.startswith(UNFINISHED)}
     return names <= {LOCK, *(begun if LOCK in names else ())}
@@ -68,11 +66,6 @@ def untouched(folder: Path, *begun: str) -> bool:
 @contextmanager
 def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
     """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`.
-
-    Args:
-        recipe: the resolved recipe.
-        tokenizers: by the names under which they are kept.
-        overwrite: replace a run that is there.
 
     Raises:
         UserError: the folder is taken, see `check_free`.
@@ -175,15 +168,10 @@ def _check_same(folder: Path, length: list[str]) -> None:
 
 
 def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
-    """Refuses overrides that would be ignored, or would make the model another one.
-
-    Args:
-        overrides: `section.key=value`.
-        allowed: sections that may be changed.
-        reason: why the others may not.
+    """Refuses overrides that would be ignored, or would make the model another one, and says why.
 
     Raises:
-        UserError: one is of another section.
+        UserError: one is of a section that may not be changed.
     """
     for override in overrides:
         if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
@@ -217,14 +205,7 @@ def flat(tree: dict, prefix: str = "") -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run, or a checkpoint, whose recipe was read.
-
-    Attributes:
-        path: its folder.
-        overrides: `section.key=value`, for what may change after training.
-        kept: its recipe.
-        recipe: with the overrides.
-    """
+    """A run, or a checkpoint, whose recipe was read: as kept, and with overrides of what may change after training."""
 
     path: Path
     overrides: tuple[str, ...]
@@ -233,12 +214,7 @@ class Opened:
 
 
 def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> Opened:
-    """Reads the recipe of a run.
-
-    Args:
-        path: of a run or a checkpoint.
-        overrides: `section.key=value`.
-        tasks: of which it must be; any when empty.
+    """Reads the recipe of a run or a checkpoint, which must be of one of these tasks, or of any when there are none.
 
     Raises:
         UserError: it is neither, or of another task, or an override would make the model another one.
@@ -258,12 +234,7 @@ def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ())
 
 
 def opened_together(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[Opened]:
-    """Reads the recipes of runs that are to be scored together.
-
-    Args:
-        paths: of the runs.
-        overrides: `section.key=value`, for all of them.
-        options: of `s2s evaluate`, with what was given for each.
+    """Reads the recipes of runs that are to be scored together, with what options of `s2s evaluate` were given.
 
     Raises:
         UserError: no run is named, or one twice, or they are of different tasks; or an option says nothing to them.

@@ -29,16 +29,7 @@ def describe(
     counts: dict[str, int],
     measured: ProductTimes | None = None,
 ) -> dict[str, object]:
-    """The manifest of a run.
-
-    Args:
-        recipe: the resolved recipe.
-        computer: what computes.
-        model: what is trained.
-        hashes: of the training data and the tokenizers, by name.
-        counts: examples by split, and those left out or cut.
-        measured: what the precision was chosen by; None where it was not measured.
-    """
+    """The manifest of a run; `measured` is what the precision was chosen by, None where it was not measured."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
@@ -64,11 +55,7 @@ def write(manifest: dict[str, object], path: Path) -> None:
 
 
 def read(path: Path, begun: bool = False) -> list[dict]:
-    """The manifests of a run's starts so far, oldest first.
-
-    Args:
-        path: of the file.
-        begun: whether there must be one.
+    """The manifests of a run's starts so far, oldest first; there must be one where it has begun.
 
     Raises:
         UserError: the file is damaged.

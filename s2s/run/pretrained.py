@@ -64,13 +64,7 @@ def _grouped(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """A run whose encoder a new model begins with.
-
-    Attributes:
-        checkpoint: the folder of its weights.
-        recipe: what it was trained by.
-        tokenizer: of what its encoder reads.
-    """
+    """A run whose encoder a new model begins with: its checkpoint, and what cuts the text that the encoder reads."""
 
     checkpoint: Path
     recipe: AnyRecipe
@@ -120,13 +114,7 @@ def open_source(recipe: AnyRecipe) -> Source | None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a model begins with.
-
-    Attributes:
-        recipe: of the new run.
-        taken: which tensors came from another run; None where none did.
-        source: that run, where it was opened.
-    """
+    """What a model begins with: which tensors came from another run, if any did, and that run, where it was opened."""
 
     recipe: AnyRecipe
     taken: Taken | None = None
@@ -164,15 +152,10 @@ class Beginning:
 
 
 def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folder: Path | None) -> Beginning:
-    """Gives a model the encoder that its recipe names, and freezes what shall not learn.
+    """Gives a new model the encoder that its recipe names, and freezes what shall not learn.
 
-    A run that goes on has its weights in its checkpoint: then only which of them were loaded is looked up.
-
-    Args:
-        model: freshly made.
-        recipe: says what is frozen.
-        source: the run it begins with; None where it begins with none, or where the run goes on.
-        folder: of the run that goes on; None for a new one.
+    A run that goes on, and has a folder, has its weights in its checkpoint: then only which of them were loaded is
+    looked up.
 
     Raises:
         UserError: the encoder does not fit, or the run to begin with is not there.
@@ -195,11 +178,6 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
 
     Of a table of vectors with more or fewer rows, those that both have are taken: a masked-language model has a row for
     the mask piece, and learned positions may end sooner or later.
-
-    Args:
-        model: has an encoder of that name, like a `Seq2Seq`, `Classifier` or `MaskedLM`.
-        tensors: of another model, by name.
-        source: what they are, for messages.
 
     Raises:
         UserError: a tensor has another shape, or no name is the same.
@@ -240,12 +218,7 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
 
 
 def freeze(model: nn.Module, names: Sequence[str], which: str) -> list[str]:
-    """Keeps tensors from learning.
-
-    Args:
-        model: they are in it.
-        names: the tensors that were loaded whole.
-        which: `nothing`, `embeddings` (tables of vectors alone) or `all`.
+    """Keeps tensors that were loaded from learning: `nothing`, `embeddings` (tables of vectors alone) or `all`.
 
     Returns:
         The names of those that will not learn.

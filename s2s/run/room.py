@@ -28,10 +28,6 @@ def room_to_train(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None
     They are counted as modules take them, before they are drawn, so that no memory is filled. At first the model is
     built with five pieces and without memory: what cannot fit is told before the data are read.
 
-    Args:
-        task: of the recipe.
-        recipe: of a training.
-
     Raises:
         UserError: the parameters that there are so far would need more memory than the machine has.
     """

@@ -29,7 +29,7 @@ def evaluate(
     lowercase: bool = False,
     files: tuple[Path, Path] | None = None,
 ) -> Any:
-    """Scores a run.
+    """Scores a run on a split, as its task does.
 
     Args:
         run: as it was opened, or its folder.
@@ -40,9 +40,6 @@ def evaluate(
         meter: shows how far it is.
         lowercase: of translations: without regard to case.
         files: of translations: sources and references, line by line, in the place of a split.
-
-    Returns:
-        The evaluation of its task.
 
     Raises:
         UserError: it is not a run, its recipe has no such split, or the files have not equally many lines, or none.
@@ -58,12 +55,7 @@ def evaluate(
 
 
 def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
-    """The examples of a split, of which a run has learned none.
-
-    Args:
-        run: says what it was trained by.
-        recipe: with what was changed for now.
-        split: `test` or `validation`.
+    """The examples of a split, of which a run has learned none, by its recipe with what was changed for now.
 
     Raises:
         UserError: the recipe has no such split, or other examples would be held out than for the training.

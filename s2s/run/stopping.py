@@ -20,10 +20,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Wish:
     """Within it, the first signal to stop is noted, and the second one stops at once; a context manager.
 
-    Signals that are ignored stay so (nohup), and the processes of a comparison leave theirs to their parent.
-
-    Attributes:
-        signal: number of the signal; 0 while nobody wants to stop.
+    Signals that are ignored stay so (nohup), and the processes of a comparison leave theirs to their parent. The number
+    of the signal is 0 while nobody wants to stop.
     """
 
     def __init__(self) -> None:
@@ -52,11 +50,6 @@ class Wish:
 @contextmanager
 def resumable(folder: Path, command: Sequence[str], stands: Callable[[], str]) -> Iterator[None]:
     """Within it, whoever stops, or finds the disk full, is told how far it came and which command goes on.
-
-    Args:
-        folder: that is worked on.
-        command: its words.
-        stands: says how far it came.
 
     Raises:
         Stopped: somebody wanted it.

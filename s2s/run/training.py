@@ -50,15 +50,7 @@ def plain(console: Console) -> Say:
 
 
 class Running(Generic[R, D, M]):
-    """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other.
-
-    Args:
-        task: what is learned.
-        course: recipe, data and trainer, found good.
-        beginning: what the model has from another run.
-        folder: of the run; nobody else trains it.
-        console: where progress is shown.
-    """
+    """A run that is under way: whoever has made its folder calls `begin`, `train` and `test`, one after the other."""
 
     def __init__(
         self, task: Task[R, D, M], course: Course[R, D, M], beginning: Beginning, folder: Path, console: Console
@@ -244,14 +236,7 @@ def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
 def train(recipe: "AnyTask", console: Console, overwrite: bool = False, data: Prepared | None = None) -> Path:
     """Trains a new run; its folder is made only when data, tokenizers and model are found good.
 
-    Args:
-        recipe: what is trained, and how.
-        console: where progress is shown.
-        overwrite: replace a run that is there.
-        data: of the recipe, where they were prepared before.
-
-    Returns:
-        The run's folder.
+    The data are read unless they were prepared before.
     """
     check_free(folder_of(recipe), overwrite)
     return carry_out(recipe, console, overwrite=overwrite, data=data)
@@ -260,11 +245,8 @@ def train(recipe: "AnyTask", console: Console, overwrite: bool = False, data: Pr
 def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe: "AnyTask | None" = None) -> Path:
     """Continues a run from its last checkpoint, as if it had never stopped.
 
-    Args:
-        folder: the run's folder.
-        console: where progress is shown.
-        overrides: `section.key=value`, for `data` and `device`; and `training.updates`, which the run keeps.
-        recipe: as `check_resumable` gave it; None: it is asked.
+    Overrides are for `data` and `device`, and for `training.updates`, which the run keeps; the recipe with them is
+    asked of `check_resumable` unless it is known.
 
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
@@ -282,13 +264,7 @@ def carry_out(
 ) -> Path:
     """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
 
-    Args:
-        recipe: what is trained, and how.
-        console: where progress is shown.
-        folder: of a run that goes on; None: a new one.
-        overrides: with which a run goes on.
-        overwrite: replace a run that is there.
-        data: of the recipe, where they were prepared before.
+    A run that goes on has a folder, and overrides with which it does.
     """
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):

@@ -61,13 +61,7 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Course(Generic[R, D, M]):
-    """A run that learns: what a task is asked with while it does.
-
-    Attributes:
-        recipe: the resolved recipe.
-        data: what is learned from.
-        trainer: of the model.
-    """
+    """A run that learns, by its resolved recipe: what a task is asked with while it does."""
 
     recipe: R
     data: D

@@ -38,13 +38,7 @@ F = TypeVar("F", bound=Files, covariant=True)
 
 @dataclass(frozen=True)
 class Splits(Generic[F]):
-    """The user's data.
-
-    Attributes:
-        train: a table, a folder, a file of images, or two line-aligned files.
-        validation: the same; None: held out of `train`.
-        test: the same; None: held out of `train`.
-    """
+    """The user's data: tables, folders, files of images, or pairs of files of lines; None is held out of `train`."""
 
     train: F
     validation: F | None = None
@@ -86,13 +80,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Pieces:
-    """How text is to be cut.
-
-    Attributes:
-        tokenizer: learned from a part of the training texts.
-        size: for all of them.
-        why: in words.
-    """
+    """How text is to be cut: a tokenizer learned from a part of the texts, the size for all of them, and why."""
 
     tokenizer: Tokenizer
     size: int
@@ -105,12 +93,7 @@ class Pieces:
 
 
 def look(learned: Iterable[str], held_out: Iterable[str]) -> Words:
-    """Counts the words of a corpus.
-
-    Args:
-        learned: the training texts.
-        held_out: the texts of validation and test.
-    """
+    """Counts the words of the training texts, and of validation and test those that do not occur in them."""
     counts: Counter[str] = Counter()
     characters: set[str] = set()
     texts = longest = 0
@@ -133,11 +116,7 @@ def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
 def choose_pieces(texts: Sequence[str], sides: Sequence[Words], normalization: str, lowercase: bool = False) -> Pieces:
     """Words where no new ones are to be expected, letters where texts are words, else as many pieces as the text fills.
 
-    Args:
-        texts: the training texts, all sides.
-        sides: what their words are, by side.
-        normalization: as in the recipe.
-        lowercase: as in the recipe.
+    The texts are those of all sides together; `sides` says of each what its words are.
     """
     types, characters, words = (sum(getattr(side, key) for side in sides) for key in ("types", "characters", "words"))
     some = texts[:: max(1, len(texts) // _TRIED)]
@@ -177,14 +156,8 @@ def spread(dataset: datasets.Dataset, most: int) -> datasets.Dataset:
 def parts(splits: Splits[Files], different: int, what: str, where: Path) -> dict[str, int | str | tuple[str, str]]:
     """Validation and test, as in the recipe: files, or how many examples are held out.
 
-    Args:
-        splits: where they are.
-        different: training examples that are not the same.
-        what: they are called.
-        where: the user has them.
-
     Raises:
-        UserError: there are too few to learn from.
+        UserError: there are fewer different examples to learn from than it takes.
     """
     if different < _FEWEST:
         raise UserError(
@@ -203,14 +176,9 @@ def absolute(files: Files) -> str | tuple[str, str]:
 def page(
     kind: str, name: str, train: Files, parts: Mapping[str, int | str | tuple[str, str]], choices: Mapping[str, object]
 ) -> str:
-    """The recipe.
+    """The recipe: the page in the folder of a task, with these choices.
 
-    Args:
-        kind: the folder of the task, in which its page lies.
-        name: of the run; what a name may not hold becomes `-`, and what then has none is called like the command.
-        train: the training data.
-        parts: see the function of that name.
-        choices: everything else that the page asks for.
+    What a run's name may not hold becomes `-`, and what then has none is called like the command.
     """
     # held out of the training data, or files of its own
     own = " # held out of the training data and never trained on; or a file of your own, as above"
@@ -225,22 +193,12 @@ def page(
 
 
 def course(updates: int, size: float, examples: float) -> dict[str, object]:
-    """How long is trained, how many passes that is, and how often is validated.
-
-    Args:
-        updates: in all.
-        size: of a batch.
-        examples: to learn from, counted as the size is.
-    """
+    """How long is trained, how many passes that is, and how often is validated; a batch counts as the examples do."""
     return {"updates": updates, "passes": updates * size / examples, "every": max(1, updates // 8)}
 
 
 def classes_metric(counts: Collection[int]) -> str:
-    """By what checkpoints of a classifier are compared, as a line of a recipe.
-
-    Args:
-        counts: of the examples of each class.
-    """
+    """By what checkpoints of a classifier are compared, as a line of a recipe, by the examples of each class."""
     return "macro_f1 # the classes are uneven" if max(counts) > _IMBALANCE * min(counts) else "accuracy"
 
 

@@ -71,10 +71,7 @@ def class_probabilities(
 ) -> Float[np.ndarray, "examples classes"]:
     """The probability of each class, for each example; in fp32, dropout off.
 
-    Args:
-        model: stays in evaluation mode.
-        examples: none of which is left out.
-        advance: told how many examples were classified, batch by batch.
+    `advance` is told how many examples were classified, batch by batch; the model stays in evaluation mode.
     """
     model.eval()
     found = np.zeros((len(examples), model.head.out_features))
@@ -125,14 +122,7 @@ class Labelling(Task[R, D, Classifier]):
     def explained(
         self, run: Loaded[R, Classifier], part: Any, batch: LabelledBatch, said: "Classified"
     ) -> "Classified":
-        """An answer, and what decided it.
-
-        Args:
-            run: the classifier.
-            part: of a corpus.
-            batch: the example alone, on the classifier's device.
-            said: what it was taken for.
-        """
+        """An answer, and what decided it; the batch has the example alone, on the classifier's device."""
 
     @abstractmethod
     def told(self, course: Course[R, D, Classifier]) -> Iterator[str]:
@@ -239,14 +229,7 @@ def classified(
 
 @dataclass(frozen=True)
 class Classified:
-    """A classified example.
-
-    Attributes:
-        row: in the split, from 0.
-        truth: name of its class.
-        predicted: name of the class it was taken for.
-        probabilities: of each class.
-    """
+    """A classified example: its row in the split, from 0, its class, and the one that it was taken for, by name."""
 
     row: int
     truth: str
@@ -262,13 +245,7 @@ class Classified:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a classifier said of a split.
-
-    Attributes:
-        classes: their names.
-        labels: number of each example's class.
-        probabilities: of each class, for each example.
-    """
+    """What a classifier said of a split, whose examples have these labels, by the classes' numbers."""
 
     classes: tuple[str, ...]
     labels: Int[np.ndarray, " examples"]

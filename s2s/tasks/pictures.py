@@ -33,14 +33,7 @@ _LETTER_WIDTH, _LINE_HEIGHT = 0.602 * _SMALL / 72, 1.75 * _SMALL / 72
 
 @dataclass(frozen=True)
 class Curve:
-    """How a split fared while a model learned.
-
-    Attributes:
-        label: e.g. `training` or `test`.
-        updates: when it was measured.
-        loss: mean cross-entropy, in nats.
-        accuracy: in percent; empty where it was not measured.
-    """
+    """How a split fared while a model learned: the loss in nats, and the accuracy in percent where it was measured."""
 
     label: str
     updates: Sequence[int]
@@ -49,12 +42,7 @@ class Curve:
 
 
 def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequence[str]) -> "Figure":
-    """True classes downward, predicted ones to the right; dark is a large share of the true class.
-
-    Args:
-        matrix: number of examples.
-        names: of the classes.
-    """
+    """True classes downward, predicted ones to the right; dark is a large share of the true class."""
     # room for the names beside the squares
     room = 0.09 * max(len(_short(name)) for name in names)
     figure = _figure(2.0 + room + 0.42 * len(names), 1.0 + room + 0.42 * len(names))
@@ -135,13 +123,7 @@ def curves_picture(curves: Sequence[Curve]) -> "Figure":
 def lengths_picture(
     lengths: Int[np.ndarray, " examples"], max_length: int | None = None, unit: str = "pieces"
 ) -> "Figure":
-    """How many examples have which length; what is cut off is marked.
-
-    Args:
-        lengths: of all examples.
-        max_length: what longer ones are cut to; None: nothing is cut.
-        unit: what is counted.
-    """
+    """How many examples have which length; what is longer than `max_length`, and cut off, is marked."""
     figure = _figure(5.2, 3.0)
     panel = figure.subplots()
     longest = int(lengths.max(initial=1))
@@ -209,13 +191,7 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
 def images_picture(
     images: UInt8[np.ndarray, "images channels height width"], captions: Sequence[str], across: int = 8
 ) -> "Figure":
-    """Images with a line of text under each.
-
-    Args:
-        images: with one channel (grey) or three (red, green, blue).
-        captions: one for each.
-        across: images beside each other.
-    """
+    """Images with one channel (grey) or three (red, green, blue), each above a line of text."""
     down = max(1, -(-len(images) // across))
     figure = _figure(1.3 * min(across, max(1, len(images))), 1.55 * down)
     panels = list(figure.subplots(down, min(across, max(1, len(images))), squeeze=False).flat)
@@ -232,13 +208,7 @@ def seen_picture(
     maps: Sequence[Float[np.ndarray, "rows columns"]],
     captions: Sequence[str],
 ) -> "Figure":
-    """Images, and below each what its patches weighed: blue for the predicted class, orange against it.
-
-    Args:
-        images: with one channel or three.
-        maps: one for each image.
-        captions: one for each image.
-    """
+    """Images, and below each what its patches weighed: blue for the predicted class, orange against it."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("weights", [_ORANGE, "white", _BLUE])

@@ -93,11 +93,6 @@ def attention_on_words(
 
     Attention is rolled out through the layers, and the states' shares are mixed as the classifier pools them.
 
-    Args:
-        classifier: in evaluation mode.
-        source: token ids, or images.
-        valid: True where a position is real.
-
     Returns:
         Shares that sum to one in each row.
     """
@@ -126,11 +121,6 @@ def joined_to_words(
 
     A word begins where a piece begins with a space, or is a piece, known or not; what stands for beginning, end and
     padding is a word of its own.
-
-    Args:
-        tokenizer: that cut the text.
-        ids: its pieces, as the model read them.
-        weights: one for each piece.
     """
     groups: list[list[int]] = []
     for place, (piece, shown) in enumerate(zip(ids, tokenizer.pieces(ids), strict=True)):

@@ -42,11 +42,7 @@ def _at(source: str, target: str, case: int, where: Nominal) -> Pair:
 
 
 class Chooser:
-    """Draws words and phrases at random; whatever it gives is grammatical and makes sense.
-
-    Args:
-        generator: the source of randomness.
-    """
+    """Draws words and phrases at random; whatever it gives is grammatical and makes sense."""
 
     def __init__(self, generator: random.Random) -> None:
         self.generator = generator
@@ -71,13 +67,7 @@ class Chooser:
         return self.pick(options) if options and self.chance(probability) else None
 
     def noun_phrase(self, noun: Noun, determiners: Sequence[str] = (), adjective: float = 0.45) -> Nominal:
-        """Give a phrase around a noun.
-
-        Args:
-            noun: the head.
-            determiners: the articles to choose from; any when empty.
-            adjective: probability of an attribute.
-        """
+        """Give a phrase around a noun, with one of these determiners, or any, and an adjective at this probability."""
         chosen = self.adjective(noun, adjective)
         if noun.kind in _MASS:
             return noun_phrase(noun, self.even(("the", "my", "this") if determiners else ("", "", "the", "my")), chosen)

@@ -67,12 +67,8 @@ def noun_phrase(
 ) -> Nominal:
     """Build determiner, adjective and noun.
 
-    Args:
-        noun: the head.
-        determiner: a determiner of ``lexicon.toml``; ``"a"`` has no word in the plural, ``""`` never has one.
-        adjective: an attribute, if any.
-        plural: the number.
-        degree: 0 positive, 1 comparative, 2 superlative.
+    A determiner is one of ``lexicon.toml``; ``"a"`` has no word in the plural, ``""`` never has one. The degree is 0
+    for the positive, 1 for the comparative and 2 for the superlative.
     """
     *words, article = closed("determiners")[determiner]
     word = words[plural]
@@ -214,11 +210,8 @@ def _complements(clause: Clause, skip: str = "") -> str:
 def english_clause(clause: Clause, *, question: bool = False, skip: str = "", subject: bool = True) -> str:
     """Render the English clause.
 
-    Args:
-        clause: what to say.
-        question: put the finite verb before the subject.
-        skip: ``"acc"`` or ``"dat"`` leaves that object out (questions and relative clauses).
-        subject: whether the subject is said; without it the clause follows a relative or interrogative subject.
+    A question has the finite verb before the subject; ``skip``, ``"acc"`` or ``"dat"``, leaves that object out
+    (questions and relative clauses). Without a subject, the clause follows a relative or interrogative one.
     """
     finite, rest = _english_verbs(clause, clause.subject.form, question or clause.negated)
     middle = clause.time.english if clause.time and clause.time.when == "mid" else ""

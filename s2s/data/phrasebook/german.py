@@ -146,9 +146,7 @@ def participle(infinitive: str) -> str:
 def present(infinitive: str, third: str = "") -> tuple[str, ...]:
     """Give the five present forms (ich, du, er, wir, sie) without any separable prefix.
 
-    Args:
-        infinitive: without prefix.
-        third: third person singular where it changes the vowel (liest, fährt); regular when empty.
+    The third person singular is regular unless given, where it changes the vowel (liest, fährt).
     """
     if infinitive in _IRREGULAR_PRESENT:
         return tuple(_IRREGULAR_PRESENT[infinitive].split())

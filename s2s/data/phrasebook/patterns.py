@@ -102,10 +102,8 @@ def relative(choose: Chooser) -> Draft:
 def agreement(choose: Chooser, depth: int = -1) -> Draft:
     """The boys who see the dog that chases the cats sleep.
 
-    Args:
-        choose: the source of randomness.
-        depth: relative clauses between the subject and the verb that agrees with it; a few when negative. Each has
-            four German words, so the distance is four times the depth.
+    The depth is that of the relative clauses between the subject and the verb that agrees with it; a few when negative.
+    Each has four German words, so the distance is four times the depth.
     """
     if depth < 0:
         depth = choose.even((0, 1, 1, 1, 1, 2, 2, 3))

@@ -81,17 +81,9 @@ def any_clause(
     subject: Nominal | None = None,
     placed: bool = True,
 ) -> Clause:
-    """Draw a clause.
+    """Draw a clause: of a verb, or of any of a table, in a tense or modal, or in any that suits, with a subject or any.
 
-    Args:
-        choose: the source of randomness.
-        table: a table of verbs; any when empty.
-        verb: the verb, if it is given.
-        tense: a tense or modal; any that suits when empty.
-        denied: probability of a negation.
-        time: probability of an adverbial of time.
-        subject: the subject, if it is given.
-        placed: whether it may say where.
+    It is denied, and has an adverbial of time, at these probabilities, and may say where unless that is forbidden.
     """
     if verb is None:
         verb = choose.pick(verbs(table or choose.even(menu("clauses"))))

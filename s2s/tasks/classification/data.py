@@ -185,12 +185,7 @@ class PreparedLabelled(PreparedTexts[Labelled]):
 def prepare_texts(
     recipe: ClassificationRecipe, tokenizer: Tokenizer | None, say: Callable[[str], None]
 ) -> PreparedLabelled:
-    """Loads and encodes the texts.
-
-    Args:
-        recipe: the resolved recipe.
-        tokenizer: that of a run that continues, or that the encoder was trained with; None to train a new one.
-        say: prints a line.
+    """Loads and encodes the texts; a new tokenizer is trained where none is given.
 
     Raises:
         UserError: see `load_labelled`; or `tokenizer.size` does not fit the texts.
@@ -209,12 +204,7 @@ _SPREAD = 0.05
 
 
 class Chosen:
-    """Some texts of a corpus.
-
-    Args:
-        pieces: the corpus.
-        chosen: rows of it.
-    """
+    """Some texts of a corpus, by their rows."""
 
     def __init__(self, pieces: Pieces, chosen: Int[np.ndarray, " chosen"]) -> None:
         self._pieces = pieces

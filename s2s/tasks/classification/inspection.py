@@ -110,12 +110,7 @@ def inspected(recipe: ClassificationRecipe) -> str:
 
 
 def inspect_labelled(corpus: Corpus[Labelled], seed: int) -> LabelledInspection:
-    """Looks through labelled texts.
-
-    Args:
-        corpus: as loaded.
-        seed: of the texts to read.
-    """
+    """Looks through labelled texts; some to be read are drawn by a seed."""
     parts, classes = corpus.parts(), corpus.train.names
     splits = {name: _findings(part) for name, part in parts.items()}
     learned = hashes(corpus.train.texts["text"])

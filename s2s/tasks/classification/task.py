@@ -75,12 +75,7 @@ def trainer_of(
 
 @dataclass(frozen=True)
 class Explained(Classified):
-    """A classified text, and which of its words decided.
-
-    Attributes:
-        text: untouched.
-        reading: what each of its words weighed.
-    """
+    """A classified text, untouched, and what each of its words weighed."""
 
     text: str
     reading: Reading

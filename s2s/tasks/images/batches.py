@@ -74,14 +74,7 @@ class LabelledImages(LabelledExamples):
 
 
 def augmented(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: AugmentationSettings, seed: int) -> Pixels:
-    """The images, varied.
-
-    Args:
-        pixels: of square images.
-        rows: of the images in the corpus.
-        settings: the recipe's `augmentation` section.
-        seed: another one for each epoch.
-    """
+    """Square images, varied as a seed, another one for each epoch, and their rows in the corpus say."""
     if settings == AugmentationSettings():
         return pixels
     size = pixels.shape[2]
@@ -98,13 +91,7 @@ def augmented(pixels: Pixels, rows: Int[np.ndarray, " images"], settings: Augmen
 
 
 def uniform(seed: int, rows: Int[np.ndarray, " rows"], draws: int) -> Float[np.ndarray, "rows draws"]:
-    """Numbers in [0, 1) that depend on seed and row alone.
-
-    Args:
-        seed: any integer.
-        rows: from 0.
-        draws: how many for each row.
-    """
+    """Numbers in [0, 1), so many for each row, that depend on seed and row alone."""
     with np.errstate(over="ignore"):
         key = _mixed(np.full(len(rows), seed % 2**64, dtype=np.uint64) + _STEP)
         key = _mixed(key + _STEP * (rows.astype(np.uint64) + np.uint64(1)))

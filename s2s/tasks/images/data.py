@@ -35,13 +35,7 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".ti
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one split and their classes.
-
-    Attributes:
-        pixels: from 0, black, to 255.
-        labels: number of each image's class.
-        names: of the classes.
-    """
+    """Images of one split, from 0, black, to 255, and the number of each one's class among the names."""
 
     pixels: Pixels
     labels: Int[np.ndarray, " images"]

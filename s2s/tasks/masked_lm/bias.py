@@ -107,14 +107,7 @@ class Group:
 
 @dataclass(frozen=True)
 class BiasReport:
-    """The preferences of a model in a set of pairs.
-
-    Attributes:
-        preferences: of each pair, in the order of the file.
-        all: of all pairs.
-        directions: of the pairs that show a stereotype, and of those that contradict one.
-        kinds: of each type of bias, the largest first.
-    """
+    """The preferences of a model in a set of pairs: of all, by direction, and by type of bias, the largest first."""
 
     preferences: list[Preference]
     all: Group
@@ -182,13 +175,7 @@ def shared_places(first: Sequence[int], second: Sequence[int]) -> tuple[list[int
 
 
 def prefer(model: MaskedLM, tokenizer: Tokenizer, pairs: Sequence[Pair], begin: bool) -> list[Preference]:
-    """Scores both sentences of each pair.
-
-    Args:
-        model: in evaluation mode.
-        tokenizer: the model's.
-        pairs: of sentences.
-        begin: whether each text begins with `BOS`, as it did in training.
+    """Scores both sentences of each pair; each begins with `BOS` if it did in training.
 
     Raises:
         UserError: a sentence is longer than the positions that the model has learned.
@@ -203,11 +190,7 @@ def prefer(model: MaskedLM, tokenizer: Tokenizer, pairs: Sequence[Pair], begin: 
 
 
 def report(preferences: Sequence[Preference]) -> BiasReport:
-    """Shares of all pairs, by direction and by type of bias.
-
-    Args:
-        preferences: one or more.
-    """
+    """Shares of all pairs, of which there is one at least, by direction and by type of bias."""
     names = sorted({p.pair.kind for p in preferences})
     kinds = [_group(name, [p for p in preferences if p.pair.kind == name]) for name in names]
     kinds = [
@@ -261,12 +244,8 @@ def bias_picture(found: BiasReport) -> "Figure":
 def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG.
 
-    Args:
-        run: the model.
-        pairs: a table like CrowS-Pairs; see `read_pairs`.
-
     Raises:
-        UserError: it is none.
+        UserError: see `read_pairs`.
     """
     found = report(prefer(run.model, run.tokenizers[0], read_pairs(pairs), run.recipe.masking.begin))
     kept = {

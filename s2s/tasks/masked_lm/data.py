@@ -74,12 +74,7 @@ class MaskedBatch(Collated):
 
 
 def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.ndarray, " rows"]:
-    """How many pieces are chosen of each text: the share, rounded, and at least one where there is any.
-
-    Args:
-        lengths: pieces of each text, without special ones.
-        share: of the pieces, in (0, 1).
-    """
+    """How many pieces are chosen of each text: the share, in (0, 1), rounded, and at least one where there is any."""
     return np.minimum(lengths, np.maximum(1, np.rint(lengths * share).astype(np.int64)))
 
 
@@ -147,11 +142,9 @@ def collate_masked(
 def windows(
     lengths: Int[np.ndarray, " texts"], longest: int
 ) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
-    """Cuts long texts into windows of nearly equal length, none longer than allowed; nothing is left out.
+    """Cuts long texts into windows of nearly equal length, none with more pieces than `longest`; nothing is left out.
 
-    Args:
-        lengths: pieces of each text, without special ones; texts without any give no window.
-        longest: most pieces of a window.
+    Texts are counted in pieces without special ones; those without any give no window.
 
     Returns:
         Of each window, in order: the text's number, the place of its first piece there, and how many pieces it has.

@@ -32,12 +32,8 @@ def masked_log_probabilities(
 ) -> list[Float[np.ndarray, " places"]]:
     """Log probability of the piece at each place, in nats, when it alone is masked and all others are read.
 
-    Args:
-        model: in evaluation mode.
-        texts: pieces of each text, without special ones.
-        places: which pieces of each text are asked for.
-        begin: whether each text begins with `BOS`, as it did in training.
-        budget: most positions of a batch.
+    Texts are pieces without special ones, and begin with `BOS` if they did in training; `budget` is the most positions
+    of a batch.
 
     Raises:
         UserError: a text is longer than the positions that the model has learned.
@@ -60,11 +56,7 @@ def log_probabilities(
 ) -> Float[Tensor, "chosen vocabulary"]:
     """Log probabilities of all pieces at the chosen places of the texts, text after text; one batch.
 
-    Args:
-        model: in evaluation mode.
-        read: pieces of each text as the model shall read them, without special ones.
-        chosen: places in each text.
-        begin: whether each text begins with `BOS`.
+    The texts are as the model shall read them, without special ones.
 
     Raises:
         UserError: a text is longer than the positions that the model has learned.
@@ -106,12 +98,7 @@ _BEAM = 20
 
 @dataclass(frozen=True)
 class Filler:
-    """Something that fits a blank.
-
-    Attributes:
-        text: what is written.
-        probability: of its pieces, in [0, 1].
-    """
+    """Something that fits a blank, with the probability of its pieces, in [0, 1]."""
 
     text: str
     probability: float
@@ -147,13 +134,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Blank:
-    """A text with a hole.
-
-    Attributes:
-        left: the pieces before it.
-        right: those after it.
-        begins: whether a word begins in it; it goes on with one otherwise.
-    """
+    """The pieces on either side of a hole in a text, in which a word begins, or goes on."""
 
     left: list[int]
     right: list[int]
@@ -276,14 +257,7 @@ def _fitting(tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class WordChoice:
-    """How probable words are in the same blank.
-
-    Attributes:
-        text: with the blank.
-        words: in the order given.
-        pieces: how many pieces each has.
-        log_probabilities: of each word, in nats.
-    """
+    """How probable words of so many pieces are in the same blank: log probabilities in nats."""
 
     text: str
     words: list[str]
@@ -303,17 +277,10 @@ class WordChoice:
 
 
 def weigh_words(model: MaskedLM, tokenizer: Tokenizer, text: str, words: Sequence[str], begin: bool) -> WordChoice:
-    """The probability of each word in a blank.
+    """The probability of each of two or more words in a blank, `___`.
 
     Words of different numbers of pieces are not compared: a model that sees two masked pieces knows that one piece was
     not enough, so the probabilities are of different questions.
-
-    Args:
-        model: in evaluation mode.
-        tokenizer: the model's.
-        text: with one blank, `___`.
-        words: two or more.
-        begin: whether each text begins with `BOS`, as it did in training.
 
     Raises:
         UserError: a word is unknown, or the words have different numbers of pieces; see also `find_blank`.

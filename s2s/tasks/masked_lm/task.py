@@ -46,11 +46,7 @@ def measure(
 ) -> tuple[float, float, int]:
     """How well a model names the chosen pieces, dropout off; which pieces are chosen is the same each time.
 
-    Args:
-        model: put into evaluation mode.
-        examples: none of which is left out.
-        computer: device and precision.
-        advance: told how many examples were read, batch by batch.
+    The model is put into evaluation mode, and `advance` is told how many examples were read, batch by batch.
 
     Returns:
         The loss in nats per chosen piece, the share of them whose most probable piece is the right one, in percent, and

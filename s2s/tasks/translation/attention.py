@@ -81,12 +81,7 @@ class Attention:
 
 
 def look(run: Loaded[Recipe, Seq2Seq], sentence: str, translation: str | None = None) -> Attention:
-    """Where a model looks while it writes a translation.
-
-    Args:
-        run: the translator.
-        sentence: the source.
-        translation: what it shall write; its own translation when None.
+    """Where a model looks while it writes a translation: this one, or its own when None.
 
     Raises:
         UserError: the sentence is empty or too long, or the model has no attention.
@@ -128,14 +123,7 @@ def _weights(run: Loaded[Recipe, Seq2Seq], source: list[int], target: list[int])
 def attention_picture(
     weights: Float[Tensor, "head target source"], source: list[str], target: list[str], title: str
 ) -> "Figure":
-    """Where each head looks: one panel a head, targets downward, sources to the right, dark is much.
-
-    Args:
-        weights: of one layer; rows sum to one.
-        source: the source pieces.
-        target: the target pieces.
-        title: whose attention it is.
-    """
+    """Where each head of a layer looks: one panel a head, targets downward, sources to the right, dark is much."""
     # matplotlib takes half a second to import, and only runs that draw need it
     from matplotlib.figure import Figure
 

@@ -122,15 +122,7 @@ def compare_runs(evaluations: Sequence[TranslationEvaluation]) -> list[Compariso
 
 @dataclass(frozen=True)
 class FileScores:
-    """What the lines of a file scored.
-
-    Attributes:
-        file: of the translations.
-        reference: the other file.
-        lines: how many.
-        lowercase: whether case was ignored.
-        scores: of each metric.
-    """
+    """What the lines of a file scored against those of a reference."""
 
     file: str
     reference: str
@@ -147,13 +139,7 @@ class FileScores:
 def score_files(
     files: Sequence[Path], reference: Path, lowercase: bool, names: Sequence[str]
 ) -> tuple[list[FileScores], list[Comparison]]:
-    """Scores files of translations, line by line, and tests each against the first.
-
-    Args:
-        files: of translations; a line each.
-        reference: what a human wrote, a line each.
-        lowercase: score without regard to case.
-        names: of the metrics.
+    """Scores files of translations, line by line, by the named metrics, and tests each against the first.
 
     Raises:
         UserError: a file cannot be read, has no lines, or not as many as the reference; or one is named twice.

@@ -24,13 +24,9 @@ _NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 
 @dataclass(frozen=True)
 class SideFindings:
-    """What one side of a split holds.
+    """What one side of a split holds: white-space separated words, Unicode code points, and different words.
 
-    Attributes:
-        words: white-space separated words.
-        characters: Unicode code points.
-        types: different words.
-        histogram: texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
+    The histogram counts texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
     """
 
     words: int
@@ -89,13 +85,7 @@ class Inspection:
 
 
 def inspect(corpus: Corpus[datasets.Dataset], settings: DataSettings, normalization: str = "identity") -> Inspection:
-    """Looks through a corpus.
-
-    Args:
-        corpus: as loaded, nothing filtered.
-        settings: the recipe's `data` section: filters, and the seed of the pairs to read.
-        normalization: of the targets, as the recipe has it.
-    """
+    """Looks through a corpus as loaded, nothing filtered; the normalization is that of the targets."""
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
     overlap = _overlap(corpus)
@@ -244,13 +234,7 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: Ledger) -> Itera
 
 
 def unreachable(part: datasets.Dataset, name: str, normalization: str) -> str:
-    """What to say where the normalization changes targets; nothing where it changes none.
-
-    Args:
-        part: pairs.
-        name: of their split.
-        normalization: of the targets, as the recipe has it.
-    """
+    """What to say where the normalization changes targets of a split; nothing where it changes none."""
     split = altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
     return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""

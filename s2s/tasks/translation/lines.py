@@ -43,12 +43,7 @@ class Seen:
     new_words: float = 0.0
 
     def far(self, text: str, tokenizer: Tokenizer) -> str | None:
-        """What is new in a text that is far from what was seen; None for one that is not.
-
-        Args:
-            text: not empty.
-            tokenizer: that cut the training text.
-        """
+        """What is new in a text, not empty, that is far from what was seen; None for one that is not."""
         words, pieces = self._shares(text, tokenizer)
         if words > max(_LEAST, self.new_words):
             there = _words(text, tokenizer)
@@ -61,13 +56,7 @@ class Seen:
         return None
 
     def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
-        """Writes `seen.json`.
-
-        Args:
-            folder: of the tokenizer.
-            validation: texts of the same kind that were not learned from.
-            tokenizer: that cut the training text.
-        """
+        """Writes `seen.json` into a tokenizer's folder; validation texts are of the same kind, and not learned from."""
         shares = [self._shares(text, tokenizer) for text in validation] or [(0.0, 0.0)]
         usual = np.quantile(np.array(shares), _QUANTILE, axis=0, method="higher").tolist()
         flags = np.isin(np.arange(tokenizer.size), list(self.pieces))
@@ -108,13 +97,7 @@ class Seen:
 
 
 def seen_in(texts: Iterable[str], pieces: Int[np.ndarray, " different"], tokenizer: Tokenizer) -> Seen:
-    """What a training text held.
-
-    Args:
-        texts: all of it.
-        pieces: the numbers of the pieces in it.
-        tokenizer: that cut it.
-    """
+    """What a training text held, by all its texts and the numbers of the pieces in them."""
     return Seen(frozenset(pieces.tolist()), frozenset(word for text in texts for word in _each_word(text, tokenizer)))
 
 

@@ -29,10 +29,6 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
     Everything is as the recipe says, but for label smoothing, averaging and the schedule after its warm-up, which would
     keep a model from it; dropout stays, and is off when the model is asked. Nothing is kept.
 
-    Args:
-        recipe: the resolved recipe.
-        say: prints a line.
-
     Raises:
         UserError: the pairs were not learned: model, rate or data do not fit together.
     """

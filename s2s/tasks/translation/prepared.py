@@ -47,12 +47,7 @@ class Ledger:
 
 
 def filter_training(dataset: datasets.Dataset, settings: FilterSettings) -> tuple[datasets.Dataset, Ledger]:
-    """The training pairs that keep all rules, and the ledger of the others.
-
-    Args:
-        dataset: rows with the texts `source` and `target`.
-        settings: the recipe's `data.filters`.
-    """
+    """The training pairs that keep all rules, and the ledger of the others."""
     broken = [broken_rule(source, target, settings) for source, target in pairs(dataset)]
     if settings.duplicates == "drop":
         for row in later_copies(dataset):
@@ -93,14 +88,9 @@ def _rules(settings: FilterSettings) -> list[str]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything about the data that training needs.
+    """Everything about the data that training needs: the filtered corpus as text, and as pieces.
 
-    Attributes:
-        corpus: as text, training pairs filtered.
-        source_tokenizer: cuts the source.
-        target_tokenizer: joins the target; the same object when they share one vocabulary.
-        train: training pairs as pieces.
-        validation: validation pairs as pieces.
+    Source and target have the same tokenizer where they share one vocabulary.
     """
 
     corpus: Corpus[datasets.Dataset]
@@ -129,11 +119,8 @@ def prepare(
 ) -> Prepared:
     """Loads, filters and encodes the corpus.
 
-    Args:
-        recipe: the resolved recipe.
-        tokenizers: those of a run that continues, or the source's of the run that the encoder comes from and none for
-            the target; None to train new ones.
-        say: prints a line.
+    The tokenizers are those of a run that continues, or the source's of the run that the encoder comes from and none
+    for the target; None to train new ones.
     """
     corpus = load(recipe.data)
     kept, ledger = filter_training(corpus.train, recipe.data.filters)
