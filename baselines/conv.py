@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from s2s.recipe.limits import Layers, Length, Probability, Width
+from s2s.recipe.schema import Layers, Length, Probability, Width
 from s2s.recipe.schema import Section
 
 if TYPE_CHECKING:

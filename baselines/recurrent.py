@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from s2s.recipe.limits import Layers, Length, Probability, Width
+from s2s.recipe.schema import Layers, Length, Probability, Width
 from s2s.recipe.schema import Section
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ _COMMANDS = {
     "train": ("train", "Train a model by a recipe, or go on with a run."),
     "translate": ("use", "Translate lines with a trained model."),
     "classify": ("use", "Name the class of each line with a trained model."),
-    "evaluate": ("evaluate", "Score a run on its test set, or compare runs."),
-    "score": ("evaluate", "Score any file of translations against a reference."),
+    "evaluate": ("use", "Score a run on its test set, or compare runs."),
+    "score": ("use", "Score any file of translations against a reference."),
     "attention": ("use", "Show where a model looks while it translates."),
     "fill": ("use", "Fill a blank with what a masked-language model expects there."),
     "probe": ("use", "Ask a masked-language model what it expects of people."),
@@ -29,11 +29,6 @@ _COMMANDS = {
     "new": ("data", "Write a recipe for your own files."),
     "models": ("recipe", "List the installed models."),
 }
-
-
-CHECKPOINT = click.option(
-    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
-)
 
 
 class Group(click.Group):

@@ -64,8 +64,7 @@ def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
         raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
     _wait(f"{recipe.name}: loading …")
     from s2s.run.room import room_to_train
-    from s2s.tasks.translation.overfitting import overfit
-    from s2s.tasks.translation.task import TASK
+    from s2s.tasks.translation.task import TASK, overfit
     from s2s.training.devices import prepare_process
 
     prepare_process(recipe.device)

@@ -1,4 +1,4 @@
-"""What a trained model is used for: `s2s translate`, `classify`, `attention`, `fill` and `probe`."""
+"""What a trained model is used for, and what it scores: `translate`, `classify`, `fill`, `evaluate` and more."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import click
 
-from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
-from s2s.cli.main import CHECKPOINT, Group
+from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
+from s2s.cli.main import Group
 from s2s.errors import UserError
 
 # how many batches of lines to translate are read ahead, and how many lines to classify
@@ -20,6 +20,12 @@ _source = click.option(
     "--input", "source", type=click.File("rb"), default="-", help="A text or path a line; standard input if absent."
 )
 _output = click.option("--output", type=_FILE, help="Where to; standard output if absent.")
+_checkpoint = click.option(
+    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
+)
+_METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
+_lowercase = click.option("--lowercase", is_flag=True, help="Score without regard to case.")
+_json = click.option("--json", "file", type=_FILE, help="Write everything to this file, too.")
 
 
 @click.command()
@@ -29,7 +35,7 @@ _output = click.option("--output", type=_FILE, help="Where to; standard output i
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
-@CHECKPOINT
+@_checkpoint
 def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
     from s2s.run.folder import opened
@@ -52,7 +58,7 @@ def translate(run: Path, source, output: Path | None, beam, nbest: int, length_p
 @_source
 @_output
 @click.option("--probabilities", is_flag=True, help="Each class's probability beside the answer: TAB name=0.1234.")
-@CHECKPOINT
+@_checkpoint
 def classify(run: Path, source, output: Path | None, probabilities: bool, checkpoint: str | None) -> None:
     """Name the class of each line with the model in RUN, in order; empty lines stay empty.
 
@@ -83,7 +89,7 @@ def _write_all(lines: Iterable[str], output: Path | None) -> None:
 @click.option("--translation", help="What the model shall write; its own translation if absent.")
 @click.option("--output", type=_FILE, help="A picture (.png, .svg, .pdf), or .json in BertViz's shapes.")
 @click.option("--layer", type=click.IntRange(0), help="Which layer is drawn, from 0; the last if absent.")
-@CHECKPOINT
+@_checkpoint
 def attention(
     run: Path, sentence: str, translation: str | None, output: Path | None, layer: int | None, checkpoint: str | None
 ) -> None:
@@ -106,7 +112,7 @@ def attention(
 @click.argument("text")
 @click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
 @click.option("--best", type=click.IntRange(1), default=10, show_default=True, help="How many fillers.")
-@CHECKPOINT
+@_checkpoint
 def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
     from s2s.run.folder import opened
@@ -128,7 +134,7 @@ def probe() -> None:
 @click.option("--pairs", type=_FILE, help="A table of sentence pairs like CrowS-Pairs.")
 @click.option("--text", help="A sentence with a blank ___, for --words.")
 @click.option("--words", help="Two or more words for the blank: his/her")
-@CHECKPOINT
+@_checkpoint
 def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, checkpoint: str | None) -> None:
     """Which sentence of a pair, or which word of two, does the masked-language model in RUN prefer?
 
@@ -146,3 +152,76 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
 
     loaded = ready(model, checkpoint)
     click.echo(str(probe(loaded, pairs) if pairs else weigh(loaded, text or "", choices)))
+
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="RUN [RUN]... [section.key=value]...")
+@click.option("--split", type=click.Choice(["test", "validation"]), default="test", show_default=True)
+@click.option("--source", type=_FILE, help="Lines to translate in the place of a split; with --reference.")
+@click.option("--reference", type=_FILE, help="What a human wrote for each line of --source.")
+@_lowercase
+@click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
+@_checkpoint
+@_json
+def evaluate(
+    words: tuple[str, ...],
+    split: str,
+    source: Path | None,
+    reference: Path | None,
+    lowercase: bool,
+    beam: int | None,
+    checkpoint: str | None,
+    file: Path | None,
+) -> None:
+    """Score RUN on a split of its corpus, or on files; with several runs, test each against the first."""
+    files = _both(source, reference)
+    check_output(file, "--json")
+    from s2s.run.folder import opened_together
+
+    paths, overrides = [Path(word) for word in words if "=" not in word], [word for word in words if "=" in word]
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": files}
+    runs = opened_together(paths, overrides + ([f"decoding.beam={beam}"] if beam else []), given)
+    from s2s.run.loaded import score_together
+    from s2s.tasks.contract import Scoring
+
+    evaluations, comparisons = score_together(
+        runs, Scoring(split, lowercase, files), checkpoint, partial(click.echo, err=True)
+    )
+    show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
+
+
+def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | None:
+    if source and reference:
+        from s2s.data.text_files import check_there
+
+        check_there(source, reference)
+        return source, reference
+    if source or reference:
+        missing = "--reference" if source else "--source"
+        raise UserError(f"{source or reference} is one of two files", remedy=f"name the other one with {missing} FILE")
+    return None
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="HYP [HYP]... REF")
+@click.option("--metric", "names", multiple=True, type=click.Choice(_METRICS), help="Only this one; may be repeated.")
+@_lowercase
+@_json
+def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file: Path | None) -> None:
+    """Score the lines of HYP against those of REF; with several HYP, test each against the first.
+
+    Of phones with white space between them, wer is the phone error rate.
+    """
+    *translated, reference = files
+    if not translated:
+        raise UserError(f"{reference} is one file", remedy="name the translations first, then the reference")
+    check_output(file, "--json")
+    from s2s.data.text_files import check_there
+    from s2s.tasks.translation.evaluation import score_files
+
+    check_there(*files)
+    scores, comparisons = score_files(translated, reference, lowercase, names or _METRICS)
+    show_all(file, {"scores": scores, "comparisons": comparisons})

@@ -4,16 +4,23 @@ import contextlib
 import hashlib
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol
+from typing import Generic, Protocol
 
 import datasets
 import numpy as np
 import pyarrow
 from jaxtyping import Int
 
-from s2s.data.tokenizers import Tokenizer
+from s2s.data.sources import Corpus, Part, digest_of_arrays
+from s2s.data.tokenizers import Tokenizer, train
+from s2s.recipe.schema import PieceSettings
+
+SIDE = "text"
+"""The name under which the tokenizer of texts is kept."""
+_CHARACTERS = 10_000_000
 
 
 class Encoded:
@@ -153,3 +160,40 @@ def _progress_on_a_terminal_only() -> Iterator[None]:
     finally:
         if hide:
             datasets.enable_progress_bars()
+
+
+@dataclass(frozen=True)
+class PreparedTexts(Generic[Part]):
+    """Everything about texts that training needs: as text, and as pieces."""
+
+    corpus: Corpus[Part]
+    tokenizer: Tokenizer
+    train: Lists
+    validation: Lists
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        """The only one."""
+        return (self.tokenizer,)
+
+    def learned(self) -> Iterator[np.ndarray]:
+        """All that training learns from."""
+        yield from self.train.arrays()
+
+    def hashes(self) -> dict[str, str]:
+        """What identifies the data and the tokenizer, whatever their files are called."""
+        return {"training_data": digest_of_arrays(self.learned()), "tokenizer": self.tokenizer.digest}
+
+
+def cut(
+    train_texts: datasets.Dataset, validation: datasets.Dataset, settings: PieceSettings, tokenizer: Tokenizer | None
+) -> tuple[Tokenizer, Lists, Lists]:
+    """A tokenizer, trained unless there is one, and training and validation texts, the column `text`, as pieces."""
+    tokenizer = tokenizer or train(_some_of(train_texts["text"]), settings, SIDE)
+    return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
+
+
+def _some_of(texts: Sequence[str]) -> Sequence[str]:
+    """As many texts, evenly taken, as hold about ten million characters: pieces learned from more differ little."""
+    characters = sum(len(text) for text in texts)
+    return texts[:: max(1, round(characters / _CHARACTERS))]

@@ -118,7 +118,6 @@ class Recall(Exercise):
         return Examples(np.hstack((key, noise)).tolist(), key.tolist())
 
     def baseline(self, distance: int) -> float:
-        """One key in 32."""
         return 1 / self.keys
 
 
@@ -138,7 +137,6 @@ class Copy(Exercise):
         return Examples(np.hstack((symbols, blanks, ends)).tolist(), symbols.tolist())
 
     def baseline(self, distance: int) -> float:
-        """All five guessed: 8⁻⁵."""
         return self.symbols**-self.length
 
 
@@ -245,7 +243,6 @@ class ListOps(Exercise):
     pieces = FIRST + DIGITS + 1 + len(operations)
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """The answer is one digit."""
         chance = self._chance(distance, seed, split)
         which = chance.integers(len(self.operations), size=(count, distance)).tolist()
         arity = chance.integers(self.arities[0], self.arities[-1] + 1, size=(count, distance)).tolist()

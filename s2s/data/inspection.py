@@ -1,10 +1,13 @@
 """What commonly spoils a corpus, whatever its examples are: repeated texts, and characters that nobody meant."""
 
 import random
+import re
 from collections.abc import Hashable, Iterable
 
 import numpy as np
 from jaxtyping import Int
+
+from s2s.data.tokenizers import normalized
 
 SUSPICIOUS = {
     "\r": "carriage return",
@@ -50,3 +53,23 @@ def visible(text: str) -> str:
     """One line of a terminal, whatever characters the text holds."""
     visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return visible if len(visible) <= _SHOWN else visible[: _SHOWN - 1] + "…"
+
+
+def altered(texts: Iterable[str], normalization: str) -> str:
+    """How many texts a normalization changes, white space at the ends aside, and one change, in words.
+
+    A reference that is changed can never be written: it is kept untouched, and a model learns and writes the other.
+    Nothing is said where no text is changed.
+    """
+    count, example = 0, ""
+    for text in texts:
+        if normalized(text, normalization, False).strip() != text.strip():
+            count += 1
+            example = example or _first_change(text, normalization)
+    return f"{count:,} target{'s' * (count != 1)}, e.g. {example}" if count else ""
+
+
+def _first_change(text: str, normalization: str) -> str:
+    changes = ((word, normalized(word, normalization, False)) for word in re.findall(r"\S+", text))
+    change = next((f"{one[:30]!r} to {other[:30]!r}" for one, other in changes if one != other), "")
+    return change or f"the white space of {text[:30]!r}"

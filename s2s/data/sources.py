@@ -18,9 +18,18 @@ from datasets.exceptions import DatasetsError
 from jaxtyping import Bool, Int
 
 from s2s.data.caching import cache_for, cached, converted
-from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, checked_cells, place, table_cells
+from s2s.data.text_files import (
+    COMPRESSIONS,
+    TABLES,
+    Columns,
+    check_there,
+    checked_cells,
+    place,
+    table_cells,
+    table_kind,
+)
 from s2s.errors import UserError
-from s2s.recipe.schema import SourceSettings
+from s2s.recipe.schema import SourceSettings, TextSettings
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 """The names under which a split may lie in a folder."""
@@ -302,3 +311,40 @@ def not_found(root: Path, what: str, remedy: str) -> UserError:
 def no_table(name: str, split: str, remedy: str) -> UserError:
     """What to say of a file that is no table."""
     return UserError(f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy)
+
+
+def split_table(source: Source, name: str, split: str) -> Path | None:
+    """The table of a split of texts, as the recipe says of it; None where it comes from the hub.
+
+    Raises:
+        UserError: there is no such table.
+    """
+    if source.settings.corpus != "files" and source.settings.root is None:
+        return None
+    path = Path(split) if source.settings.corpus == "files" else _usual_table(source.folder("tables"), name, split)
+    if table_kind(path) is None:
+        raise no_table(name, split, "name a table, or a hub data set with data.corpus")
+    return path
+
+
+def _usual_table(root: Path, name: str, split: str) -> Path:
+    for stem in ALIASES.get(split, (split,)):
+        if path := usual_file(root, stem):
+            return path
+    held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
+    raise not_found(
+        root,
+        f"no table for the split {split!r}: looked for {split} with {', '.join(TABLES)} (plain, .gz or .xz)",
+        f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
+    )
+
+
+def text_columns(settings: TextSettings, local: str | tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """The columns that a text is joined from; those of a table may be others."""
+    columns = local or settings.text
+    return (columns,) if isinstance(columns, str) else columns
+
+
+def joined(texts: Sequence[str]) -> str:
+    """The text of several columns: a space between them, empty ones left out."""
+    return " ".join(text for text in texts if text)

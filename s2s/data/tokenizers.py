@@ -13,13 +13,12 @@ import mmap
 import re
 import resource
 import threading
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import sentencepiece
 
-from s2s.data.normalization import normalized
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
@@ -43,6 +42,18 @@ _OUTWARD = dict(zip(_RESERVED, _STAND_INS, strict=True)) | {c: _MARK + c for c i
 _INWARD = {stand_in: text for text, stand_in in _OUTWARD.items()}
 
 
+def normalized(text: str, normalization: str, lowercase: bool) -> str:
+    """A text as `Tokenizer.normalize` makes it, by the recipe's keys."""
+    composed = normalization == "nfkc"
+    if composed:
+        text = unicodedata.normalize("NFKC", text)
+    if lowercase:
+        text = text.lower()
+        # there is no single character for H\u0331, but there is one for h\u0331
+        text = unicodedata.normalize("NFKC", text) if composed else text
+    return " ".join(text.split()) if composed else text
+
+
 class Tokenizer:
     """Cuts text into numbered pieces and joins them again.
 
@@ -64,7 +75,7 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        self._pieces: _Pieces = _Bytes() if kind == "bytes" else _Words(model) if kind == "word" else _Learned(model)
+        self._pieces = _Bytes() if kind == "bytes" else _Words(model) if kind == "word" else _Learned(model)
 
     @property
     def size(self) -> int:
@@ -157,22 +168,9 @@ def _digest(model: bytes, settings: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + b"\n" + model).hexdigest()
 
 
-class _Pieces(Protocol):
-    """A set of pieces: between normalised text and numbers."""
-
-    @property
-    def size(self) -> int: ...
-
-    def encode(self, texts: list[str]) -> list[list[int]]: ...
-
-    def go_on(self, text: str) -> list[int]: ...
-
-    def decode(self, ids: list[int]) -> str: ...
-
-    def show(self, piece: int) -> str: ...
-
-
 class _Bytes:
+    """Between normalised text and numbers: each byte is a piece."""
+
     size = 256 + len(SPECIALS)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -194,6 +192,8 @@ class _Bytes:
 
 
 class _Learned:
+    """As `_Bytes`, by pieces that sentencepiece has learned."""
+
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size = self._processor.get_piece_size() if model else 0

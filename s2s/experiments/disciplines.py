@@ -12,7 +12,7 @@ from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import prepared, seeds_of, tested, whole_run
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.messages import TASK
-from s2s.run.scoring import evaluate
+from s2s.run.loaded import evaluate
 from s2s.run.training import train
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.task import begins, build_classifier, trainer_of

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import model_validator
 
-from s2s.recipe.limits import Inner, Layers, Length, Probability, Width
-from s2s.recipe.schema import Section
+from s2s.recipe.schema import Inner, Layers, Length, Probability, Section, Width
 
 if TYPE_CHECKING:
     from collections.abc import Callable

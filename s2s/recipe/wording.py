@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from s2s.recipe.limits import NAME_PATTERN
+from s2s.recipe.schema import NAME_PATTERN
 
 _NAMES = {
     "integer": "a whole number",

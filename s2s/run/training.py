@@ -25,10 +25,9 @@ from s2s.run.folder import (
     lengthen,
     of_now,
 )
-from s2s.run.loaded import load_tokenizers
+from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
 from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.run.room import room_to_train
-from s2s.run.scoring import evaluate, hashes_of
 from s2s.run.stopping import Wish, resumable
 from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Course, D, M, Prepared, R, Say, Task

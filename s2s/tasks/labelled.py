@@ -200,7 +200,6 @@ class Labelling(Task[R, D, Classifier]):
         )
 
     def compare(self, evaluations: "Sequence[LabelledEvaluation]") -> list[ClassifierComparison]:
-        """Tests each run against the first with McNemar's test."""
         return compare_evaluations(evaluations)
 
 
@@ -304,7 +303,6 @@ class LabelledEvaluation(Evaluation):
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
-        """Confusion matrix and reliability, by name; a task adds its own."""
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
         yield "reliability", reliability_picture(self.scores.calibration)
 

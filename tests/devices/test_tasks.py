@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from s2s.data.phrasebook import phrases
-from s2s.run.loaded import load
-from s2s.run.scoring import evaluate
+from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.masked_lm.filling import fill_blank, weigh

@@ -11,8 +11,7 @@ from safetensors.torch import load_file
 
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
-from s2s.run.loaded import load
-from s2s.run.scoring import evaluate
+from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 from s2s.tasks.classification.task import TASK, Classification
 from s2s.tasks.labelled import compare_evaluations

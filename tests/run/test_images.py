@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 from s2s.errors import Stopped, UserError
 from s2s.run import training
 from s2s.run.folder import opened_together
-from s2s.run.loaded import load
-from s2s.run.scoring import evaluate, score_together
+from s2s.run.loaded import evaluate, load, score_together
 from s2s.run.tasks import read
 from s2s.tasks.contract import Scoring
 from s2s.tasks.images.task import TASK

@@ -16,8 +16,7 @@ from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import encoder_settings, models, module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.run.folder import opened
-from s2s.run.loaded import load
-from s2s.run.scoring import evaluate
+from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.masked_lm.bias import probe

@@ -6,8 +6,8 @@ import pytest
 
 from s2s.errors import UserError
 from s2s.run.tasks import read
-from s2s.tasks.translation import overfitting
-from s2s.tasks.translation.overfitting import overfit
+from s2s.tasks.translation import task
+from s2s.tasks.translation.task import overfit
 
 RECIPE = """
 name: heart
@@ -33,14 +33,14 @@ def test_a_model_learns_sixteen_pairs_by_heart(kind, rate, tmp_path, monkeypatch
 
 
 def test_a_rate_that_is_far_too_high_is_told_to_be_lowered(tmp_path, monkeypatch):
-    monkeypatch.setattr(overfitting, "_UPDATES", 16)
+    monkeypatch.setattr(task, "_UPDATES", 16)
     recipe = _recipe(tmp_path, "gru", "training.learning_rate=1e30", "training.warmup=0")
     with pytest.raises(UserError, match=r"the training diverged: a weight of (.|\n)*lower training.learning_rate"):
         overfit(recipe, lambda line: None)
 
 
 def test_a_rate_at_which_nothing_is_learned_is_told_with_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.setattr(overfitting, "_UPDATES", 80)
+    monkeypatch.setattr(task, "_UPDATES", 80)
     recipe = _recipe(tmp_path, "transformer", "training.learning_rate=1e-7")
     with pytest.raises(UserError, match=r"16 pairs are not known by heart(.|\n)*training.learning_rate"):
         overfit(recipe, lambda line: None)

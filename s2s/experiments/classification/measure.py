@@ -11,7 +11,7 @@ from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_ru
 from s2s.experiments.disciplines import discipline_of, evaluation_of
 from s2s.experiments.whole_runs import history, pauses, seconds_for
 from s2s.run.folder import opened
-from s2s.run.scoring import part_to_score
+from s2s.run.loaded import part_to_score
 
 # of the texts that a run names wrong: enough that models disagree on some of them
 _WRONG = 100

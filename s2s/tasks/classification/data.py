@@ -13,11 +13,21 @@ from jaxtyping import Int
 from torch import Tensor
 
 from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
-from s2s.data.encoding import Pieces
+from s2s.data.encoding import Pieces, PreparedTexts, cut
 from s2s.data.examples import LabelledExamples, Plan
-from s2s.data.sources import Corpus, Reading, Source, count_classes, digest_of, from_hub, from_table
+from s2s.data.sources import (
+    Corpus,
+    Reading,
+    Source,
+    count_classes,
+    digest_of,
+    from_hub,
+    from_table,
+    joined,
+    split_table,
+    text_columns,
+)
 from s2s.data.text_files import Columns, place
-from s2s.data.texts import PreparedTexts, cut, joined, split_table, text_columns
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.tasks.classification.recipe import ClassificationRecipe, LabelledSettings, TextBatchSettings

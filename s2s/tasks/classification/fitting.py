@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from s2s.data.columns import label_columns, read_head
 from s2s.data.sources import Corpus
 from s2s.tasks.classification.data import Labelled, load_labelled
 from s2s.tasks.classification.recipe import LabelledSettings
@@ -15,11 +14,13 @@ from s2s.tasks.fitting import (
     classes_metric,
     course,
     header_line,
+    label_columns,
     look,
     page,
     parts,
     power_of_two,
     quoted,
+    read_head,
     rounded,
 )
 

@@ -5,18 +5,22 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.limits import Classes, Examples, Probability, Tokens, Word
 from s2s.recipe.schema import (
+    Classes,
     ClassificationValidation,
+    Examples,
     FineTunedRecipe,
     HeadSettings,
     LabelledTraining,
     LocalText,
     Model,
     PieceSettings,
+    Probability,
     Section,
     TaskSchema,
     TextSettings,
+    Tokens,
+    Word,
 )
 
 

@@ -9,9 +9,8 @@ import pyarrow
 import torch
 from jaxtyping import Int
 
-from s2s.data.encoding import Lists, encode_texts
+from s2s.data.encoding import SIDE, Lists, encode_texts
 from s2s.data.examples import LabelledBatch
-from s2s.data.texts import SIDE
 from s2s.data.tokenizers import Tokenizer
 from s2s.models.contract import Classifier
 from s2s.recipe.installed import module_of
@@ -101,11 +100,9 @@ class TextEvaluation(LabelledEvaluation):
     truncated: int
 
     def remarks(self) -> str:
-        """How many texts were too long."""
         return f", of {self.truncated:,} of which only the beginning was read" if self.truncated else ""
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
-        """Also the words of the examples."""
         yield from super().pictures()
         yield "words", words_picture([example.reading for example in self.examples])
 

@@ -56,7 +56,6 @@ class LabelledImages(LabelledExamples):
         self.wanted = examples_per_update
 
     def plan(self, seed: int, epoch: int) -> Plan:
-        """The images in random order, another one in each epoch, cut into batches; the last one may be smaller."""
         order = np.random.default_rng([seed % 2**64, epoch]).permutation(len(self))
         return [order[first : first + self.batch] for first in range(0, len(self), self.batch)]
 

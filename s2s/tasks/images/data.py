@@ -97,7 +97,6 @@ class ImageSource(Source[ImageDataSettings, Images]):
         return (image.tobytes() for image in part.pixels)
 
     def digest(self, part: Images) -> str:
-        """Of the pixels and the classes."""
         return part.digest()
 
 

@@ -5,17 +5,22 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.limits import Classes, Examples, Pixels, PositiveFloat, Split, Word
 from s2s.recipe.schema import (
     AnyRecipe,
+    Classes,
     ClassificationValidation,
+    Examples,
     HeadSettings,
     LabelledTraining,
     Model,
+    Pixels,
     Pooling,
+    PositiveFloat,
     Section,
     SourceSettings,
+    Split,
     TaskSchema,
+    Word,
 )
 
 

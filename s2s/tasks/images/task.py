@@ -74,7 +74,6 @@ class ImageEvaluation(LabelledEvaluation):
     examples: Sequence[SeenImage]
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
-        """Confusion matrix, reliability, and the examples with their patches."""
         yield from super().pictures()
         pixels = np.array([example.pixels for example in self.examples], dtype=np.uint8)
         captions = [f"{e.predicted} {e.probabilities[e.predicted]:.3f}, it is {e.truth}" for e in self.examples]

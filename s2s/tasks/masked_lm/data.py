@@ -18,9 +18,8 @@ from torch import Tensor
 from s2s.data.batches import accumulate, collate_sources, plan, widths_for
 from s2s.data.encoding import Pieces
 from s2s.data.examples import Collated, Examples, Plan
-from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table
+from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table, joined, split_table, text_columns
 from s2s.data.text_files import Columns
-from s2s.data.texts import joined, split_table, text_columns
 from s2s.data.tokenizers import SPECIALS
 from s2s.errors import UserError
 from s2s.tasks.masked_lm.recipe import MaskingSettings, PlainTextSettings, WindowSettings
@@ -45,11 +44,9 @@ class TextSource(Source[PlainTextSettings, datasets.Dataset]):
         return found
 
     def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
-        """The texts."""
         return part["text"]
 
     def digest(self, part: datasets.Dataset) -> str:
-        """Of the texts."""
         return digest_of(part["text"])
 
 
@@ -202,7 +199,6 @@ class MaskedText(Examples[MaskedBatch]):
         return plan(self.widths, self.widths, self.tokens, seed, epoch)
 
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """The batches of each update; see `batches.accumulate`."""
         if self.wanted is None:
             return [[rows] for rows in batches], 1
         return accumulate(batches, self.lengths, self.wanted)

@@ -5,17 +5,19 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.limits import Part, Share, Tokens
 from s2s.recipe.schema import (
     AnyRecipe,
     LocalText,
     Model,
     OptimizationSettings,
+    Part,
     PauseSettings,
     PieceSettings,
     Section,
+    Share,
     TaskSchema,
     TextSettings,
+    Tokens,
 )
 
 

@@ -10,9 +10,8 @@ import datasets
 import torch
 from torch import Tensor
 
-from s2s.data.encoding import Lists, encode_texts
+from s2s.data.encoding import SIDE, Lists, PreparedTexts, cut, encode_texts
 from s2s.data.examples import batches_on
-from s2s.data.texts import SIDE, PreparedTexts, cut
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.models.masked_lm import MaskedLM, reading_direction
@@ -98,7 +97,6 @@ class MaskedScores(Evaluation):
         )
 
     def main_scores(self) -> dict[str, float]:
-        """The values alone, by metric."""
         return {"loss": self.loss, "accuracy": self.accuracy}
 
 
@@ -108,30 +106,25 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
     perplexity: ClassVar[bool] = True
 
     def source(self, recipe: MaskedRecipe) -> TextSource:
-        """Tables, or the hub."""
         return TextSource(recipe.data)
 
     def tokenizer_names(self, recipe: MaskedRecipe) -> tuple[str, ...]:
-        """Of the only one."""
         return (SIDE,)
 
     def prepare(
         self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], say: Say
     ) -> PreparedTexts[datasets.Dataset]:
-        """Texts, and their pieces."""
         corpus = TextSource(recipe.data).load()
         known = tokenizers[0] if tokenizers else None
         return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
-        """An encoder and a projection onto the pieces."""
         torch.manual_seed(seed_for(recipe.seeds.initialization))
         size = tokenizers[0].size
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
         return MaskedLM(encoder, width, size, recipe.masking.tie)
 
     def examples(self, recipe: MaskedRecipe, data: PreparedTexts[datasets.Dataset], model: MaskedLM) -> MaskedText:
-        """Windows of text, masked."""
         wanted = recipe.batches.max_length
         check_positions(model.encoder.longest, wanted, f"set model.max_positions={wanted} or higher")
         examples = examples_of(recipe, data.train, data.tokenizer.size)
@@ -140,15 +133,12 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         return examples
 
     def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:
-        """The cross-entropy of what was masked."""
         return masked_loss
 
     def guessing(self, data: PreparedTexts[datasets.Dataset]) -> float:
-        """Evenly among the pieces."""
         return math.log(data.tokenizer.size)
 
     def counts(self, course: MaskedCourse) -> dict[str, int]:
-        """Texts by split, and the windows that training texts are cut into."""
         corpus = course.data.corpus
         return {
             "train": len(corpus.train),
@@ -158,7 +148,6 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         }
 
     def introduce(self, course: MaskedCourse, say: Say) -> None:
-        """Tells the size of corpus and vocabulary, and what the encoder can see of a text."""
         counts, pieces = self.counts(course), int(course.data.train.lengths.sum())
         say(
             f"{counts['train']:,} texts of {pieces:,} pieces in {counts['windows']:,} windows · "
@@ -173,20 +162,17 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
             )
 
     def begin(self, course: MaskedCourse, folder: Path, log: RunLog) -> None:
-        """Draws how long the training texts are."""
         figure = lengths_picture(course.data.train.lengths, course.recipe.batches.max_length)
         figure.savefig(folder / "lengths.png", dpi=150)
         log.picture("data/lengths", figure, 0)
 
     def validate(self, course: MaskedCourse, log: RunLog) -> float:
-        """Measures loss and accuracy on the validation texts, masked the same way each time."""
         examples = examples_of(course.recipe, course.data.validation, course.data.tokenizer.size)
         loss, accuracy, _ = measure(course.model, examples, course.trainer.computer)
         log.validation(course.trainer.update, {"loss": loss, "accuracy": accuracy})
         return {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
 
     def evaluate(self, run: MaskedRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> MaskedScores:
-        """Asks for masked pieces of texts."""
         examples = examples_of(run.recipe, encode_texts(part, run.tokenizers[0]), run.tokenizers[0].size)
         with meter("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.computer, advance)

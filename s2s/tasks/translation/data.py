@@ -26,7 +26,7 @@ from s2s.data.sources import (
 )
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, table_kind
 from s2s.errors import UserError
-from s2s.recipe.limits import Split
+from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
 from s2s.tasks.translation.recipe import DataSettings
 
@@ -74,7 +74,6 @@ class PairSource(Source[DataSettings, datasets.Dataset]):
         return found
 
     def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
-        """The sources."""
         return (source for source, _ in pairs(part))
 
     def usable(self, part: datasets.Dataset) -> Bool[np.ndarray, " examples"]:
@@ -82,7 +81,6 @@ class PairSource(Source[DataSettings, datasets.Dataset]):
         return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
 
     def digest(self, part: datasets.Dataset) -> str:
-        """Of both sides."""
         return digest_of(part["source"], part["target"])
 
     @property

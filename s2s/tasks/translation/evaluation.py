@@ -58,7 +58,6 @@ class TranslationEvaluation(Evaluation):
         return "\n".join(lines)
 
     def main_scores(self) -> dict[str, float]:
-        """The values alone, by metric."""
         return {name: s.value for name, s in self.scores.items()}
 
     def samples(self) -> list[tuple[str, str]]:
@@ -72,7 +71,6 @@ class TranslationEvaluation(Evaluation):
         return f"evaluation-{self.split}{'-lowercase' if self.lowercase else ''}.json"
 
     def to_json(self) -> str:
-        """Everything, translations included; `exact` alone, too, where it always was."""
         found = asdict(self) | {"exact": self.scores["exact"].value}
         return json.dumps(found, indent=1, ensure_ascii=False)
 

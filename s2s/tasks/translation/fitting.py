@@ -10,7 +10,6 @@ import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.columns import pair_columns, read_head
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.schema import DecodingSettings
@@ -24,9 +23,11 @@ from s2s.tasks.fitting import (
     header_line,
     look,
     page,
+    pair_columns,
     parts,
     power_of_two,
     quoted,
+    read_head,
     rounded,
     spread,
 )

@@ -9,8 +9,7 @@ import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.inspection import MANY, SUSPICIOUS, drawn, hashes, some_rows, visible
-from s2s.data.normalization import altered
+from s2s.data.inspection import MANY, SUSPICIOUS, altered, drawn, hashes, some_rows, visible
 from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import load, pairs
 from s2s.tasks.translation.prepared import Ledger, broken_rule, filter_training, later_copies

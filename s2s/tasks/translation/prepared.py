@@ -172,12 +172,10 @@ class Pairs(Examples[Batch]):
         return len(self.data)
 
     def plan(self, seed: int, epoch: int) -> Plan:
-        """The rows of each batch of an epoch; see `batches.plan`."""
         sources, targets = self.data.source_lengths[self.kept], self.data.target_lengths[self.kept]
         return [self.kept[rows] for rows in plan(sources, targets, self.tokens, seed, epoch)]
 
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """The batches of each update; see `batches.accumulate`."""
         return accumulate(batches, self.data.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:

@@ -5,17 +5,24 @@ from typing import Annotated, Generic, Literal, Self
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.limits import Beam, Examples, Length, Probability, Seed, Split, Tokens, Word
 from s2s.recipe.schema import (
+    Beam,
     DecodingSettings,
+    Examples,
     FineTunedRecipe,
+    Length,
     Model,
     OptimizationSettings,
     PauseSettings,
+    Probability,
     Section,
+    Seed,
     SourceSettings,
+    Split,
     TaskSchema,
     TokenizerSettings,
+    Tokens,
+    Word,
 )
 
 

@@ -1,7 +1,8 @@
 """Translation: from a corpus of pairs to a model that is trained, scored and asked."""
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
-from s2s.evaluation.metrics import LOWER_IS_BETTER, score
+from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
 from s2s.evaluation.significance import Comparison
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
@@ -29,7 +30,8 @@ from s2s.tasks.translation.lines import seen_in
 from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
 from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
 from s2s.training import trainer
-from s2s.training.devices import Computer, seed_for
+from s2s.training.devices import Computer, choose, seed_for
+from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
 from s2s.training.loss import cross_entropy
 from s2s.training.progress import Meter
@@ -93,11 +95,9 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     perplexity: ClassVar[bool] = True
 
     def source(self, recipe: Recipe) -> PairSource:
-        """The built-in corpus, files, or the hub."""
         return PairSource(recipe.data)
 
     def tokenizer_names(self, recipe: Recipe) -> tuple[str, ...]:
-        """Of the only one, or of the source's and the target's."""
         return ("shared",) if recipe.tokenizer.shared else ("source", "target")
 
     def check(self, recipe: Recipe) -> None:
@@ -111,7 +111,6 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
             )
 
     def prepare(self, recipe: Recipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> Prepared:
-        """Pairs that pass the filters, and their pieces."""
         if not tokenizers:
             return prepare(recipe, None, say)
         # of the run that the encoder comes from, there is one: the target's own is made
@@ -120,28 +119,22 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return prepare(recipe, (source, target), say)
 
     def build(self, recipe: Recipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
-        """The model that the recipe names."""
         return build_model(recipe, tokenizers[0].size, tokenizers[-1].size)
 
     def build_smallest(self, recipe: Recipe) -> nn.Module:
-        """Encoder and decoder."""
         return module_of(recipe.model.kind).build(recipe.model, 5, 5)
 
     def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs:
-        """Pairs that are not too long."""
         _check_lengths(recipe, model, data)
         return Pairs(data.train, recipe.batches, recipe.training.tokens_per_update)
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
-        """The smoothed cross-entropy of the targets."""
         return translation_loss(recipe.training.label_smoothing)
 
     def guessing(self, data: Prepared) -> float:
-        """Evenly among the pieces of the target."""
         return math.log(data.target_tokenizer.size)
 
     def counts(self, course: TranslationCourse) -> dict[str, int]:
-        """Pairs by split, and those that are too long."""
         data, test = course.data, course.data.corpus.test
         return {
             "train": len(data.train),
@@ -151,7 +144,6 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         }
 
     def introduce(self, course: TranslationCourse, say: Say) -> None:
-        """Tells the size of the vocabulary, and how many pairs are left out."""
         source, target = course.data.source_tokenizer, course.data.target_tokenizer
         of_source = "" if source is target else f"{source.size:,} source pieces ({source.kind}), "
         say(f"{of_source}{target.size:,} {f'target pieces ({target.kind})' if of_source else 'pieces'}")
@@ -170,7 +162,6 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         found.save(folder / TOKENIZER, corpus.validation["source"][:_COMPARED], cut)
 
     def validate(self, course: TranslationCourse, log: RunLog) -> float:
-        """Measures the loss, translates and scores."""
         recipe, data, update = course.recipe, course.data, course.trainer.update
         loss = mean_loss(course.model, data.validation, recipe.batches, course.trainer.computer)
         rows = data.corpus.validation
@@ -191,11 +182,9 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     def evaluate(
         self, run: TranslationRun, part: datasets.Dataset, scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
-        """Translates sources and scores the translations on the untouched references."""
         return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
 
     def compare(self, evaluations: Sequence[TranslationEvaluation]) -> list[Comparison]:
-        """Tests each run against the first by exchanging translations."""
         return compare_runs(evaluations)
 
 
@@ -247,3 +236,77 @@ def _picture_attention(course: TranslationCourse, log: RunLog) -> None:
         pieces = [*data.source_tokenizer.pieces(source), "</s>"], [*data.target_tokenizer.pieces(target), "</s>"]
         title = f"{course.recipe.name}, update {update}: attention of the last layer"
         log.picture("attention/last_layer", attention_picture(weights[-1], *pieces, title), update)
+
+
+_PAIRS = 16
+_UPDATES = 800
+_BY_HEART = 90  # per cent of translations; one of 16 may go wrong
+
+
+def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
+    """Trains on the same 16 pairs of middling length, again and again, until they are known by heart.
+
+    Everything is as the recipe says, but for label smoothing, averaging and the schedule after its warm-up, which would
+    keep a model from it; dropout stays, and is off when the model is asked. Nothing is kept.
+
+    Raises:
+        UserError: the pairs were not learned: model, rate or data do not fit together.
+    """
+    TASK.check(recipe)
+    computer = choose(recipe.device)
+    prepared = prepare(recipe, None, say)
+    model = build_model(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size).to(computer.device)
+    chosen = _middling(prepared.train)
+    data = _only(prepared.train, chosen)
+    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    batches = recipe.batches.model_copy(update={"tokens": longest * len(chosen), "max_length": longest})
+    changes = {"updates": _UPDATES, "schedule": "constant", "label_smoothing": 0.0, "ema": None, "average_last": None}
+    changes |= {"warmup": min(recipe.training.warmup, _UPDATES // 20), "tokens_per_update": None}
+    training = recipe.training.model_copy(update=changes)
+    trainer = translation_trainer(model, data, training, batches, recipe.seeds, computer)
+    started = time.perf_counter()
+    before = mean_loss(model, data, batches, computer)
+    say(f"{len(chosen)} pairs, loss {before:.2f} before training")
+    loss, exact = math.nan, 0.0
+    while exact < _BY_HEART and trainer.update < _UPDATES:
+        for _ in trainer.updates(trainer.update + _UPDATES // 8):
+            pass
+        loss, exact = mean_loss(model, data, batches, computer), _exact(model, prepared, recipe, chosen)
+        say(f"update {trainer.update}: loss {loss:.3f}, {exact:.0f} % of the translations exact")
+    if exact < _BY_HEART:
+        if sign := astray(model, loss, max(before, math.log(prepared.target_tokenizer.size))):
+            raise UserError(
+                f"the training diverged: {sign}",
+                where=f"{trainer.update} updates",
+                remedy="lower training.learning_rate, lengthen training.warmup, or set training.clip",
+            )
+        raise UserError(
+            f"{len(chosen)} pairs are not known by heart after {trainer.update} updates",
+            remedy="raise training.learning_rate or the model's width, lower its dropout, and look at the pairs with "
+            "`s2s data check`",
+        )
+    say(f"known by heart after {trainer.update} updates, {time.perf_counter() - started:.0f} s")
+
+
+def _middling(data: Encoded) -> np.ndarray:
+    """Rows of middling length: neither the easiest nor the dearest."""
+    order = np.argsort(np.maximum(data.source_lengths, data.target_lengths), kind="stable")
+    first = max(0, (len(order) - _PAIRS) // 2)
+    return order[first : first + _PAIRS]
+
+
+def _only(data: Encoded, chosen: np.ndarray) -> Encoded:
+    pieces = datasets.List(datasets.Value("int32"))
+    sources, targets = ([row.tolist() for row in rows] for rows in data.rows(chosen))
+    features = datasets.Features({"source": pieces, "target": pieces})
+    return Encoded(datasets.Dataset.from_dict({"source": sources, "target": targets}, features=features))
+
+
+def _exact(model: Seq2Seq, prepared: Prepared, recipe: Recipe, chosen: np.ndarray) -> float:
+    """Share of the pairs whose greedy translation is the target, as far as its pieces can spell it, in percent."""
+    pairs = prepared.corpus.train.select(chosen)
+    decoding = recipe.decoding.model_copy(update={"beam": 1})
+    target = prepared.target_tokenizer
+    translator = Translator(model, prepared.source_tokenizer, target, decoding)
+    spelled = [target.decode(target.encode(text)) for text in pairs["target"]]
+    return exact_share([t.text for t in translator.translate(pairs["source"])], spelled)
