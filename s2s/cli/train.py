@@ -20,68 +20,38 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     With --resume, RECIPE is the folder of a run, which continues as if it had never stopped; data.* and device.* may
     say where its data lies now and what computes. With --overfit, nothing is kept.
     """
-    if overfitting and (resuming or overwrite):
-        raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
-    if overfitting:
-        _overfit(recipe, overrides)
-        return
-    folder, use = _resume(recipe, overrides) if resuming else _train(recipe, overrides, overwrite)
-    if use:
-        click.echo(use.format(quoted(folder)))
-    click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
-
-
-def _train(path: Path, overrides: tuple[str, ...], overwrite: bool) -> tuple[Path, str]:
     from s2s.recipe.reading import recipe_path
-    from s2s.run.folder import check_free, folder_of
+    from s2s.run.folder import check_free, check_resumable, folder_of
     from s2s.run.tasks import read, schema_of
 
     # mistakes are answered before torch is loaded
-    recipe = read(recipe_path(path), overrides)
-    check_free(folder_of(recipe), overwrite)
-    _wait(f"{recipe.name}: loading …")
-    from rich.console import Console
-
-    from s2s.run.training import train
-    from s2s.training.devices import prepare_process
-
-    prepare_process(recipe.device)
-    return train(recipe, Console(), overwrite), schema_of(recipe).use
-
-
-def _wait(what: str) -> None:
-    """Says that something goes on, before imports that take a minute on a loaded machine."""
-    click.echo(what)
+    if overfitting and (resuming or overwrite):
+        raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
+    asked = check_resumable(recipe, overrides) if resuming else read(recipe_path(recipe), overrides)
+    if overfitting and asked.task != "translation":
+        raise UserError(f"--overfit is for translation, and the task is {asked.task}", remedy="leave it out")
+    if not (overfitting or resuming):
+        check_free(folder_of(asked), overwrite)
+    # before imports that take a minute on a loaded machine
+    click.echo(f"going on with {recipe}: loading …" if resuming else f"{asked.name}: loading …")
     sys.stdout.flush()
-
-
-def _overfit(path: Path, overrides: tuple[str, ...]) -> None:
-    from s2s.recipe.reading import recipe_path
-    from s2s.run.tasks import read
-
-    recipe = read(recipe_path(path), overrides)
-    if recipe.task != "translation":
-        raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
-    _wait(f"{recipe.name}: loading …")
-    from s2s.run.room import room_to_train
-    from s2s.tasks.translation.task import TASK, overfit
-    from s2s.training.devices import prepare_process
-
-    prepare_process(recipe.device)
-    with room_to_train(TASK, recipe):
-        overfit(recipe, click.echo)
-
-
-def _resume(folder: Path, overrides: tuple[str, ...]) -> tuple[Path, str]:
-    from s2s.run.folder import check_resumable
-    from s2s.run.tasks import schema_of
-
-    recipe = check_resumable(folder, overrides)
-    _wait(f"going on with {folder}: loading …")
     from rich.console import Console
 
-    from s2s.run.training import resume
+    from s2s.run import training
     from s2s.training.devices import prepare_process
 
-    prepare_process(recipe.device)
-    return resume(folder, Console(), overrides, recipe), schema_of(recipe).use
+    prepare_process(asked.device)
+    if overfitting and asked.task == "translation":
+        from s2s.run.room import room_to_train
+        from s2s.tasks.translation.task import TASK, overfit
+
+        with room_to_train(TASK, asked):
+            overfit(asked, click.echo)
+        return
+    if resuming:
+        folder = training.resume(recipe, Console(), overrides, asked)
+    else:
+        folder = training.train(asked, Console(), overwrite)
+    if use := schema_of(asked).use:
+        click.echo(use.format(quoted(folder)))
+    click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")

@@ -232,15 +232,6 @@ def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
     return ", ".join(name for name in now if now[name] != then.get(name, now[name]))
 
 
-def train(recipe: "AnyTask", console: Console, overwrite: bool = False, data: Prepared | None = None) -> Path:
-    """Trains a new run; its folder is made only when data, tokenizers and model are found good.
-
-    The data are read unless they were prepared before.
-    """
-    check_free(folder_of(recipe), overwrite)
-    return carry_out(recipe, console, overwrite=overwrite, data=data)
-
-
 def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe: "AnyTask | None" = None) -> Path:
     """Continues a run from its last checkpoint, as if it had never stopped.
 
@@ -250,21 +241,24 @@ def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
-    return carry_out(recipe or check_resumable(folder, overrides), console, folder, overrides)
+    return train(recipe or check_resumable(folder, overrides), console, folder=folder, overrides=overrides)
 
 
-def carry_out(
+def train(
     recipe: "AnyTask",
     console: Console,
-    folder: Path | None = None,
-    overrides: Sequence[str] = (),
     overwrite: bool = False,
     data: Prepared | None = None,
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
 ) -> Path:
     """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
 
-    A run that goes on has a folder, and overrides with which it does.
+    Its folder is made only when data, tokenizers and model are found good; a run that goes on has one, and overrides
+    with which it does. The data are read unless they were prepared before.
     """
+    if folder is None:
+        check_free(folder_of(recipe), overwrite)
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):
         if folder is None:

@@ -142,9 +142,6 @@ class Labelling(Task[R, D, Classifier]):
     def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
         return classification_loss(dict(recipe)["training"].label_smoothing)
 
-    def counts(self, course: Course[R, D, Classifier]) -> dict[str, int]:
-        return {name: len(part) for name, part in course.data.corpus.parts().items()}
-
     def introduce(self, course: Course[R, D, Classifier], say: Say) -> None:
         counts = {name: part.counts() for name, part in course.data.corpus.parts().items()}
         for line in (*_class_lines(counts), *self.told(course)):

@@ -45,7 +45,7 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
     """True classes downward, predicted ones to the right; dark is a large share of the true class."""
     # room for the names beside the squares
     room = 0.09 * max(len(_short(name)) for name in names)
-    figure = _figure(2.0 + room + 0.42 * len(names), 1.0 + room + 0.42 * len(names))
+    figure = blank(2.0 + room + 0.42 * len(names), 1.0 + room + 0.42 * len(names))
     panel = figure.subplots()
     shares = matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True))
     image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -69,7 +69,7 @@ def reliability_picture(calibration: Calibration) -> "Figure":
 
     On the diagonal a model knows how often it is right; below it is too sure.
     """
-    figure = _figure(4.4, 5.2)
+    figure = blank(4.4, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     upper.plot((0, 100), (0, 100), color=_GREY, linestyle="--", linewidth=1, label="as right as sure")
     confidence = [each.confidence for each in calibration.bins]
@@ -101,7 +101,7 @@ def reliability_picture(calibration: Calibration) -> "Figure":
 def curves_picture(curves: Sequence[Curve]) -> "Figure":
     """Loss and, where it was measured, accuracy against updates: one line for each split."""
     with_accuracy = any(len(curve.accuracy) for curve in curves)
-    figure = _figure(8.0 if with_accuracy else 4.4, 3.3)
+    figure = blank(8.0 if with_accuracy else 4.4, 3.3)
     panels = figure.subplots(1, 2 if with_accuracy else 1, squeeze=False)[0]
     for curve, colour, line in zip(curves, (_BLUE, _ORANGE, _GREY), ("-", "--", ":"), strict=False):
         look = {"color": colour, "linestyle": line, "linewidth": 1.3, "label": curve.label}
@@ -124,7 +124,7 @@ def lengths_picture(
     lengths: Int[np.ndarray, " examples"], max_length: int | None = None, unit: str = "pieces"
 ) -> "Figure":
     """How many examples have which length; what is longer than `max_length`, and cut off, is marked."""
-    figure = _figure(5.2, 3.0)
+    figure = blank(5.2, 3.0)
     panel = figure.subplots()
     longest = int(lengths.max(initial=1))
     # bins of whole numbers: no bin holds more lengths than its neighbours
@@ -146,7 +146,7 @@ def class_counts_picture(counts: Mapping[str, int]) -> "Figure":
     """How many examples each class has."""
     from matplotlib.ticker import MaxNLocator
 
-    figure = _figure(5.2, 1.0 + 0.24 * len(counts))
+    figure = blank(5.2, 1.0 + 0.24 * len(counts))
     panel = figure.subplots()
     places = range(len(counts))
     panel.barh(places, list(counts.values()), color=_BLUE)
@@ -169,7 +169,7 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
         titles[len(lines)] = reading.title
         heaviest = max((abs(weight) for weight in reading.weights), default=0.0) or 1.0
         lines += [[], *_lines(reading.words, [weight / heaviest for weight in reading.weights]), []]
-    figure = _figure((_COLUMNS + 2) * _LETTER_WIDTH, (len(lines) + 1) * _LINE_HEIGHT)
+    figure = blank((_COLUMNS + 2) * _LETTER_WIDTH, (len(lines) + 1) * _LINE_HEIGHT)
     # every letter has its place already
     figure.set_layout_engine("none")
     panel = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -193,7 +193,7 @@ def images_picture(
 ) -> "Figure":
     """Images with one channel (grey) or three (red, green, blue), each above a line of text."""
     down = max(1, -(-len(images) // across))
-    figure = _figure(1.3 * min(across, max(1, len(images))), 1.55 * down)
+    figure = blank(1.3 * min(across, max(1, len(images))), 1.55 * down)
     panels = list(figure.subplots(down, min(across, max(1, len(images))), squeeze=False).flat)
     for panel in panels:
         panel.set_axis_off()
@@ -213,7 +213,7 @@ def seen_picture(
 
     colours = LinearSegmentedColormap.from_list("weights", [_ORANGE, "white", _BLUE])
     count = max(1, len(images))
-    figure = _figure(1.7 * count, 3.6)
+    figure = blank(1.7 * count, 3.6)
     panels = figure.subplots(2, count, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()
@@ -257,7 +257,8 @@ def _ground(start: float, row: int, columns: int, colour: tuple[str, float]) -> 
     return Rectangle((start - 0.3, row - 0.45), columns + 0.6, 0.9, facecolor=colour, linewidth=0)
 
 
-def _figure(width: float, height: float) -> "Figure":
+def blank(width: float, height: float) -> "Figure":
+    """An empty figure, in inches."""
     # matplotlib takes half a second to import, and only runs that draw need it
     from matplotlib.figure import Figure
 

@@ -17,10 +17,10 @@ from pyarrow import parquet
 from s2s.data.tokenizers import UNK, train_pair
 from s2s.errors import UserError
 from s2s.run.tasks import read
-from s2s.tasks.classification.data import load_labelled
+from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.fitting import fitted_classification
 from s2s.tasks.fitting import Splits
-from s2s.tasks.images.data import load_images
+from s2s.tasks.images.data import ImageSource
 from s2s.tasks.images.fitting import fitted_images
 from s2s.tasks.translation.data import load
 from s2s.tasks.translation.fitting import fitted_translation
@@ -183,7 +183,7 @@ def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
     ):
         recipe = _read(tmp_path, fitted_classification("mine", Splits(tmp_path / name), *options))
         assert (recipe.task, recipe.data.text, recipe.data.label) == ("classification", *columns)
-        corpus = load_labelled(recipe.data)
+        corpus = LabelledSource(recipe.data).load()
         assert corpus.train.names == ("neg", "pos")
         assert len(corpus.train) + len(corpus.validation) + len(corpus.test) == 120
     with pytest.raises(UserError, match=r"nothing tells which columns are meant; there are '0' \(e.g. 'neg'\)"):
@@ -202,17 +202,17 @@ def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
                 Image.fromarray(pixels).save(tmp_path / "photos" / split / kind / f"{number}.png")
     recipe = _read(tmp_path, fitted_images("photos", Splits(tmp_path / "photos")))
     assert (recipe.data.size, recipe.data.channels) == (32, 3)
-    corpus = load_images(recipe.data)
+    corpus = ImageSource(recipe.data).load()
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (46, 2, 6)
     alone = _read(tmp_path, fitted_images("photos", Splits(tmp_path / "photos" / "train")))
-    assert load_images(alone.data).train.names == ("cat", "dog")
+    assert ImageSource(alone.data).load().train.names == ("cat", "dog")
     (tmp_path / "idx").mkdir()
     head = bytes([0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, 28, 0, 0, 0, 28])
     (tmp_path / "idx/train-images-idx3-ubyte").write_bytes(head + draw.bytes(40 * 28 * 28))
     (tmp_path / "idx/train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes([0, 1] * 20))
     for place in ("idx", "idx/train-images-idx3-ubyte"):
         recipe = _read(tmp_path, fitted_images("digits", Splits(tmp_path / place)))
-        assert (recipe.data.size, recipe.data.channels, len(load_images(recipe.data).train)) == (28, 1, 36)
+        assert (recipe.data.size, recipe.data.channels, len(ImageSource(recipe.data).load().train)) == (28, 1, 36)
     with pytest.raises(UserError, match=r"nothing: there is no such folder or IDX file"):
         fitted_images("mine", Splits(tmp_path / "nothing"))
     with pytest.raises(UserError, match=r"cat: has no folders of classes(.|\n)*train/cat/1.png"):

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from s2s.errors import UserError
-from s2s.tasks.images.data import ImageSource, load_images, pixel_statistics, read_image
-from s2s.tasks.images.idx import read_idx_images, read_idx_labels
+from s2s.tasks.images.data import ImageSource, pixel_statistics, read_image
+from s2s.tasks.images.idx import read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
 
 CLASSES = ("ant", "bee", "cat")
@@ -61,9 +61,9 @@ def settings(**changes) -> ImageDataSettings:
 def test_what_is_written_as_idx_is_read_again(tmp_path, pixels, labels):
     for name, content in (("plain", idx(pixels)), ("packed.gz", gzip.compress(idx(pixels)))):
         (tmp_path / name).write_bytes(content)
-        assert (read_idx_images(tmp_path / name) == pixels).all()
+        assert (read_idx(tmp_path / name, "images") == pixels).all()
     (tmp_path / "labels").write_bytes(idx(labels))
-    assert read_idx_labels(tmp_path / "labels").tolist() == labels.tolist()
+    assert read_idx(tmp_path / "labels", "labels").tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_a_damaged_idx_file_is_refused(tmp_path, pixels, damage, message):
     path = tmp_path / "some-images-ubyte"
     path.write_bytes(damage(idx(pixels)))
     with pytest.raises(UserError, match=f"(?s){message}") as caught:
-        read_idx_images(path)
+        read_idx(path, "images")
     assert str(path) in str(caught.value)
     with pytest.raises(UserError, match=r"(?s)no such file.*there is some-images-ubyte"):
-        read_idx_images(tmp_path / "other")
+        read_idx(tmp_path / "other", "images")
 
 
 def test_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels, labels):
-    usual = load_images(settings(corpus="ylecun/mnist", root=str(files)))
+    usual = ImageSource(settings(corpus="ylecun/mnist", root=str(files))).load()
     pairs = {
         split: (f"{stem}-images-idx3-ubyte.gz", f"{stem}-labels-idx1-ubyte.gz")
         for split, stem in (("train", "train"), ("test", "t10k"))
     }
-    given = load_images(settings(corpus="files", root=str(files), **pairs))
+    given = ImageSource(settings(corpus="files", root=str(files), **pairs)).load()
     for name in ("train", "validation", "test"):
         one, other = getattr(usual, name), getattr(given, name)
         assert (one.pixels == other.pixels).all()
@@ -107,19 +107,19 @@ def test_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels,
 
 
 def test_held_out_images_are_the_training_parts_and_no_longer_in_it(files, pixels):
-    found = load_images(settings(root=str(files), corpus="hub", seed=7))
+    found = ImageSource(settings(root=str(files), corpus="hub", seed=7)).load()
     both = [*found.train.pixels[:, 0].tolist(), *found.validation.pixels[:, 0].tolist()]
     assert len(found.train) == 7
     assert sorted(both) == sorted(pixels[:9].tolist())
-    again, other = (load_images(settings(root=str(files), corpus="hub", seed=seed)) for seed in (7, 8))
+    again, other = (ImageSource(settings(root=str(files), corpus="hub", seed=seed)).load() for seed in (7, 8))
     assert (again.validation.pixels == found.validation.pixels).all()
     assert (other.validation.pixels != found.validation.pixels).any()
-    three = load_images(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=3, test=2))
+    three = ImageSource(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=3, test=2)).load()
     parts = [getattr(three, name).pixels[:, 0].tolist() for name in ("train", "validation", "test")]
     assert [len(part) for part in parts] == [4, 3, 2]
     assert sorted([*parts[0], *parts[1], *parts[2]]) == sorted(pixels[:9].tolist())
     with pytest.raises(UserError, match=r"(?s)9 images to hold out of 9 leave nothing"):
-        load_images(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=9))
+        ImageSource(ImageDataSettings(size=6, root=str(files), corpus="hub", validation=9)).load()
 
 
 def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
@@ -129,9 +129,9 @@ def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
     (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(repeated))
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(classes))
     for seed in range(5):
-        found = load_images(
+        found = ImageSource(
             ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=2, test=1, seed=seed)
-        )
+        ).load()
         held = [image.tobytes() for part in (found.validation, found.test) for image in part.pixels]
         learned = [image.tobytes() for image in found.train.pixels]
         assert len(set(held)) == len(held) == 3
@@ -139,7 +139,7 @@ def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
         # only what equals them is missing
         assert learned == [image.tobytes() for image in repeated if image.tobytes() not in held]
     with pytest.raises(UserError, match=r"(?s)4 images to hold out of 16 leave nothing"):
-        load_images(ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=4, test=None))
+        ImageSource(ImageDataSettings(size=6, root=str(tmp_path), corpus="hub", validation=4, test=None)).load()
 
 
 def test_a_data_set_in_a_folder_is_read_anew_when_it_changes_with_its_dates_kept(tmp_path):
@@ -169,7 +169,7 @@ def test_folders_of_classes_hold_what_files_hold(folders, pixels, labels):
         assert found.counts() == dict.fromkeys(CLASSES, 3)
     (folders / "test" / "ant" / "09.png").unlink()
     (folders / "test" / "ant").rmdir()
-    whole = load_images(settings(root=str(folders), corpus="hub"))
+    whole = ImageSource(settings(root=str(folders), corpus="hub")).load()
     assert [whole.test.names[i] for i in whole.test.labels] == ["bee", "cat"]
     given = ImageSource(settings(root=str(folders), corpus="hub", classes=("cat", "bee", "ant"))).part("train")
     assert [given.names[i] for i in given.labels[::3]] == list(CLASSES)
@@ -231,11 +231,11 @@ def test_idx_images_are_scaled_and_coloured_like_all_others(files, pixels):
 def test_mistakes_are_named_with_their_remedy(files, folders, pixels):
     (files / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.arange(8))))
     with pytest.raises(UserError, match=r"(?s)has 9 images, .* has 8 labels.*two files of one set"):
-        load_images(settings(corpus="x", root=str(files)))
+        ImageSource(settings(corpus="x", root=str(files))).load()
     with pytest.raises(UserError, match=r"label 3: the number 2 is no class; the 2 classes are a, b"):
         ImageSource(settings(corpus="x", root=str(files), classes=("a", "b"))).part("test")
     with pytest.raises(UserError, match=r"(?s)no such folder"):
-        load_images(settings(corpus="x", root=str(files / "nowhere")))
+        ImageSource(settings(corpus="x", root=str(files / "nowhere"))).load()
     with pytest.raises(UserError, match=r"(?s)'cat' is no class; the 2 classes are ant, bee"):
         ImageSource(settings(corpus="x", root=str(folders), classes=("ant", "bee"))).part("train")
     (folders / "train" / "ant" / "00.png").write_bytes(b"torn")
@@ -271,7 +271,7 @@ def test_mnist_is_whole(real_data):
     root = real_data / "mnist"
     if not root.is_dir():
         pytest.skip(f"S2S_DATA has no mnist: {root}")
-    found = load_images(ImageDataSettings(corpus="ylecun/mnist", root=str(root), validation=5000))
+    found = ImageSource(ImageDataSettings(corpus="ylecun/mnist", root=str(root), validation=5000)).load()
     assert (len(found.train), len(found.validation), len(found.test)) == (55_000, 5_000, 10_000)
     # published counts of the test set's digits
     assert list(found.test.counts().values()) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
@@ -284,7 +284,7 @@ def test_of_a_file_that_unpacks_to_more_than_its_head_says_no_more_is_read(tmp_p
     tracemalloc.start()
     try:
         with pytest.raises(UserError, match="holds more than its head says: 4 x 8 x 8"):
-            read_idx_images(path)
+            read_idx(path, "images")
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
     finally:
         tracemalloc.stop()

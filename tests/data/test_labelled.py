@@ -12,7 +12,7 @@ import pytest
 
 from s2s.data.sources import Corpus, count_classes
 from s2s.errors import UserError
-from s2s.tasks.classification.data import LabelledSource, load_labelled
+from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns
 
 CLASSES = ("World", "Sports", "Business")
@@ -63,7 +63,7 @@ def test_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
         path = tmp_path / f"{name}{kind}{'.gz' * packed}"
         path.write_bytes(gzip.compress(data) if packed else data)
         first = 1 if name == "from1" else 0
-        found = load_labelled(_settings(path, classes=CLASSES, first_label=first))
+        found = LabelledSource(_settings(path, classes=CLASSES, first_label=first)).load()
         assert _is(found)
         assert found.train.names == CLASSES
     assert found.train.counts() == {"World": 2, "Sports": 1, "Business": 1}
@@ -71,21 +71,21 @@ def test_every_table_gives_the_same_texts_and_classes(tmp_path, kind, packed):
 
 def test_a_table_without_a_header_is_read_by_position(tmp_path):
     (tmp_path / "a.tsv").write_bytes(_table(".tsv", ROWS).split(b"\n", 1)[1])
-    assert _is(load_labelled(_settings(tmp_path / "a.tsv", classes=CLASSES, text=("1", "2"), label="0")))
+    assert _is(LabelledSource(_settings(tmp_path / "a.tsv", classes=CLASSES, text=("1", "2"), label="0")).load())
 
 
 def test_classes_that_are_not_declared_are_the_sorted_labels_of_the_training_data(tmp_path):
     (tmp_path / "names.tsv").write_bytes(_table(".tsv", ROWS))
-    found = load_labelled(_settings(tmp_path / "names.tsv"))
+    found = LabelledSource(_settings(tmp_path / "names.tsv")).load()
     assert found.train.names == ("Business", "Sports", "World")
     assert found.train.labels.tolist() == [2, 1, 0, 2]
     # numbers in their own order, not that of words
     (tmp_path / "numbers.tsv").write_bytes(_table(".tsv", ROWS, lambda number: (10, 9, 100)[number]))
-    found = load_labelled(_settings(tmp_path / "numbers.tsv"))
+    found = LabelledSource(_settings(tmp_path / "numbers.tsv")).load()
     assert (found.train.names, found.train.labels.tolist()) == (("9", "10", "100"), [1, 0, 2, 1])
     # the names of classes that are numbers are no numbers of classes
     assert _settings(tmp_path / "numbers.tsv", classes=("9", "10", "100")).first_label == 0
-    again = load_labelled(_settings(tmp_path / "numbers.tsv", classes=("9", "10", "100")))
+    again = LabelledSource(_settings(tmp_path / "numbers.tsv", classes=("9", "10", "100"))).load()
     assert again.train.labels.tolist() == found.train.labels.tolist()
 
 
@@ -111,7 +111,7 @@ def test_a_label_outside_the_classes_is_named_with_its_file_and_line(tmp_path, k
         _settings(good, validation=str(wrong)),
     ):
         with pytest.raises(UserError) as caught:
-            load_labelled(settings)
+            LabelledSource(settings).load()
         message = str(caught.value)
         assert f"{WRONG[kind]} 'Sport' is none of the classes" in message
         assert "did you mean Sports?" in message
@@ -126,7 +126,7 @@ def test_a_label_that_cannot_be_seen_is_refused_with_its_line(tmp_path, kind, la
     path = tmp_path / f"a{kind}"
     path.write_bytes(_table(kind, ROWS, lambda number: label if number == 2 else CLASSES[number]))
     with pytest.raises(UserError, match=f"{'a.parquet row 3' if kind == '.parquet' else 'a.tsv:4'}: (.|\n)*{words}"):
-        load_labelled(_settings(path))
+        LabelledSource(_settings(path)).load()
 
 
 @pytest.mark.parametrize(("first", "wrong"), [(0, 3), (1, 0), (1, 4)])
@@ -134,7 +134,7 @@ def test_a_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_pa
     rows = [*ROWS, ("New", "one", wrong - first)]
     (tmp_path / "a.jsonl").write_bytes(_table(".jsonl", rows, lambda number: number + first))
     with pytest.raises(UserError, match=rf"a.jsonl:5: label '{wrong}' .* as a number from {first} to {first + 2}"):
-        load_labelled(_settings(tmp_path / "a.jsonl", classes=CLASSES, first_label=first))
+        LabelledSource(_settings(tmp_path / "a.jsonl", classes=CLASSES, first_label=first)).load()
 
 
 MISTAKES = {
@@ -154,21 +154,21 @@ def test_every_mistake_is_named(tmp_path, case, monkeypatch):
     Path("a.tsv").write_text("\n".join(rows) + "\n")
     changes, words = MISTAKES[case]
     with pytest.raises(UserError, match=words):
-        load_labelled(_settings(Path("a.tsv"), **changes))
+        LabelledSource(_settings(Path("a.tsv"), **changes)).load()
 
 
 def test_a_boolean_or_a_fraction_is_no_label(tmp_path):
     for value in ("true", "1.5", "null", "[1]"):
         (tmp_path / "a.jsonl").write_text(f'{{"title": "a", "text": "b", "label": {value}}}\n')
         with pytest.raises(UserError, match=r"a.jsonl:1: label is .*, expected text or a whole number"):
-            load_labelled(_settings(tmp_path / "a.jsonl", classes=CLASSES))
+            LabelledSource(_settings(tmp_path / "a.jsonl", classes=CLASSES)).load()
 
 
 def test_texts_held_out_are_different_and_none_is_left_in_training(tmp_path):
     rows = [("", f"text {number % 60}", number % 3) for number in range(200)]
     (tmp_path / "a.tsv").write_bytes(_table(".tsv", rows))
     settings = _settings(tmp_path / "a.tsv", validation=10, test=5, classes=CLASSES)
-    found = load_labelled(settings)
+    found = LabelledSource(settings).load()
     parts = [list(part.texts["text"]) for part in (found.train, found.validation, found.test)]
     assert [len(set(part)) for part in parts] == [45, 10, 5]
     assert [len(part) for part in parts[1:]] == [10, 5]
@@ -178,8 +178,8 @@ def test_texts_held_out_are_different_and_none_is_left_in_training(tmp_path):
         for part in (found.train, found.validation, found.test)
         for text, label in zip(part.texts["text"], part.labels, strict=True)
     )
-    again = load_labelled(settings)
-    other = load_labelled(settings.model_copy(update={"seed": 2}))
+    again = LabelledSource(settings).load()
+    other = LabelledSource(settings.model_copy(update={"seed": 2})).load()
     assert list(again.validation.texts["text"]) == parts[1] != list(other.validation.texts["text"])
 
 
@@ -191,10 +191,10 @@ def test_a_folder_holds_tables_of_the_usual_names_with_columns_of_their_own(tmp_
     settings = LabelledSettings(
         corpus="someone/news", root=str(tmp_path), classes=CLASSES, local=local, test=None, text="description"
     )
-    assert _is(load_labelled(settings))
+    assert _is(LabelledSource(settings).load())
     assert LabelledSource(settings).part("test") is None
     with pytest.raises(UserError, match=r"no table for the split 'test'(.|\n)*there: dev.tsv.gz, train.tsv.gz"):
-        load_labelled(settings.model_copy(update={"test": "test"}))
+        LabelledSource(settings.model_copy(update={"test": "test"})).load()
 
 
 def test_a_hub_data_set_brings_its_own_classes(tmp_path):
@@ -204,13 +204,13 @@ def test_a_hub_data_set_brings_its_own_classes(tmp_path):
     data = datasets.Dataset.from_dict({"text": WANTED, "label": [0, 1, 2, 0]}, features=features)
     data.to_parquet(folder / "train.parquet")
     settings = LabelledSettings(corpus=str(folder), validation="train", test=None)
-    found = load_labelled(settings)
+    found = LabelledSource(settings).load()
     assert _is(found)
     assert found.train.names == CLASSES
-    renamed = load_labelled(settings.model_copy(update={"classes": ("a", "b", "c")}))
+    renamed = LabelledSource(settings.model_copy(update={"classes": ("a", "b", "c")})).load()
     assert (renamed.train.names, renamed.train.labels.tolist()) == (("a", "b", "c"), [0, 1, 2, 0])
     with pytest.raises(UserError, match=r"news train row 3: label '2' is none of the classes a, b"):
-        load_labelled(settings.model_copy(update={"classes": ("a", "b")}))
+        LabelledSource(settings.model_copy(update={"classes": ("a", "b")})).load()
 
 
 def test_counts_are_of_every_class_also_of_one_that_does_not_occur():

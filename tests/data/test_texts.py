@@ -7,7 +7,7 @@ import pytest
 
 from s2s.errors import UserError
 from s2s.recipe.schema import LocalText
-from s2s.tasks.classification.data import load_labelled
+from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns
 from s2s.tasks.masked_lm.data import TextSource
 from s2s.tasks.masked_lm.recipe import PlainTextSettings
@@ -26,7 +26,7 @@ def test_texts_are_those_that_labelled_texts_have(folder):
     common = {"corpus": "someone/something", "root": str(folder), "validation": 7}
     columns = ("1", "2")
     plain = TextSource(PlainTextSettings(**common, local=LocalText(text=columns))).load()
-    labelled = load_labelled(LabelledSettings(**common, local=LocalColumns(text=columns, label="0")))
+    labelled = LabelledSource(LabelledSettings(**common, local=LocalColumns(text=columns, label="0"))).load()
     for part in ("train", "validation", "test"):
         assert getattr(plain, part)["text"][:] == getattr(labelled, part).texts["text"][:]
         assert getattr(plain, part).column_names == ["text"]

@@ -141,11 +141,6 @@ def negation(choose: Chooser) -> Draft:
     return statement(any_clause(choose, tense=tense, denied=1))
 
 
-def question(choose: Chooser) -> Draft:
-    """Does the man buy a car?"""
-    return _asked(any_clause(choose, denied=0))
-
-
 def _asked(clause: Clause, source: str = "", target: str = "", skip: str = "") -> Draft:
     """Render a question: what stands in front of it, and the object that is asked for, if one is."""
     german, distance = german_clause(clause, "inverted", front=target, skip=skip)
@@ -296,16 +291,6 @@ def _timed(choose: Chooser, time: Adverb) -> Draft:
     return statement(clause, time)
 
 
-def date(choose: Chooser) -> Draft:
-    """On the third of May the man will buy a car."""
-    return _timed(choose, choose.date())
-
-
-def clock(choose: Chooser) -> Draft:
-    """At half past seven the man buys a car: um halb acht."""
-    return _timed(choose, choose.clock())
-
-
 def _amount(choose: Chooser, low: int, high: int) -> Pair:
     """Draw a number in words; large ones are round half of the time."""
     number = choose.generator.randint(low, high)
@@ -386,10 +371,10 @@ PATTERNS: dict[str, tuple[int, Pattern]] = {
     "passive": (4, passive),
     "infinitive": (5, infinitive),
     "coordination": (7, coordination),
-    "question": (4, question),
+    "question": (4, lambda choose: _asked(any_clause(choose, denied=0))),
     "interrogative": (4, interrogative),
     "imperative": (3, imperative),
     "number": (10, number),
-    "date": (3, date),
-    "clock": (3, clock),
+    "date": (3, lambda choose: _timed(choose, choose.date())),
+    "clock": (3, lambda choose: _timed(choose, choose.clock())),
 }

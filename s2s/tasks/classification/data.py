@@ -16,7 +16,6 @@ from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
 from s2s.data.encoding import Pieces, PreparedTexts, cut
 from s2s.data.examples import LabelledExamples, Plan
 from s2s.data.sources import (
-    Corpus,
     Reading,
     Source,
     count_classes,
@@ -111,15 +110,6 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return _Table(rows, lambda line: f"{settings.corpus} {split} row {line}", settings.first_label, names)
 
 
-def load_labelled(settings: LabelledSettings) -> Corpus[Labelled]:
-    """The labelled texts that a recipe's `data` section describes.
-
-    Raises:
-        UserError: see `Source.load`; or a label is none of the classes.
-    """
-    return LabelledSource(settings).load()
-
-
 def _reading(texts: tuple[str, ...], label: str) -> Reading:
     columns = Columns((*texts, label), "data.text and data.label", numbers=(label,))
 
@@ -198,9 +188,9 @@ def prepare_texts(
     """Loads and encodes the texts; a new tokenizer is trained where none is given.
 
     Raises:
-        UserError: see `load_labelled`; or `tokenizer.size` does not fit the texts.
+        UserError: see `Source.load`; or `tokenizer.size` does not fit the texts.
     """
-    corpus = load_labelled(recipe.data)
+    corpus = LabelledSource(recipe.data).load()
     if tokenizer is None:
         say(f"learning pieces from the training texts ({recipe.tokenizer.kind})")
     texts = corpus.train.texts, corpus.validation.texts

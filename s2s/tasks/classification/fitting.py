@@ -6,23 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from s2s.data.sources import Corpus
-from s2s.tasks.classification.data import Labelled, load_labelled
+from s2s.tasks import fitting
+from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
-from s2s.tasks.fitting import (
-    Splits,
-    choose_pieces,
-    classes_metric,
-    course,
-    header_line,
-    label_columns,
-    look,
-    page,
-    parts,
-    power_of_two,
-    quoted,
-    read_head,
-    rounded,
-)
+from s2s.tasks.fitting import Splits
 
 _MEASURED = 20_000
 
@@ -39,33 +26,32 @@ def fitted_classification(name: str, splits: Splits[Path], texts: Sequence[str] 
     Raises:
         UserError: a file or column is missing, a label is not usable, or there is too little to learn from.
     """
-    head = read_head(splits.train, [*texts, *([label] if label else [])])
-    text, label = label_columns(head, texts, label)
+    head = fitting.read_head(splits.train, [*texts, *([label] if label else [])])
+    text, label = fitting.label_columns(head, texts, label)
     settings = LabelledSettings(text=text, label=label, train=str(splits.train.absolute()), validation=1, test=None)
-    everything = load_labelled(settings)
+    everything = LabelledSource(settings).load()
     different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
-    held = parts(splits, different, "texts", splits.train)
-    choices = _chosen(load_labelled(settings.model_copy(update=held)))
-    said = {"text": quoted(text[0] if len(text) == 1 else text), "label": quoted(label)}
-    return page(
-        "classification", name, splits.train, held, said | {"header": header_line(head.header, "text")} | choices
-    )
+    held = fitting.parts(splits, different, "texts", splits.train)
+    choices = _chosen(LabelledSource(settings.model_copy(update=held)).load())
+    choices["text"] = fitting.quoted(text[0] if len(text) == 1 else text)
+    choices |= {"label": fitting.quoted(label), "header": fitting.header_line(head.header, "text")}
+    return fitting.page("classification", name, splits.train, held, choices)
 
 
 def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:
     examples, others = len(corpus.train), [part for part in (corpus.validation, corpus.test) if part is not None]
     texts = corpus.train.texts[:]["text"]
     lowercase = any(text != text.lower() for text in texts[:1000])
-    words = look(
+    words = fitting.look(
         _folded(texts, lowercase), (text for part in others for text in _folded(part.texts[:]["text"], lowercase))
     )
     some = texts[:: max(1, -(-examples // _MEASURED))]
-    pieces = choose_pieces(some, [words], "nfkc", lowercase)
+    pieces = fitting.choose_pieces(some, [words], "nfkc", lowercase)
     lengths = np.array([len(text) for text in pieces.tokenizer.encode_batch(some)]) + 1
     max_length = int(min(512, max(8, -(-np.quantile(lengths, 0.99) // 8) * 8)))
     read = np.minimum(lengths, max_length).mean() * examples
-    tokens = max(power_of_two(read / 60, 512, 8192), power_of_two(4 * max_length, 32, 8192))
-    updates = rounded((3 if examples > 20_000 else 8) * read / tokens, 300, 20_000)
+    tokens = max(fitting.power_of_two(read / 60, 512, 8192), fitting.power_of_two(4 * max_length, 32, 8192))
+    updates = fitting.rounded((3 if examples > 20_000 else 8) * read / tokens, 300, 20_000)
     return {
         "examples": examples,
         "classes": len(corpus.train.names),
@@ -77,9 +63,9 @@ def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:
         "max_length": max_length,
         "why_length": f"of the {(lengths > max_length).mean():.1%} of texts that have more, the beginning is read",
         "width": 128 if examples > 2_000 else 64,
-        **course(updates, tokens, max(read, tokens)),
+        **fitting.course(updates, tokens, max(read, tokens)),
         "word_dropout": 0.2 if pieces.kind == "unigram" else 0.0,
-        "metric": classes_metric(corpus.train.counts().values()),
+        "metric": fitting.classes_metric(corpus.train.counts().values()),
     }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from s2s.data.inspection import MANY, SUSPICIOUS, drawn, hashes, repeated, some_rows, visible
 from s2s.data.sources import Corpus
-from s2s.tasks.classification.data import Labelled, load_labelled
+from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import ClassificationRecipe
 
 # a class with so many times fewer texts than the largest one is easily never named
@@ -106,7 +106,7 @@ def _split_advice(name: str, found: LabelledFindings) -> Iterator[str]:
 
 def inspected(recipe: ClassificationRecipe) -> str:
     """What a recipe's texts hold, and what is suspicious, as text."""
-    return str(inspect_labelled(load_labelled(recipe.data), recipe.data.seed))
+    return str(inspect_labelled(LabelledSource(recipe.data).load(), recipe.data.seed))
 
 
 def inspect_labelled(corpus: Corpus[Labelled], seed: int) -> LabelledInspection:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from s2s.data.sources import ALIASES, Corpus, Source, count_classes, digest_of_arrays, hub_split
+from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays, hub_split
 from s2s.errors import UserError, check_regular
-from s2s.tasks.images.idx import read_idx_images, read_idx_labels
+from s2s.tasks.images.idx import read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
 
 if TYPE_CHECKING:
@@ -100,15 +100,6 @@ class ImageSource(Source[ImageDataSettings, Images]):
         return part.digest()
 
 
-def load_images(settings: ImageDataSettings) -> Corpus[Images]:
-    """The images that a recipe's `data` section describes.
-
-    Raises:
-        UserError: see `Source.load`; or a class is not among the training part's.
-    """
-    return ImageSource(settings).load()
-
-
 def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
     """The IDX files of a split, images and labels, by their usual names; None where there are no such images."""
     stem = _IDX_STEMS.get(split, split)
@@ -120,7 +111,7 @@ def idx_files(folder: Path, split: str) -> tuple[Path, Path] | None:
 
 
 def _from_idx(images: Path, labels: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
-    pixels, numbers = read_idx_images(images), read_idx_labels(labels)
+    pixels, numbers = read_idx(images, "images"), read_idx(labels, "labels")
     if len(pixels) != len(numbers):
         raise UserError(
             f"{images} has {len(pixels):,} images, {labels} has {len(numbers):,} labels",

@@ -7,8 +7,8 @@ import numpy as np
 from s2s.data.sources import ALIASES, Corpus
 from s2s.errors import UserError
 from s2s.tasks.fitting import Files, Splits, absolute, classes_metric, course, page, parts, rounded
-from s2s.tasks.images.data import ENDINGS, Images, class_folders, idx_files, load_images
-from s2s.tasks.images.idx import read_idx_images
+from s2s.tasks.images.data import ENDINGS, Images, ImageSource, class_folders, idx_files
+from s2s.tasks.images.idx import read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
 
 _LOOKED_AT = 200
@@ -40,7 +40,7 @@ def fitted_images(name: str, places: Splits[Path]) -> str:
     held = parts(splits, _count(train), "images", places.train)
     settings = ImageDataSettings.model_validate({"train": absolute(train), "size": size, "channels": channels, **held})
     looks = {"size": size, "why_size": why_size, "channels": channels, "why_channels": why_channels}
-    return page("images", name, train, held, looks | _chosen(load_images(settings), size))
+    return page("images", name, train, held, looks | _chosen(ImageSource(settings).load(), size))
 
 
 def _beside(places: Splits[Path], split: str) -> Files | None:
@@ -69,13 +69,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _count(train: Files) -> int:
-    return len(_files(train)) if isinstance(train, Path) else len(read_idx_images(train[0]))
+    return len(_files(train)) if isinstance(train, Path) else len(read_idx(train[0], "images"))
 
 
 def _looks(train: Files) -> tuple[int, str, int, str]:
     """Size and channels, and why, by what some of the images are."""
     if isinstance(train, tuple):
-        height, width = read_idx_images(train[0]).shape[1:]
+        height, width = read_idx(train[0], "images").shape[1:]
         side, channels, looked = min(height, width), 1, "IDX images are grey"
     else:
         from PIL import Image, UnidentifiedImageError

@@ -22,25 +22,13 @@ _MOST_PACKED = 1_032
 _KINDS = {1: "labels", 3: "images"}
 
 
-def read_idx_images(path: Path) -> UInt8[np.ndarray, "images height width"]:
-    """The images of an IDX file.
+def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:
+    """The `images`, by height and width, or the `labels` of an IDX file.
 
     Raises:
         UserError: it is missing or damaged, or holds something else.
     """
-    return _read(path, dimensions=3)
-
-
-def read_idx_labels(path: Path) -> UInt8[np.ndarray, " labels"]:
-    """The labels of an IDX file.
-
-    Raises:
-        UserError: it is missing or damaged, or holds something else.
-    """
-    return _read(path, dimensions=1)
-
-
-def _read(path: Path, dimensions: int) -> np.ndarray:
+    dimensions = 3 if kind == "images" else 1
     check_regular(path, "name an IDX file")
     first = 4 + 4 * dimensions
     try:

@@ -23,6 +23,7 @@ from s2s.results import spreadsheet_cell
 from s2s.tasks.contract import Loaded
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
+from s2s.tasks.pictures import blank
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -225,11 +226,8 @@ def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
 
 def bias_picture(found: BiasReport) -> "Figure":
     """The share of each group with its interval, beside one half."""
-    # matplotlib takes half a second to import, and only runs that draw need it
-    from matplotlib.figure import Figure
-
     groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
-    figure = Figure(figsize=(7, 1.2 + 0.34 * len(groups)), layout="constrained")
+    figure = blank(7, 1.2 + 0.34 * len(groups))
     panel = figure.subplots()
     values = [g.share.value for g in groups]
     ends = [[g.share.value - g.share.low for g in groups], [g.share.high - g.share.value for g in groups]]

@@ -15,6 +15,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
+from s2s.tasks.pictures import blank
 from s2s.tasks.translation.evaluation import translator_of
 from s2s.tasks.translation.recipe import Recipe
 
@@ -114,22 +115,26 @@ def _weights(run: Loaded[Recipe, Seq2Seq], source: list[int], target: list[int])
                 f"a {side} of {len(pieces)} pieces is longer than the {longest} positions that the model has learned",
                 remedy="shorten it",
             )
-    batch = collate([source], [target], [0]).to(run.computer.device)
+    return weights_between(run.model, source, target, run.computer.device).cpu()
+
+
+def weights_between(
+    model: Seq2Seq, source: list[int], target: list[int], device: torch.device
+) -> Float[Tensor, "layer head target source"]:
+    """Where a model looks while it writes the pieces of a target, its end included."""
+    batch = collate([source], [target], [0]).to(device)
     with torch.no_grad():
-        memory = run.model.encoder(batch.source, batch.source_valid)
-        return run.model.decoder.attention_weights(memory, batch.target_in)[0].cpu()
+        memory = model.encoder(batch.source, batch.source_valid)
+        return model.decoder.attention_weights(memory, batch.target_in)[0]
 
 
 def attention_picture(
     weights: Float[Tensor, "head target source"], source: list[str], target: list[str], title: str
 ) -> "Figure":
     """Where each head of a layer looks: one panel a head, targets downward, sources to the right, dark is much."""
-    # matplotlib takes half a second to import, and only runs that draw need it
-    from matplotlib.figure import Figure
-
     heads = len(weights)
     width = heads * (1.5 + 0.22 * len(source)) + 0.8
-    figure = Figure(figsize=(width, 2.0 + 0.22 * len(target)), layout="constrained")
+    figure = blank(width, 2.0 + 0.22 * len(target))
     # a narrow picture has its title in several rows
     figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
     panels = figure.subplots(1, heads, sharey=True, squeeze=False)[0]

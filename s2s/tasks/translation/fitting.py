@@ -13,24 +13,8 @@ from jaxtyping import Int
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.schema import DecodingSettings
-from s2s.tasks.fitting import (
-    Files,
-    Splits,
-    absolute,
-    choose_normalization,
-    choose_pieces,
-    course,
-    header_line,
-    look,
-    page,
-    pair_columns,
-    parts,
-    power_of_two,
-    quoted,
-    read_head,
-    rounded,
-    spread,
-)
+from s2s.tasks import fitting
+from s2s.tasks.fitting import Files, Splits
 from s2s.tasks.translation.data import load, load_split, pairs
 from s2s.tasks.translation.prepared import broken_rule
 from s2s.tasks.translation.recipe import DataSettings, FilterSettings
@@ -62,22 +46,27 @@ def fitted_translation(name: str, splits: Splits[Files], source: str | None = No
     """
     columns, header = _columns(splits.train, source, target)
     settings = DataSettings(
-        corpus="files", source=columns[0], target=columns[1], train=absolute(splits.train), validation=1, test=None
+        corpus="files",
+        source=columns[0],
+        target=columns[1],
+        train=fitting.absolute(splits.train),
+        validation=1,
+        test=None,
     )
     everything = load_split(settings, "train")
     different = len({one for one, _ in pairs(everything)}) if everything else 0
     first = splits.train if isinstance(splits.train, Path) else splits.train[0]
-    held = parts(splits, different, "sources", first)
+    held = fitting.parts(splits, different, "sources", first)
     choices = _chosen(load(settings.model_copy(update=held)))
-    said = {"source": quoted(columns[0]), "target": quoted(columns[1]), "header": header}
-    return page("translation", name, splits.train, held, said | choices)
+    said = {"source": fitting.quoted(columns[0]), "target": fitting.quoted(columns[1]), "header": header}
+    return fitting.page("translation", name, splits.train, held, said | choices)
 
 
 def _columns(train: Files, source: str | None, target: str | None) -> tuple[tuple[str, str], str]:
     if not isinstance(train, Path):
         return (source or _ending(train[0]), target or _ending(train[1])), ""
-    head = read_head(train, [name for name in (source, target) if name])
-    return pair_columns(head, source, target), header_line(head.header, "pair")
+    head = fitting.read_head(train, [name for name in (source, target) if name])
+    return fitting.pair_columns(head, source, target), fitting.header_line(head.header, "pair")
 
 
 def _ending(path: Path) -> str:
@@ -89,16 +78,16 @@ def _ending(path: Path) -> str:
 def _chosen(corpus: Corpus[datasets.Dataset]) -> dict[str, object]:
     kept = corpus.train
     others = [part for part in (corpus.validation, corpus.test) if part is not None]
-    sides = [look(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
-    normalization, why = choose_normalization(_texts(1, [kept, *others]))
-    measured = spread(kept, _MEASURED)
-    pieces = choose_pieces([text for pair in pairs(measured) for text in pair], sides, normalization)
+    sides = [fitting.look(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
+    normalization, why = fitting.choose_normalization(_texts(1, [kept, *others]))
+    measured = fitting.spread(kept, _MEASURED)
+    pieces = fitting.choose_pieces([text for pair in pairs(measured) for text in pair], sides, normalization)
     lengths = np.concatenate([_lengths(part, pieces.tokenizer) for part in (measured, *others)], axis=1)
     ruled = pieces.kind != "unigram"
     target_pieces = round(float(lengths[1].mean() + 1) * len(kept))
     sizes = _rule_sizes(len(kept), target_pieces) if ruled else _text_sizes(len(kept), target_pieces)
     max_length, why_length = _max_length(lengths, ruled)
-    sizes["tokens"] = max(sizes["tokens"], power_of_two(4 * max_length, 256, 8192))
+    sizes["tokens"] = max(sizes["tokens"], fitting.power_of_two(4 * max_length, 256, 8192))
     return {
         "pairs": len(kept),
         **_filters(kept, ruled),
@@ -109,7 +98,7 @@ def _chosen(corpus: Corpus[datasets.Dataset]) -> dict[str, object]:
         "why_normalization": why,
         "target_pieces": target_pieces,
         "batches": max(1, round(target_pieces / sizes["tokens"])),
-        **course(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
+        **fitting.course(sizes["updates"], sizes["tokens"], max(target_pieces, sizes["tokens"])),
         "max_length": max_length,
         "why_length": why_length,
         "sentences": min(500, len(corpus.validation)),
@@ -149,7 +138,7 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
     A Transformer of the same width is far behind it after as many updates, on what is spelt as on what is repeated,
     turned round and put together of words (docs/log.md; benchmarks/rules.py makes such data).
     """
-    tokens = power_of_two(pieces / 100, 256, 1024)
+    tokens = fitting.power_of_two(pieces / 100, 256, 1024)
     return {
         "tokens": tokens,
         "model": "lstm-attention # learns rules from fewer examples than a Transformer",
@@ -158,7 +147,7 @@ def _rule_sizes(examples: int, pieces: int) -> dict[str, Any]:
         "layers": 1,
         "dropout": 0.1,
         "why_dropout": "rules: little to learn by heart",
-        "updates": rounded(20 * pieces / tokens, 1_000, 4_000),
+        "updates": fitting.rounded(20 * pieces / tokens, 1_000, 4_000),
         "rate": 0.004,
         "smoothing": "0.0 # there is one right answer",
         "ema": 0.99,
@@ -181,7 +170,7 @@ def _text_sizes(examples: int, pieces: int) -> dict[str, Any]:
         "layers": 6 if large else 3,
         "dropout": 0.1 if large else 0.3,
         "why_dropout": "the smaller the corpus, the more",
-        "updates": rounded(passes * pieces / tokens, 1_000, 100_000),
+        "updates": fitting.rounded(passes * pieces / tokens, 1_000, 100_000),
         "rate": 0.001 if width > 128 else 0.004,
         "smoothing": 0.1,
         "ema": 0.999,
@@ -194,7 +183,7 @@ def _max_length(lengths: Int[np.ndarray, "2 pairs"], ruled: bool) -> tuple[int, 
     """Room for all pairs, but for the few longest of natural text."""
     longest = lengths.max(axis=0) + 1
     wanted = int(longest.max()) if ruled or longest.max() <= 256 else int(np.quantile(longest, 0.999))
-    limit = min(max(32, power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
+    limit = min(max(32, fitting.power_of_two(wanted - 1, 16, _LONGEST // 2) * 2), _LONGEST)
     over = int((longest > limit).sum())
     return limit, f"the longest side has {longest.max():,} pieces" + (
         f"; {over:,} of {len(longest):,} pairs are longer" if over else ""

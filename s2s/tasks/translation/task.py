@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from s2s.data.batches import Batch, collate
+from s2s.data.batches import Batch
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
@@ -22,7 +22,7 @@ from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring, Task
-from s2s.tasks.translation.attention import attention_picture
+from s2s.tasks.translation.attention import attention_picture, weights_between
 from s2s.tasks.translation.data import PairSource, pairs
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.inspection import unreachable
@@ -135,13 +135,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return math.log(data.target_tokenizer.size)
 
     def counts(self, course: TranslationCourse) -> dict[str, int]:
-        data, test = course.data, course.data.corpus.test
-        return {
-            "train": len(data.train),
-            "too_long": course.trainer.examples.left_out,
-            "validation": len(data.validation),
-            "test": len(test) if test is not None else 0,
-        }
+        return {"test": 0, **super().counts(course), "too_long": course.trainer.examples.left_out}
 
     def introduce(self, course: TranslationCourse, say: Say) -> None:
         source, target = course.data.source_tokenizer, course.data.target_tokenizer
@@ -228,10 +222,7 @@ def _picture_attention(course: TranslationCourse, log: RunLog) -> None:
     if not len(short):
         return
     source, target = data.validation.pair(int(short[0]))
-    batch = collate([source], [target], [0]).to(course.trainer.computer.device)
-    with torch.no_grad():
-        memory = course.model.encoder(batch.source, batch.source_valid)
-        weights = course.model.decoder.attention_weights(memory, batch.target_in)[0]
+    weights = weights_between(course.model, source, target, course.trainer.computer.device)
     if len(weights):
         pieces = [*data.source_tokenizer.pieces(source), "</s>"], [*data.target_tokenizer.pieces(target), "</s>"]
         title = f"{course.recipe.name}, update {update}: attention of the last layer"
