@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -176,22 +176,24 @@ class Labelling(Task[R, D, Classifier]):
     def evaluate(self, run: Loaded[R, Classifier], part: Any, scoring: Scoring, meter: Meter) -> "LabelledEvaluation":
         examples = self.read(run, part)
         with meter("classifying", len(examples)) as advance:
-            answers = Answers(part.names, part.labels, class_probabilities(run.model, examples, advance))
-        shown = []
-        for row in itertools.chain(*chosen_examples(part.labels, answers.predicted)):
+            probabilities = class_probabilities(run.model, examples, advance)
+        predicted, shares, shown = probabilities.argmax(axis=1), probabilities.round(6).tolist(), []
+        for row in itertools.chain(*chosen_examples(part.labels, predicted)):
             batch = examples.collate(np.array([row]), 0).to(run.computer.device)
-            shown.append(self.explained(run, part, batch, answers.of(row)))
+            truth, taken_for = (part.names[int(numbers[row])] for numbers in (part.labels, predicted))
+            said = Classified(row, truth, taken_for, dict(zip(part.names, shares[row], strict=True)))
+            shown.append(self.explained(run, part, batch, said))
         cut = {} if examples.truncated is None else {"truncated": examples.truncated}
         return self.evaluation(
             run=str(run.path),
             checkpoint=run.checkpoint.name,
             split=scoring.split,
-            classes=list(answers.classes),
-            scores=classification_scores(answers.labels, answers.probabilities, answers.classes),
+            classes=list(part.names),
+            scores=classification_scores(part.labels, probabilities, part.names),
             digest=self.source(run.recipe).digest(part),
-            truth=answers.labels.tolist(),
-            predicted=answers.predicted.tolist(),
-            probabilities=answers.probabilities.round(6).tolist(),
+            truth=part.labels.tolist(),
+            predicted=predicted.tolist(),
+            probabilities=shares,
             examples=shown,
             **cut,
         )
@@ -237,26 +239,6 @@ class Classified:
         found = " · ".join(f"{name} {share:.3f}" for name, share in likely)
         mark = "right" if self.truth == self.predicted else f"WRONG, it is {self.truth}"
         return f"  row {self.row + 1}: {found} ({mark})"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a classifier said of a split, whose examples have these labels, by the classes' numbers."""
-
-    classes: tuple[str, ...]
-    labels: Int[np.ndarray, " examples"]
-    probabilities: Float[np.ndarray, "examples classes"]
-
-    @property
-    def predicted(self) -> Int[np.ndarray, " examples"]:
-        """Number of the class that each example was taken for."""
-        return self.probabilities.argmax(axis=1)
-
-    def of(self, row: int) -> Classified:
-        """One example."""
-        truth, predicted = (self.classes[int(number)] for number in (self.labels[row], self.predicted[row]))
-        shares = dict(zip(self.classes, self.probabilities[row].round(6).tolist(), strict=True))
-        return Classified(row, truth, predicted, shares)
 
 
 @dataclass(frozen=True)

@@ -98,21 +98,17 @@ class Seen:
 
 def seen_in(texts: Iterable[str], pieces: Int[np.ndarray, " different"], tokenizer: Tokenizer) -> Seen:
     """What a training text held, by all its texts and the numbers of the pieces in them."""
-    return Seen(frozenset(pieces.tolist()), frozenset(word for text in texts for word in _each_word(text, tokenizer)))
+    return Seen(frozenset(pieces.tolist()), frozenset(word for text in texts for word in _words(text, tokenizer)))
 
 
 def _words(text: str, tokenizer: Tokenizer) -> list[str]:
-    return list(_each_word(text, tokenizer))
-
-
-def _each_word(text: str, tokenizer: Tokenizer) -> Iterator[str]:
+    words = []
     for token in tokenizer.normalize(text).lower().split():
         if token.isalnum():
-            yield token
-            continue
-        letters = [place for place, letter in enumerate(token) if letter.isalnum()]
-        if letters:
-            yield token[letters[0] : letters[-1] + 1]
+            words.append(token)
+        elif letters := [place for place, letter in enumerate(token) if letter.isalnum()]:
+            words.append(token[letters[0] : letters[-1] + 1])
+    return words
 
 
 Tell = Callable[[str], Any]
