@@ -24,7 +24,7 @@ from s2s.experiments.tuning import (
     next_trials,
     tried,
 )
-from s2s.recipe.shipped import shipped
+from s2s.recipe.reading import shipped
 from s2s.run.tasks import read
 
 
