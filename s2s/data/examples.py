@@ -78,9 +78,12 @@ class Examples(ABC, Generic[C]):
     def plan(self, seed: int, epoch: int) -> Plan:
         """The corpus rows of each batch of an epoch, from 0 on: every example once, but for those left out."""
 
-    @abstractmethod
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """The batches of each update of an epoch's plan, and how many of them (micro-batches) an update usually has."""
+        """The batches of each update of an epoch's plan, and how many of them (micro-batches) an update usually has.
+
+        Each batch is an update, unless a task joins several.
+        """
+        return [[rows] for rows in batches], 1
 
     @abstractmethod
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C:
@@ -169,7 +172,7 @@ class LabelledExamples(Examples[LabelledBatch]):
 
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
         if self.wanted is None:
-            return [[rows] for rows in batches], 1
+            return super().updates(batches)
         noun, remedy = self.noun.removeprefix("training "), f"set {self.key}={self.wanted}"
         return joined(batches, self.wanted, self.usual(batches), noun, "examples_per_update", remedy)
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+# Each kind of number has the largest limit that research has a use for. What lies beyond is a slip of the keyboard: it
+# is told with the key, not by the machine that runs out of memory.
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -50,8 +52,6 @@ def _different(names: tuple[str, ...]) -> tuple[str, ...]:
 
 Classes = Annotated[tuple[Word, ...], Field(min_length=2), AfterValidator(_different)]
 Split = Examples | Word | tuple[Word, Word]
-
-
 Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
 SplitOrSize = Examples | Word
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary"]

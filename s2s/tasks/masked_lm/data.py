@@ -1,4 +1,4 @@
-"""Masked pieces: what a masked-language model learns from (Devlin et al. 2019, section 3.1).
+"""Texts, and their masked pieces: what a masked-language model learns from (Devlin et al. 2019, section 3.1).
 
 Of each text some pieces are chosen, 15 % as published, and the model must name them. Of the chosen ones 80 % are read
 as the mask piece, 10 % as a random piece, and 10 % as they are. Each epoch chooses others (Liu et al. 2019, section
@@ -200,7 +200,7 @@ class MaskedText(Examples[MaskedBatch]):
 
     def updates(self, batches: Plan) -> tuple[list[Plan], int]:
         if self.wanted is None:
-            return [[rows] for rows in batches], 1
+            return super().updates(batches)
         return accumulate(batches, self.lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> MaskedBatch:

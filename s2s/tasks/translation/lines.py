@@ -1,4 +1,9 @@
-"""Lines in, translated lines out, with a word about those that are far from what the model has learned from."""
+"""Lines in, translated lines out, with a word about those that are far from what the model has learned from.
+
+A word or piece that never occurred in training has a vector that nothing taught, or is spelt in pieces that never stood
+together: what is written for it may be nonsense. How much is new in a text of the same kind is known from the
+validation text; only a text with more than that is far.
+"""
 
 import json
 import re
