@@ -196,14 +196,10 @@ def _all_kept(
     missing = _missing(experiment, contest, cells)
     workers = Workers(1) if experiment.alone else workers
     watch.begins(experiment.name, missing)
-    for cell, given in workers.each(partial(_kept_by, experiment, contest), missing):
+    for cell, given in workers.each(partial(keep, folder, partial(experiment.measure, contest)), missing):
         ended = given or died(folder, cell)
         watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
     return {cell: before for cell in cells if (before := kept(folder, cell))}
-
-
-def _kept_by(experiment: Experiment, contest: Contest, cell: Cell) -> Kept:
-    return keep(contest.cells_of(experiment.name), cell, partial(experiment.measure, contest))
 
 
 def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> float:

@@ -2,13 +2,30 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from typing import TypeVar
 
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import BySeed, Measured
-from s2s.experiments.presenting import axis, figure, series
+from s2s.experiments.presenting import Column, axis, figure, series
 from s2s.results import Axis, Figure
 
 Runs = Mapping[str, BySeed]
+P = TypeVar("P")
+
+
+class SeedMean(Column):
+    """A column of `every_model`: the mean over the seeds for which something is known; empty where nothing is."""
+
+    def of(self, row: Measured) -> float | None:
+        """The mean of what the column's value is in each of a model's runs."""
+        known = [value for run in row["runs"].values() if (value := Column.of(self, run)) is not None]
+        return statistics.mean(known) if known else None
+
+
+def each_pair(runs: Runs, compared: Callable[[BySeed, BySeed], P | None]) -> dict[tuple[str, str], P]:
+    """How the second of two models differs from the first, for all pairs that can be `compared`."""
+    return {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
 
 
 def first_runs(runs: Runs) -> dict[str, Measured]:
@@ -22,24 +39,15 @@ def every_run(runs: Runs) -> Iterator[Measured]:
 
 
 def every_model(runs: Runs) -> Iterator[Measured]:
-    """All models: their number of seeds, their runs, and what the first of them left behind."""
-    return ({**run, "model": model, "seeds": len(runs[model])} for model, run in first_runs(runs).items())
+    """All models: their number of seeds, their runs by seed, and what the first of them left behind."""
+    firsts = first_runs(runs)
+    return ({**firsts[model], "model": model, "seeds": len(own), "runs": own} for model, own in runs.items())
 
 
-def over_seeds(runs: Runs, value: Callable[[Measured], float | None]) -> Callable[[Measured], float | None]:
-    """Gives the mean over the seeds of a row's model for which something is known; None where nothing is."""
-
-    def _averaged(row: Measured) -> float | None:
-        values = [known for run in runs[row["model"]].values() if (known := value(run)) is not None]
-        return statistics.mean(values) if values else None
-
-    return _averaged
-
-
-def score_bars(title: str, scores: Mapping[str, Callable[[BySeed], Estimate]], runs: Runs, caption: str) -> Figure:
+def score_bars(scores: Mapping[str, Callable[[BySeed], Estimate]], runs: Runs, caption: str) -> Figure:
     """A group of bars for each score, in percent, of a model's runs."""
     shown = [series(m, m, list(scores), [score(own) for score in scores.values()]) for m, own in runs.items()]
-    return figure("scores", title, (axis("metric"), axis("score", "%")), shown, caption, "bars")
+    return figure("scores", "Scores on the test set", (axis("metric"), axis("score", "%")), shown, caption, "bars")
 
 
 def curves(runs: Runs, name: str, title: str, x: tuple[str, str, Axis], y: tuple[str, Axis]) -> Figure:

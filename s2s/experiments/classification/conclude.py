@@ -2,10 +2,9 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 
@@ -13,7 +12,16 @@ from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.significance import McNemar, mcnemar
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
-from s2s.experiments.run_tables import Runs, curves, every_model, every_run, first_runs, over_seeds, score_bars
+from s2s.experiments.run_tables import (
+    Runs,
+    SeedMean,
+    curves,
+    each_pair,
+    every_model,
+    every_run,
+    first_runs,
+    score_bars,
+)
 from s2s.experiments.verdicts import Evidence, against, difference, percent, seeds_in_words, times
 from s2s.results import Figure, Finding, Table
 
@@ -30,9 +38,9 @@ class Pair:
     accuracy: Evidence  # over seeds, in points, with McNemar's test on one of them
     macro_f1: Evidence  # likewise, without a test of texts
     calibration: Evidence  # likewise
-    test: McNemar  # McNemar's, where the runs of one seed were tested on the same texts
     speed: Evidence  # of the logarithms of tokens per second
     cost: Evidence | None  # of the logarithms of CPU seconds; None where no seed has those of both
+    test: McNemar  # where the runs of one seed were tested on the same texts
 
 
 Pairs = dict[tuple[str, str], Pair]
@@ -43,7 +51,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     runs = by_model(contest, measured)
     if not runs:
         return Conclusion()
-    pairs = {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
+    pairs = each_pair(runs, compared)
     return Conclusion(
         findings=[each for model in runs for each in _findings(model, runs, pairs)],
         figures=_figures(runs),
@@ -53,17 +61,16 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
     """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
-    accuracy, macro_f1, error, speed, cost = (
+    accuracy, *others = (
         difference(_by_seed(first, value), _by_seed(second, value))
         for value in (_accuracy, _macro_f1, _error, _log(_speed), _log(_cost))
     )
-    if accuracy is None or macro_f1 is None or error is None or speed is None:
+    if accuracy is None:
         return None
     seed = next(seed for seed in first if seed in second)
     one, two = first[seed], second[seed]
     test = mcnemar(*(np.array(row) for row in (one["truth"], one["predicted"], two["predicted"])))
-    accuracy = replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed)
-    return Pair(accuracy, macro_f1, error, test, speed, cost)
+    return Pair(replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed), *others, test)  # pyright: ignore
 
 
 def _by_seed(runs: BySeed, value: Value) -> dict[int, float]:
@@ -151,7 +158,6 @@ def _figures(runs: Runs) -> list[Figure]:
     loss = ("losses", axis("validation loss", "nats per text"))
     return [
         score_bars(
-            "Scores on the test set",
             {"accuracy": _accuracy_over, "macro-F1": partial(_over, _macro_f1)},
             runs,
             "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
@@ -179,25 +185,20 @@ def _reliability(runs: Runs) -> Figure:
 
 
 def _summary(runs: Runs) -> Table:
-    def over(value: Value) -> Value:
-        return over_seeds(runs, value)
-
+    scores = (
+        ("accuracy (%)", _accuracy, ""),
+        ("macro-F1 (%)", _macro_f1, "macro-F1"),
+        ("calibration error (points)", _error, "calibration"),
+    )
     columns = [
         *map(Column, ("model", "seeds")),
-        *(
-            Interval(head, lambda row, value=value: _over(value, runs[row["model"]]), 2, of_what)
-            for head, value, of_what in (
-                ("accuracy (%)", _accuracy, ""),
-                ("macro-F1 (%)", _macro_f1, "macro-F1"),
-                ("calibration error (points)", _error, "calibration"),
-            )
-        ),
-        Column("calibration error, equal counts (points)", over(lambda run: run["adaptive"]["error"]), 2),
-        Column("test loss (nats per text)", over(lambda run: run["loss"]), 4),
+        *(Interval(head, lambda row, value=value: _over(value, row["runs"]), 2, what) for head, value, what in scores),
+        SeedMean("calibration error, equal counts (points)", lambda run: run["adaptive"]["error"], 2),
+        SeedMean("test loss (nats per text)", "loss", 4),
         Column("parameters"),
-        Column("training (s)", over(lambda run: run["seconds"][-1]), 1),
-        Column("whole run (s)", over(lambda run: run["run_seconds"]), 1),
-        Column("whole run (CPU s)", over(_cost), 1),
+        SeedMean("training (s)", lambda run: run["seconds"][-1], 1),
+        SeedMean("whole run (s)", "run_seconds", 1),
+        SeedMean("whole run (CPU s)", "cpu_seconds", 1),
     ]
     return table("scores", "Scores, sizes and costs: means over seeds", columns, every_model(runs))
 
@@ -265,7 +266,7 @@ def _disagreements(runs: Runs) -> Table:
     same = {model: run for model, run in firsts.items() if run["digest"] == any_run["digest"]}
     texts = {int(row): text for run in same.values() for row, text in run["wrong"].items()}
 
-    def answer(run: Mapping, row: int) -> str:
+    def answer(run: Measured, row: int) -> str:
         return run["classes"][run["predicted"][row]]
 
     rows = [row for row in sorted(texts) if len({answer(run, row) for run in same.values()}) > 1]

@@ -1,6 +1,7 @@
 """Whole trainings on the classification task, and what their test says."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +19,21 @@ _WRONG = 100
 _SHOWN = 240
 
 
-class Classification(Experiment):
-    """Trains every classifier as its recipe says, and tests it."""
-
-    name = "classification"
-    question = "How many texts get the right class, and what did it take to learn that?"
-    conclusion = staticmethod(conclude)
-
-    def cells(self, contest: Contest) -> list[Cell]:
-        """Every run."""
-        return each_run(contest, seconds_for)
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
-        folder, tested = evaluation_of(contest, cell.model, cell.seed)
-        contestant = contest.contestant(cell.model)
-        scores = tested["scores"]
-        blueprint = discipline_of(contestant.recipe).blueprint(contestant.recipe)
-        return {
-            **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
-            **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
-            "per_class": scores["classes"],
-            "wrong": _wrong(folder, tested),
-            **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}),
-            "texts": [pause.count for pause in pauses(folder)],
-            "parameters": blueprint.parameters(contestant.name, contestant.settings),
-        }
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
+    folder, tested = evaluation_of(contest, cell.model, cell.seed)
+    contestant = contest.contestant(cell.model)
+    scores = tested["scores"]
+    blueprint = discipline_of(contestant.recipe).blueprint(contestant.recipe)
+    return {
+        **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
+        **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
+        "per_class": scores["classes"],
+        "wrong": _wrong(folder, tested),
+        **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}),
+        "texts": [pause.count for pause in pauses(folder)],
+        "parameters": blueprint.parameters(contestant.name, contestant.settings),
+    }
 
 
 def texts_of(folder: Path, split: str) -> list[str]:
@@ -66,4 +56,10 @@ def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-EXPERIMENT = Classification()
+EXPERIMENT = Experiment(
+    "classification",
+    "How many texts get the right class, and what did it take to learn that?",
+    partial(each_run, seconds=seconds_for),
+    measure,
+    conclude,
+)

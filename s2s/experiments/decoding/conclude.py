@@ -7,7 +7,6 @@ from s2s.evaluation.inference import Slope, long_slope, median, ratio_of_medians
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
 from s2s.experiments.presenting import Value, axis, exponents, figure, filled, finding, series, stopped, table
 from s2s.experiments.verdicts import compared
-from s2s.experiments.workload import VOCABULARY
 from s2s.results import Figure, Finding, Series, Table
 
 # both lengths of the sentence at which models are ranked, and the one that is fixed while the other varies
@@ -42,8 +41,8 @@ _CURVES = (
 _BY_SOURCE, _, _BY_TARGET, _LATE = _CURVES
 
 
-def conclude(contest: Contest, measured: Cells, repetitions: int) -> Conclusion:
-    """Milliseconds for a token, how they grow, and who is fastest; each was repeated so often at least."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Milliseconds for a token, how they grow, and who is fastest."""
     timed = {
         (model, rows): own
         for rows in sorted({own["rows"] for own in measured.values()})
@@ -64,7 +63,6 @@ def conclude(contest: Contest, measured: Cells, repetitions: int) -> Conclusion:
             _machine(timed),
             stopped(("model", "batch", "length of the", "not measured from"), notes),
         ),
-        numbers={"vocabulary": VOCABULARY, "typical": TYPICAL, "repetitions": repetitions},
         seeds=[contest.seeds[0]],
     )
 

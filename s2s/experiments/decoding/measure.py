@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from s2s.experiments.contest import Cell, Cells, Conclusion, Contest, Experiment, Measured, Scale, check_translates
+from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
 from s2s.experiments.decoding.conclude import TYPICAL, conclude
 from s2s.experiments.instruments import Marks, reference, round_figures, undisturbed
-from s2s.experiments.workload import Form, built, fitting, generated, out_of_memory, texts
+from s2s.experiments.workload import VOCABULARY, Form, built, fitting, generated, out_of_memory, texts
 from s2s.models.contract import Seq2Seq
 
 _WARM_UPS = 1
@@ -37,42 +37,32 @@ SIZES: dict[Scale, tuple[Sizes, ...]] = {
 }
 
 
-class Decoding(Experiment):
-    """Seconds for an output token, against the lengths of source and target, for one source and for 64 at once."""
+def cells(contest: Contest) -> list[Cell]:
+    """One for each model and batch; models in turn."""
+    return [
+        Cell(model, f"batch-{sizes.rows}", seconds=5 if sizes.rows == 1 else 12)
+        for sizes in contest.sizes(SIZES)
+        for model in contest.models
+    ]
 
-    name = "decoding"
-    question = "What does an output token cost?"
-    alone = True
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """One for each model and batch; models in turn."""
-        return [
-            Cell(model, f"batch-{sizes.rows}", seconds=5 if sizes.rows == 1 else 12)
-            for sizes in contest.sizes(SIZES)
-            for model in contest.models
-        ]
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Seconds of every repetition."""
-        sizes = next(sizes for sizes in contest.sizes(SIZES) if cell.part == f"batch-{sizes.rows}")
-        longest, device = max(*sizes.sources, *sizes.targets), contest.computer.device
-        model = built(contest, contest.contestant(cell.model), Form(), longest, device).eval()
-        check_translates(model, cell.model)
-        measured: Measured = {
-            "rows": sizes.rows,
-            "reference": reference(device),
-            "sources": [],
-            "targets": [],
-            "notes": [],
-        }
-        with undisturbed(), torch.inference_mode():
-            _by_target(measured, model, sizes, device)
-            _by_source(measured, model, sizes, device)
-        return measured
-
-    def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
-        """Milliseconds for a token, how they grow, and who is fastest."""
-        return conclude(contest, measured, min(sizes.repetitions for sizes in contest.sizes(SIZES)))
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Seconds of every repetition."""
+    sizes = next(sizes for sizes in contest.sizes(SIZES) if cell.part == f"batch-{sizes.rows}")
+    longest, device = max(*sizes.sources, *sizes.targets), contest.computer.device
+    model = built(contest, contest.contestant(cell.model), Form(), longest, device).eval()
+    check_translates(model, cell.model)
+    measured: Measured = {
+        "rows": sizes.rows,
+        "reference": reference(device),
+        "sources": [],
+        "targets": [],
+        "notes": [],
+    }
+    with undisturbed(), torch.inference_mode():
+        _by_target(measured, model, sizes, device)
+        _by_source(measured, model, sizes, device)
+    return measured
 
 
 def _by_target(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
@@ -121,4 +111,16 @@ def _run(model: Seq2Seq, rows: int, source: int, target: int, device: torch.devi
     return marks.seconds()
 
 
-EXPERIMENT = Decoding()
+EXPERIMENT = Experiment(
+    "decoding",
+    "What does an output token cost?",
+    cells,
+    measure,
+    conclude,
+    alone=True,
+    numbers=lambda contest: {
+        "vocabulary": VOCABULARY,
+        "typical": TYPICAL,
+        "repetitions": min(sizes.repetitions for sizes in contest.sizes(SIZES)),
+    },
+)

@@ -25,14 +25,13 @@ _FEWEST = 4
 Fit = Mapping[str, Any]
 
 
-def conclude(contest: Contest, measured: Cells, numbers: Mapping[str, object]) -> Conclusion:
-    """Factors per step, spectra, and how training went; `numbers` are those that the text of the method names."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Factors per step with their intervals, spectra, and how training went."""
     seen = Seen(contest.models, measured)
     return Conclusion(
         findings=[_finding(seen, model) for model in seen.models],
         figures=figures(seen),
         tables=filled(_factors(seen), _jacobians(seen), _paths(seen), _layers(seen), _normalisation(seen)),
-        numbers=numbers,
     )
 
 

@@ -10,8 +10,6 @@ from pydantic import ValidationError
 from s2s.data.encoding import Encoded
 from s2s.experiments.contest import (
     Cell,
-    Cells,
-    Conclusion,
     Contest,
     Contestant,
     Experiment,
@@ -96,46 +94,36 @@ SIZES["standard on a GPU"] = replace(
 )
 
 
-class Gradients(Experiment):
-    """Gradients against distance, the Jacobian of the recurrence, paths to the source, and training from inside."""
+def cells(contest: Contest) -> list[Cell]:
+    """For each model: initial weights, a training, and, where it has the choice, both kinds of normalisation."""
+    size = contest.sizes(SIZES)
+    cells = []
+    for contestant in contest.contestants:
+        # caches grow with the text, and so does what each step costs
+        looking = 2e-5 * size.texts * size.span**2 * size.weights
+        learning = _SECONDS * size.schooling.updates * size.schooling.tokens
+        cells += [Cell(contestant.name, "initial", seed, seconds=looking) for seed in contest.seeds]
+        cells += [Cell(contestant.name, "trained", seed, seconds=learning + 1) for seed in contest.seeds]
+        cells += [
+            Cell(contestant.name, part, seed, seconds=_SECONDS / 2 * depth * size.deep.updates * size.deep.tokens)
+            for seed in contest.seeds[: size.deep_seeds]
+            for part, (depth, _, _) in grid(contestant, size).items()
+        ]
+    return cells
 
-    name = "gradients"
-    question = "How much of a gradient is left, step by step, on its way from a loss to what caused it?"
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """For each model: initial weights, a training, and, where it has the choice, both kinds of normalisation."""
-        size = contest.sizes(SIZES)
-        cells = []
-        for contestant in contest.contestants:
-            # caches grow with the text, and so does what each step costs
-            looking = 2e-5 * size.texts * size.span**2 * size.weights
-            learning = _SECONDS * size.schooling.updates * size.schooling.tokens
-            cells += [Cell(contestant.name, "initial", seed, seconds=looking) for seed in contest.seeds]
-            cells += [Cell(contestant.name, "trained", seed, seconds=learning + 1) for seed in contest.seeds]
-            cells += [
-                Cell(contestant.name, part, seed, seconds=_SECONDS / 2 * depth * size.deep.updates * size.deep.tokens)
-                for seed in contest.seeds[: size.deep_seeds]
-                for part, (depth, _, _) in grid(contestant, size).items()
-            ]
-        return cells
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Gradients at the initial weights, or after a training; or a training with one kind of normalisation."""
-        size = contest.sizes(SIZES)
-        contestant = contest.contestant(cell.model)
-        data = corpus(contestant.recipe, size.schooling.pairs)
-        seed = contest.seeds[0] if cell.seed is None else cell.seed
-        check_translates(fresh(contestant.recipe, data, seed), contestant.name)
-        if cell.part == "initial":
-            return _initial(contestant, data, size, seed)
-        if cell.part == "trained":
-            return _trained(contest, contestant, data, size, seed)
-        return _deep(contest, contestant, cell.part, size, seed)
-
-    def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
-        """Factors per step with their intervals, spectra, and how training went."""
-        size = contest.sizes(SIZES)
-        return conclude(contest, measured, vars(size) | vars(size.schooling) | {"deep": size.deep.updates})
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Gradients at the initial weights, or after a training; or a training with one kind of normalisation."""
+    size = contest.sizes(SIZES)
+    contestant = contest.contestant(cell.model)
+    data = corpus(contestant.recipe, size.schooling.pairs)
+    seed = contest.seeds[0] if cell.seed is None else cell.seed
+    check_translates(fresh(contestant.recipe, data, seed), contestant.name)
+    if cell.part == "initial":
+        return _initial(contestant, data, size, seed)
+    if cell.part == "trained":
+        return _trained(contest, contestant, data, size, seed)
+    return _deep(contest, contestant, cell.part, size, seed)
 
 
 def corpus(recipe: Recipe[Any], pairs: int) -> Prepared:
@@ -264,4 +252,16 @@ def _numbers(values: torch.Tensor) -> list[float | None]:
     return [brief(value) for value in values.tolist()]
 
 
-EXPERIMENT = Gradients()
+def _of_method(contest: Contest) -> dict[str, Any]:
+    size = contest.sizes(SIZES)
+    return vars(size) | vars(size.schooling) | {"deep": size.deep.updates}
+
+
+EXPERIMENT = Experiment(
+    "gradients",
+    "How much of a gradient is left, step by step, on its way from a loss to what caused it?",
+    cells,
+    measure,
+    conclude,
+    numbers=_of_method,
+)

@@ -10,13 +10,17 @@ from typing import Any
 
 from scipy import stats
 
+from s2s.data.agreement import Agreement
+from s2s.data.exercises import EXERCISES
 from s2s.evaluation.inference import Estimate, holm, mean, paired_difference, wilson
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, Value, axis, figure, finding, series, table
 from s2s.experiments.verdicts import LEVEL, listed, seeds_in_words
 from s2s.results import Figure, Finding, Table
 
-_FIRST = "recall"
+# in the order in which they are measured; the first one fills the table's row
+NAMES = (*(exercise.name for exercise in EXERCISES), Agreement.name)
+_FIRST = NAMES[0]
 _ENOUGH = 0.95
 
 
@@ -95,11 +99,11 @@ def pooled(counts: Sequence[tuple[int, int]]) -> Estimate:
 Sorted = dict[tuple[str, str], Trials]
 
 
-def conclude(contest: Contest, measured: Cells, order: Sequence[str]) -> Conclusion:
-    """Curves, success rates, effective memory, and what tests say of the differences; the tasks in this order."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Curves, success rates, effective memory, and what tests say of the differences."""
     trials = {
         (name, model): Trials(model, name, runs)
-        for name in order
+        for name in NAMES
         for model, runs in by_model(contest, measured, name).items()
     }
     if not trials:

@@ -9,8 +9,6 @@ from s2s.data.agreement import Agreement
 from s2s.data.exercises import EXERCISES, Examples, Exercise, joined, unseen
 from s2s.experiments.contest import (
     Cell,
-    Cells,
-    Conclusion,
     Contest,
     Contestant,
     Experiment,
@@ -18,16 +16,13 @@ from s2s.experiments.contest import (
     Scale,
     check_translates,
 )
-from s2s.experiments.long_range.conclude import conclude
+from s2s.experiments.long_range.conclude import NAMES, conclude
 from s2s.experiments.long_range.learning import Budget, answers, learn
 from s2s.experiments.matching import beside_width, matched, size_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
 from s2s.training.devices import seed_for
-
-# in the order in which they are measured; the first one fills the table's row
-NAMES = (*(exercise.name for exercise in EXERCISES), "agreement")
 
 # Two layers that read, since to look up a key takes one to join it with its value and one to find it. One direction
 # only: to a network that also reads from the end, the first symbol is the last one read, and no distance is left.
@@ -128,65 +123,56 @@ def exercise_of(name: str) -> Exercise:
     return Agreement() if name == Agreement.name else next(each for each in EXERCISES if each.name == name)
 
 
-class LongRange(Experiment):
-    """Accuracy against distance, task by task."""
+def cells(contest: Contest) -> list[Cell]:
+    """One for each task of the experiment, seed and model; the models in turn."""
+    sizes = contest.sizes(SIZES)
+    return [
+        Cell(model, name, seed, sizes.distances[name].seconds)
+        for name in NAMES
+        if name in sizes.distances
+        for seed in contest.seeds[: None if name == NAMES[0] else sizes.other_seeds]
+        for model in contest.models
+    ]
 
-    name = "long-range"
-    question = "How far back can it reach?"
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """One for each task of the experiment, seed and model; the models in turn."""
-        sizes = contest.sizes(SIZES)
-        return [
-            Cell(model, name, seed, sizes.distances[name].seconds)
-            for name in NAMES
-            if name in sizes.distances
-            for seed in contest.seeds[: None if name == NAMES[0] else sizes.other_seeds]
-            for model in contest.models
-        ]
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Trains a model on a mixture of distances and asks it at each."""
+    sizes, exercise, seed = contest.sizes(SIZES), exercise_of(cell.part), cell.seed or 0
+    distances = sizes.distances[cell.part]
+    train = joined([exercise.examples(distance, sizes.examples, seed) for distance in distances.trained])
+    held_out = joined(
+        [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
+    )
+    tests = [unseen(exercise.examples(d, sizes.tested, seed, "test"), train) for d in distances.tested]
+    settings = small(contest.contestant(cell.model), exercise, sizes.parameters, _longest(tests))
 
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Trains a model on a mixture of distances and asks it at each."""
-        sizes, exercise, seed = contest.sizes(SIZES), exercise_of(cell.part), cell.seed or 0
-        distances = sizes.distances[cell.part]
-        train = joined([exercise.examples(distance, sizes.examples, seed) for distance in distances.trained])
-        held_out = joined(
-            [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
-        )
-        tests = [unseen(exercise.examples(d, sizes.tested, seed, "test"), train) for d in distances.tested]
-        settings = small(contest.contestant(cell.model), exercise, sizes.parameters, _longest(tests))
+    def _build() -> Seq2Seq:
+        torch.manual_seed(seed_for(seed))
+        return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
 
-        def _build() -> Seq2Seq:
-            torch.manual_seed(seed_for(seed))
-            return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
-
-        check_translates(_build(), cell.model)
-        learned = learn(_build, train, held_out, sizes.budget, seed, contest.computer)
-        answered = [answers(learned.model, test, contest.computer) for test in tests]
-        return {
-            "distances": list(distances.tested),
-            "trained": len(distances.trained),
-            "asked": [len(test) for test in tests],
-            "right": [int(each.right.sum()) for each in answered],
-            "pieces": [each.pieces for each in answered],
-            "baseline": [exercise.baseline(distance) for distance in distances.tested],
-            "title": exercise.title,
-            "unit": exercise.unit,
-            "settings": settings.model_dump(mode="json"),
-            "parameters": size_of(cell.model, settings, exercise.pieces, exercise.pieces),
-            "rate": learned.rate,
-            "losses": {f"{rate:g}": loss for rate, loss in learned.losses.items()},
-            "budget": sizes.budget.updates,
-            "updates": learned.updates,
-            "solved": learned.solved,
-            "loss": learned.loss,
-            "seconds": learned.seconds,
-            "trial_seconds": learned.trial_seconds,
-        }
-
-    def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
-        """Curves, success rates, effective memory, and what tests say of the differences."""
-        return conclude(contest, measured, NAMES)
+    check_translates(_build(), cell.model)
+    learned = learn(_build, train, held_out, sizes.budget, seed, contest.computer)
+    answered = [answers(learned.model, test, contest.computer) for test in tests]
+    return {
+        "distances": list(distances.tested),
+        "trained": len(distances.trained),
+        "asked": [len(test) for test in tests],
+        "right": [int(each.right.sum()) for each in answered],
+        "pieces": [each.pieces for each in answered],
+        "baseline": [exercise.baseline(distance) for distance in distances.tested],
+        "title": exercise.title,
+        "unit": exercise.unit,
+        "settings": settings.model_dump(mode="json"),
+        "parameters": size_of(cell.model, settings, exercise.pieces, exercise.pieces),
+        "rate": learned.rate,
+        "losses": {f"{rate:g}": loss for rate, loss in learned.losses.items()},
+        "budget": sizes.budget.updates,
+        "updates": learned.updates,
+        "solved": learned.solved,
+        "loss": learned.loss,
+        "seconds": learned.seconds,
+        "trial_seconds": learned.trial_seconds,
+    }
 
 
 def small(contestant: Contestant, exercise: Exercise, parameters: int, longest: int) -> Section:
@@ -203,4 +189,4 @@ def _longest(tests: list[Examples]) -> int:
     return 1 + max(len(row) for test in tests for row in (*test.sources, *test.targets))
 
 
-EXPERIMENT = LongRange()
+EXPERIMENT = Experiment("long-range", "How far back can it reach?", cells, measure, conclude)

@@ -6,10 +6,11 @@ from functools import partial
 
 import torch
 
-from s2s.experiments.contest import Cell, Cells, Conclusion, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
-from s2s.experiments.memory.conclude import SOURCE, conclude, curve
+from s2s.experiments.memory.conclude import FITTED_FROM, SOURCE, conclude, curve
 from s2s.experiments.workload import (
+    VOCABULARY,
     Form,
     Texts,
     attention_forms,
@@ -43,37 +44,27 @@ SIZES["standard on a GPU"] = replace(
 )
 
 
-class Memory(Experiment):
-    """Peak memory against length, and what a decoder keeps from token to token."""
+def cells(contest: Contest) -> list[Cell]:
+    """One for each model."""
+    return [Cell(model, seconds=15) for model in contest.models]
 
-    name = "memory"
-    question = "How does memory grow with length?"
-    alone = True
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """One for each model."""
-        return [Cell(model, seconds=15) for model in contest.models]
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Peaks in bytes for each form and length; bytes of the state after ever more tokens."""
-        contestant = contest.contestant(cell.model)
-        sizes = contest.sizes(SIZES)
-        measured: Measured = {"peaks": [], "states": [], "notes": []}
-        longest, device = max(sizes.lengths), contest.computer.device
-        own = built(contest, contestant, Form(), longest, device)
-        _peaks(measured, own, Form(), sizes, device)
-        for form in attention_forms(contestant.settings):
-            model = built(contest, contestant, form, longest, device)
-            if launched(model, sizes.lengths[0], form) == launched(own, sizes.lengths[0], Form()):
-                measured["notes"].append({"form": form.name, "n": sizes.lengths[0], "why": "it is the model as built"})
-            else:
-                _peaks(measured, model, form, sizes, device)
-        measured["states"] = _states(contest, contestant, sizes)
-        return measured
-
-    def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
-        """Exponents, and what the longest text takes."""
-        return conclude(contest, measured, contest.sizes(SIZES).rows)
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Peaks in bytes for each form and length; bytes of the state after ever more tokens."""
+    contestant = contest.contestant(cell.model)
+    sizes = contest.sizes(SIZES)
+    measured: Measured = {"peaks": [], "states": [], "notes": []}
+    longest, device = max(sizes.lengths), contest.computer.device
+    own = built(contest, contestant, Form(), longest, device)
+    _peaks(measured, own, Form(), sizes, device)
+    for form in attention_forms(contestant.settings):
+        model = built(contest, contestant, form, longest, device)
+        if launched(model, sizes.lengths[0], form) == launched(own, sizes.lengths[0], Form()):
+            measured["notes"].append({"form": form.name, "n": sizes.lengths[0], "why": "it is the model as built"})
+        else:
+            _peaks(measured, model, form, sizes, device)
+    measured["states"] = _states(contest, contestant, sizes)
+    return measured
 
 
 def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> None:
@@ -145,4 +136,17 @@ def _states(contest: Contest, contestant: Contestant, sizes: Sizes) -> list[Meas
     return states
 
 
-EXPERIMENT = Memory()
+EXPERIMENT = Experiment(
+    "memory",
+    "How does memory grow with length?",
+    cells,
+    measure,
+    conclude,
+    alone=True,
+    numbers=lambda contest: {
+        "vocabulary": VOCABULARY,
+        "rows": contest.sizes(SIZES).rows,
+        "source": SOURCE,
+        "share": FITTED_FROM,
+    },
+)

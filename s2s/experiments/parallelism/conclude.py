@@ -94,8 +94,8 @@ class Seen:
 Models = Mapping[str, Seen]
 
 
-def conclude(contest: Contest, measured: Cells, numbers: Mapping[str, object]) -> Conclusion:
-    """What grows how, who is faster where, and how much of the machine is in use; the method names `numbers`."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """What grows how, who is faster where, and how much of the machine is in use."""
     models = {}
     for model in contest.models:
         own = {cell.part: part for cell, part in measured.items() if cell.model == model}
@@ -105,7 +105,6 @@ def conclude(contest: Contest, measured: Cells, numbers: Mapping[str, object]) -
         findings=[cell for of_model in cells for cell in of_model],
         figures=[*_count_figures(models), *_time_figures(models)],
         tables=filled(*_tables(models)),
-        numbers=numbers,
         seeds=[contest.seeds[0]],
     )
 

@@ -4,10 +4,11 @@ import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 
-from s2s.experiments.contest import Cell, Cells, Conclusion, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.instruments import (
     Marks,
     Operations,
@@ -98,31 +99,18 @@ SIZES["standard on a GPU"] = replace(
 )
 
 
-class Parallelism(Experiment):
-    """Sequential depth, operations, times and the share of the machine that is in use."""
+def cells(contest: Contest) -> list[Cell]:
+    """Counting once for each model, then all models in turn, in two rounds: a slow moment hits one round alone."""
+    models = contest.models
+    seconds = contest.sizes(SIZES).seconds
+    counting = [Cell(model, "depth", seconds=3) for model in models]
+    return counting + [Cell(model, f"time-{i + 1}", seconds=seconds) for i in range(ROUNDS) for model in models]
 
-    name = "parallelism"
-    question = "How much of the work can be done at once, and what does length cost in time?"
-    alone = True
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """Counting once for each model, then all models in turn, in two rounds: a slow moment hits one round alone."""
-        models = contest.models
-        seconds = contest.sizes(SIZES).seconds
-        counting = [Cell(model, "depth", seconds=3) for model in models]
-        return counting + [Cell(model, f"time-{i + 1}", seconds=seconds) for i in range(ROUNDS) for model in models]
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Counts, or measures times."""
-        measure = counted if cell.part == "depth" else timed
-        return measure(contest, contest.contestant(cell.model), contest.sizes(SIZES))
-
-    def conclusion(self, contest: Contest, measured: Cells) -> Conclusion:
-        """What grows how, who is faster where, and how much of the machine is in use."""
-        sizes = contest.sizes(SIZES)
-        repetitions = sizes.repetitions * ROUNDS
-        numbers = {"vocabulary": VOCABULARY, "rounds": ROUNDS, "together": _STEPS_TOGETHER}
-        return conclude(contest, measured, vars(sizes) | numbers | {"repetitions": repetitions})
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Counts, or measures times."""
+    measure = counted if cell.part == "depth" else timed
+    return measure(contest, contest.contestant(cell.model), contest.sizes(SIZES))
 
 
 def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
@@ -291,4 +279,18 @@ def _several(step: Callable[[], object], device: torch.device) -> float:
     return spent(work, device) / _STEPS_TOGETHER
 
 
-EXPERIMENT = Parallelism()
+def _numbers(contest: Contest) -> dict[str, Any]:
+    sizes = contest.sizes(SIZES)
+    numbers = {"vocabulary": VOCABULARY, "rounds": ROUNDS, "together": _STEPS_TOGETHER}
+    return vars(sizes) | numbers | {"repetitions": sizes.repetitions * ROUNDS}
+
+
+EXPERIMENT = Experiment(
+    "parallelism",
+    "How much of the work can be done at once, and what does length cost in time?",
+    cells,
+    measure,
+    conclude,
+    alone=True,
+    numbers=_numbers,
+)

@@ -43,46 +43,39 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-class Positions(Experiment):
-    """Trained models read shuffled sources; models that have a signal of position are trained without."""
+def cells(contest: Contest) -> list[Cell]:
+    """For each seed and model, the trained model and each kind of positions that it can have."""
+    sizes = contest.sizes(SIZES)
+    return [
+        Cell(contestant.name, part, seed, seconds=3 if part == TRAINED else seconds_for(contestant.recipe))
+        for seed in contest.seeds[: sizes.seeds]
+        for contestant in contest.contestants
+        for part in (TRAINED, *(part_of(*kinds) for kinds in kinds_of(contestant.settings, sizes.all_kinds)))
+    ]
 
-    name = "positions"
-    question = "What does it know of the order of words?"
-    reads = "quality"
-    conclusion = staticmethod(conclude)
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """For each seed and model, the trained model and each kind of positions that it can have."""
-        sizes = contest.sizes(SIZES)
-        return [
-            Cell(contestant.name, part, seed, seconds=3 if part == TRAINED else seconds_for(contestant.recipe))
-            for seed in contest.seeds[: sizes.seeds]
-            for contestant in contest.contestants
-            for part in (TRAINED, *(part_of(*kinds) for kinds in kinds_of(contestant.settings, sizes.all_kinds)))
-        ]
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """What becomes of the scores when the words of the sources change places."""
-        sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
-        recipe = contestant.recipe
-        data = prepared(recipe)
-        shuffled, own = shuffled_pairs(data), own_kinds(contestant.settings)
-        if cell.part == TRAINED:
-            # the last checkpoint, not the best one: so have the trainings without a signal of position
-            model = load(trained(contest, cell.model, cell.seed), "last").model
-            measured = losses_of(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
-            return measured | {"own": own and list(own), "parameters": parameter_count(model)}
-        kinds = next(k for k in kinds_of(contestant.settings, sizes.all_kinds) if part_of(*k) == cell.part)
-        settings = with_kinds(contestant.settings, kinds, _longest(recipe, data, shuffled))
-        recipe = recipe.model_copy(update={"model": settings})
-        short = schooled(recipe, data, cell.seed or 0, contest.computer)
-        return losses_of(short.model, recipe, data, shuffled, contest) | {
-            "encoder": kinds[0],
-            "decoder": kinds[1],
-            "parameters": parameter_count(short.model),
-            "updates": recipe.training.updates,
-            "seconds": short.seconds,
-        }
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """What becomes of the scores when the words of the sources change places."""
+    sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
+    recipe = contestant.recipe
+    data = prepared(recipe)
+    shuffled, own = shuffled_pairs(data), own_kinds(contestant.settings)
+    if cell.part == TRAINED:
+        # the last checkpoint, not the best one: so have the trainings without a signal of position
+        model = load(trained(contest, cell.model, cell.seed), "last").model
+        measured = losses_of(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
+        return measured | {"own": own and list(own), "parameters": parameter_count(model)}
+    kinds = next(k for k in kinds_of(contestant.settings, sizes.all_kinds) if part_of(*k) == cell.part)
+    settings = with_kinds(contestant.settings, kinds, _longest(recipe, data, shuffled))
+    recipe = recipe.model_copy(update={"model": settings})
+    short = schooled(recipe, data, cell.seed or 0, contest.computer)
+    return losses_of(short.model, recipe, data, shuffled, contest) | {
+        "encoder": kinds[0],
+        "decoder": kinds[1],
+        "parameters": parameter_count(short.model),
+        "updates": recipe.training.updates,
+        "seconds": short.seconds,
+    }
 
 
 def own_kinds(settings: Section) -> tuple[str, str] | None:
@@ -177,4 +170,6 @@ def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Si
     }
 
 
-EXPERIMENT = Positions()
+EXPERIMENT = Experiment(
+    "positions", "What does it know of the order of words?", cells, measure, conclude, reads="quality"
+)

@@ -1,5 +1,7 @@
 """Whole trainings on the translation task, and what their test says."""
 
+from functools import partial
+
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.conclude import conclude
@@ -11,33 +13,24 @@ from s2s.tasks.translation.task import build_model
 _EXAMPLES = 5
 
 
-class Quality(Experiment):
-    """Trains every model as its recipe says, and tests it."""
-
-    name = "quality"
-    question = "How good are its translations?"
-    conclusion = staticmethod(conclude)
-
-    def cells(self, contest: Contest) -> list[Cell]:
-        """Every run."""
-        return each_run(contest, seconds_for)
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Trains a model, unless that is done, and takes its scores, its curve and its cost."""
-        folder, tested = evaluation_of(contest, cell.model, cell.seed)
-        recipe = contest.contestant(cell.model).recipe
-        data = prepared(recipe)
-        texts = list(zip(tested["sources"], tested["references"], tested["translations"], strict=True))
-        return {
-            **{key: tested[key] for key in ("split", "beam", "scores", "exact")},
-            "counts": {
-                metric: counts_of(metric, tested["translations"], tested["references"]) for metric in ("bleu", "chrf")
-            },
-            "examples": texts[:: max(1, len(texts) // _EXAMPLES)][:_EXAMPLES],
-            **history(folder, {"losses": "loss", "bleus": "bleu"}),
-            "parameters": parameter_count(build_model(recipe, *sizes_of(data))),
-            "flops": flops_per_token(recipe, sizes_of(data), data.train),
-        }
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Trains a model, unless that is done, and takes its scores, its curve and its cost."""
+    folder, tested = evaluation_of(contest, cell.model, cell.seed)
+    recipe = contest.contestant(cell.model).recipe
+    data = prepared(recipe)
+    texts = list(zip(tested["sources"], tested["references"], tested["translations"], strict=True))
+    return {
+        **{key: tested[key] for key in ("split", "beam", "scores", "exact")},
+        "counts": {
+            metric: counts_of(metric, tested["translations"], tested["references"]) for metric in ("bleu", "chrf")
+        },
+        "examples": texts[:: max(1, len(texts) // _EXAMPLES)][:_EXAMPLES],
+        **history(folder, {"losses": "loss", "bleus": "bleu"}),
+        "parameters": parameter_count(build_model(recipe, *sizes_of(data))),
+        "flops": flops_per_token(recipe, sizes_of(data), data.train),
+    }
 
 
-EXPERIMENT = Quality()
+EXPERIMENT = Experiment(
+    "quality", "How good are its translations?", partial(each_run, seconds=seconds_for), measure, conclude
+)

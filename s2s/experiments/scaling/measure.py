@@ -34,48 +34,42 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-class Scaling(Experiment):
-    """Short trainings of the same model at several sizes."""
+def cells(contest: Contest) -> list[Cell]:
+    """One for each seed, size and model; the models in turn."""
+    sizes = contest.sizes(SIZES)
+    return [
+        Cell(each.name, part_of(factor), seed, seconds=seconds_for(each.recipe, sizes.updates))
+        for seed in contest.seeds[: sizes.seeds]
+        for factor in sizes.factors
+        for each in contest.contestants
+    ]
 
-    name = "scaling"
-    question = "What does a larger model gain?"
-    conclusion = staticmethod(conclude)
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """One for each seed, size and model; the models in turn."""
-        sizes = contest.sizes(SIZES)
-        return [
-            Cell(each.name, part_of(factor), seed, seconds=seconds_for(each.recipe, sizes.updates))
-            for seed in contest.seeds[: sizes.seeds]
-            for factor in sizes.factors
-            for each in contest.contestants
-        ]
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """The validation loss of one size after as many updates as all others have."""
-        sizes = contest.sizes(SIZES)
-        contestant = contest.contestant(cell.model)
-        factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
-        pieces = contestant.recipe.tokenizer.sizes
-        named = tuple((each.name, each.settings) for each in contest.contestants)
-        wanted = budget(named, pieces, factor)
-        settings = resized(contestant.settings, contestant.name, pieces, wanted)
-        recipe = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
-        data = prepared(recipe)
-        short = schooled(recipe, data, cell.seed or 0, contest.computer)
-        flops = flops_per_token(recipe, sizes_of(data), data.train)
-        return {
-            "factor": factor,
-            "wanted": wanted,
-            "parameters": parameter_count(short.model),
-            "width": settings.model_dump().get("width"),
-            "updates": recipe.training.updates,
-            "tokens": short.tokens,
-            "flops": flops * short.tokens,
-            "loss": mean_loss(short.model, data.validation, recipe.batches, contest.computer),
-            "baseline": unigram_loss(data.train, data.validation, pieces[1]),
-            "seconds": short.seconds,
-        }
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """The validation loss of one size after as many updates as all others have."""
+    sizes = contest.sizes(SIZES)
+    contestant = contest.contestant(cell.model)
+    factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
+    pieces = contestant.recipe.tokenizer.sizes
+    named = tuple((each.name, each.settings) for each in contest.contestants)
+    wanted = budget(named, pieces, factor)
+    settings = resized(contestant.settings, contestant.name, pieces, wanted)
+    recipe = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
+    data = prepared(recipe)
+    short = schooled(recipe, data, cell.seed or 0, contest.computer)
+    flops = flops_per_token(recipe, sizes_of(data), data.train)
+    return {
+        "factor": factor,
+        "wanted": wanted,
+        "parameters": parameter_count(short.model),
+        "width": settings.model_dump().get("width"),
+        "updates": recipe.training.updates,
+        "tokens": short.tokens,
+        "flops": flops * short.tokens,
+        "loss": mean_loss(short.model, data.validation, recipe.batches, contest.computer),
+        "baseline": unigram_loss(data.train, data.validation, pieces[1]),
+        "seconds": short.seconds,
+    }
 
 
 def part_of(factor: float) -> str:
@@ -106,4 +100,4 @@ def _has(settings: Section, kind: str, pieces: tuple[int, int], parameters: int)
     return True
 
 
-EXPERIMENT = Scaling()
+EXPERIMENT = Experiment("scaling", "What does a larger model gain?", cells, measure, conclude)

@@ -8,26 +8,21 @@ from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.text_length.conclude import conclude
 
 
-class TextLength(Experiment):
-    """Accuracy by the length of the text."""
-
-    name = "text-length"
-    question = "Does it get worse with the length of the text?"
-    reads = "classification"
-    conclusion = staticmethod(conclude)
-
-    def cells(self, contest: Contest) -> list[Cell]:
-        """Every run; nothing is trained again."""
-        return each_run(contest, lambda recipe: 1)
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Which texts were named right, and their lengths."""
-        folder, tested = evaluation_of(contest, cell.model, cell.seed)
-        return {
-            "words": [len(text.split()) for text in texts_of(folder, tested["split"])],
-            "right": [int(a == b) for a, b in zip(tested["truth"], tested["predicted"], strict=True)],
-            "commonest": round(100 * np.bincount(tested["truth"]).max() / len(tested["truth"]), 2),
-        }
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Which texts were named right, and their lengths."""
+    folder, tested = evaluation_of(contest, cell.model, cell.seed)
+    return {
+        "words": [len(text.split()) for text in texts_of(folder, tested["split"])],
+        "right": [int(a == b) for a, b in zip(tested["truth"], tested["predicted"], strict=True)],
+        "commonest": round(100 * np.bincount(tested["truth"]).max() / len(tested["truth"]), 2),
+    }
 
 
-EXPERIMENT = TextLength()
+EXPERIMENT = Experiment(
+    "text-length",
+    "Does it get worse with the length of the text?",
+    each_run,
+    measure,
+    conclude,
+    reads="classification",
+)

@@ -50,50 +50,44 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-class Transfer(Experiment):
-    """Fine-tuning against training from scratch, on few and many pairs."""
+def cells(contest: Contest) -> list[Cell]:
+    """One for each seed, share of the pairs and model; the models in turn."""
+    sizes = contest.sizes(SIZES)
+    # the first share of a seed waits for the training before it
+    updates = {share: 2 * sizes.finetuning + (sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
+    return [
+        Cell(each.name, f"share-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
+        for seed in contest.seeds[: sizes.seeds]
+        for share in SHARES
+        for each in contest.contestants
+    ]
 
-    name = "transfer"
-    question = "What does it gain from having learned something else?"
-    conclusion = staticmethod(conclude)
 
-    def cells(self, contest: Contest) -> list[Cell]:
-        """One for each seed, share of the pairs and model; the models in turn."""
-        sizes = contest.sizes(SIZES)
-        # the first share of a seed waits for the training before it
-        updates = {share: 2 * sizes.finetuning + (sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
-        return [
-            Cell(each.name, f"share-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
-            for seed in contest.seeds[: sizes.seeds]
-            for share in SHARES
-            for each in contest.contestants
-        ]
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Two trainings on the same pairs: one from weights that can translate the other way, one from fresh ones."""
-        sizes, seed = contest.sizes(SIZES), cell.seed or 0
-        share = int(cell.part.removeprefix("share-"))
-        recipe = shared_pieces(contest.contestant(cell.model).recipe)
-        data = prepared(recipe)
-        before, after = halves(data.train, recipe.batches.max_length)
-        start, seconds = pretrained(contest, cell.model, seed)
-        drawn = np.random.default_rng(seed_for(seed, len(SHARES))).permutation(after)
-        pairs = chosen_pairs(data.train, drawn[: max(1, round(share / 100 * len(drawn)))])
-        short = shortened(recipe, sizes.finetuning)
-        arms = {
-            name: _arm(short, data, pairs, seed, contest.computer, sizes, weights)
-            for name, weights in (("tuned", start), ("scratch", None))
-        }
-        return {
-            "share": share,
-            "pairs": len(pairs),
-            "pretraining_pairs": len(before),
-            "pretraining_updates": shortened(recipe, sizes.pretraining).training.updates,
-            "pretraining_seconds": seconds,
-            "updates": short.training.updates,
-            "tokens": data.validation.target_lengths.tolist(),
-            "arms": arms,
-        }
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Two trainings on the same pairs: one from weights that can translate the other way, one from fresh ones."""
+    sizes, seed = contest.sizes(SIZES), cell.seed or 0
+    share = int(cell.part.removeprefix("share-"))
+    recipe = shared_pieces(contest.contestant(cell.model).recipe)
+    data = prepared(recipe)
+    before, after = halves(data.train, recipe.batches.max_length)
+    start, seconds = pretrained(contest, cell.model, seed)
+    drawn = np.random.default_rng(seed_for(seed, len(SHARES))).permutation(after)
+    pairs = chosen_pairs(data.train, drawn[: max(1, round(share / 100 * len(drawn)))])
+    short = shortened(recipe, sizes.finetuning)
+    arms = {
+        name: _arm(short, data, pairs, seed, contest.computer, sizes, weights)
+        for name, weights in (("tuned", start), ("scratch", None))
+    }
+    return {
+        "share": share,
+        "pairs": len(pairs),
+        "pretraining_pairs": len(before),
+        "pretraining_updates": shortened(recipe, sizes.pretraining).training.updates,
+        "pretraining_seconds": seconds,
+        "updates": short.training.updates,
+        "tokens": data.validation.target_lengths.tolist(),
+        "arms": arms,
+    }
 
 
 def shared_pieces(recipe: Recipe[Any]) -> Recipe[Any]:
@@ -177,4 +171,4 @@ def _arm(
     }
 
 
-EXPERIMENT = Transfer()
+EXPERIMENT = Experiment("transfer", "What does it gain from having learned something else?", cells, measure, conclude)
