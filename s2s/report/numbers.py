@@ -34,7 +34,12 @@ def figure_csv(figure: Figure) -> str:
         titled(figure.y.label, figure.y.unit) or "y",
         *("low", "high"),
     ]
-    return _csv(head, [row for one in figure.series for row in _series_rows(one)])
+    rows = []
+    for one in figure.series:
+        ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
+        named = (one.label, one.model, "yes" if one.reference else "no")
+        rows += [(*named, *point) for point in zip(one.x, one.y, *ends, strict=True)]
+    return _csv(head, rows)
 
 
 def table_csv(table: Table) -> str:
@@ -65,8 +70,10 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
         # several points at one place: one line each
         lines = [[one.label, _shown(x), _at(one, i)] for one in figure.series for i, x in enumerate(one.x)]
         return [Sheet("", ["", where, titled(figure.y.label, figure.y.unit)], lines, [False, True, True])]
-    places = _places(figure.series)
-    lines = [[_shown(x), *(_at(one, one.x.index(x)) if x in one.x else "" for one in figure.series)] for x in places]  # pyright: ignore[reportArgumentType]
+    lines = [
+        [_shown(x), *(_at(one, one.x.index(x)) if x in one.x else "" for one in figure.series)]  # pyright: ignore[reportArgumentType]
+        for x in places(figure.series)
+    ]
     head = [where, *(one.label for one in figure.series)]
     return [Sheet(titled(figure.y.label, figure.y.unit), head, lines, [True] * len(head))]
 
@@ -93,13 +100,7 @@ def _aligned(column: Sequence[Cell]) -> list[str]:
     return [text if cell is None else fixed(cell, decimals) for cell, text in zip(column, texts, strict=True)]  # pyright: ignore[reportArgumentType]
 
 
-def _series_rows(one: Series) -> Iterable[list[Cell]]:
-    ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
-    for point in zip(one.x, one.y, *ends, strict=True):
-        yield [one.label, one.model, "yes" if one.reference else "no", *point]
-
-
-def _places(series: Sequence[Series]) -> list[float | str]:
+def places(series: Sequence[Series]) -> list[float | str]:
     """Where any series has a point: numbers in their order, then names in theirs."""
     xs = [x for one in series for x in one.x]
     numbers = sorted({x for x in xs if not isinstance(x, str)})
@@ -121,10 +122,8 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet_cell, head))
-    writer.writerows(map(spreadsheet_cell, _plain(row)) for row in rows)
+    for row in rows:
+        # 16 rather than 16.0; both read as the same number
+        plain = (int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2**53 else v for v in row)
+        writer.writerow(map(spreadsheet_cell, plain))
     return text.getvalue()
-
-
-def _plain(row: Sequence[Cell]) -> list[Cell]:
-    # 16 rather than 16.0; both read as the same number
-    return [int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2**53 else v for v in row]

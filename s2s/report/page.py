@@ -48,7 +48,10 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         lead="The classroom table" if summary.task == "translation" else summary.task.capitalize(),
         facts=_facts(summary),
         missing=missing,
-        models=[_column(model, place) for place, model in enumerate(models)],
+        models=[
+            {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
+            for i, model in enumerate(models)
+        ],
         rows=_rows(summary, models, results, counter),
         unasked=[
             name for name, (_, experiment) in TABLES[summary.task].items() if not _asked(experiment, summary, results)
@@ -220,35 +223,22 @@ def _contenders(contenders: Sequence[Contender]) -> Sheet:
 
 
 def _loss(losses: Mapping[str, float | None], key: str) -> str:
-    if key not in losses:
-        return "not tried"
-    loss = losses[key]
-    return "failed" if loss is None else brief(loss)
+    loss = losses.get(key, "not tried")
+    return "failed" if loss is None else loss if isinstance(loss, str) else brief(loss)
 
 
 def _settings(contenders: Sequence[Contender]) -> Sheet:
+    words = {"True": "true", "False": "false", "None": "none"}
     keys = dict.fromkeys(key for contender in contenders for key in contender.settings)
-    rows = [
-        [key, *(_said(contender.settings[key]) if key in contender.settings else "–" for contender in contenders)]
-        for key in keys
-    ]
+    each = ([str(contender.settings.get(key, "–")) for contender in contenders] for key in keys)
+    rows = [[key, *(words.get(text, text) for text in texts)] for key, texts in zip(keys, each, strict=True)]
     head = ["setting", *(contender.model for contender in contenders)]
     return Sheet("Each model's section of the recipe", head, rows, [False] * len(head))
-
-
-def _said(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "none" if value is None else str(value)
 
 
 def _plain(rate: float) -> str:
     """A learning rate as one types it."""
     return f"{rate:.10f}".rstrip("0") if 1e-6 <= rate < 1 else f"{rate:g}"
-
-
-def _column(model: str, place: int) -> dict[str, object]:
-    return {"name": model, "mark": MARKS[place % len(MARKS)], "colour": f"--model-{place % len(PALETTE)}"}
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:

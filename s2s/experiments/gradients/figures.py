@@ -104,14 +104,7 @@ def middle(values: Sequence[float | None]) -> float | None:
 
 def figures(seen: Seen) -> list[Figure]:
     """All figures; some may have nothing to show."""
-    return [
-        *_against_distance(seen),
-        _paths(seen),
-        _layer_norms(seen),
-        *_training(seen),
-        _depth(seen),
-        _by_layer(seen),
-    ]
+    return [*_against_distance(seen), _paths(seen), _layer_norms(seen), *_training(seen), _depth(seen), _by_layer(seen)]
 
 
 def _against_distance(seen: Seen) -> Iterator[Figure]:
@@ -131,16 +124,14 @@ def _curve(measured: Sequence[Measured], kind: str, model: str) -> Series | None
     # all near points, and beyond them so many that a line shows no more with all
     step = max(1, math.ceil((len(shortest) - _NEAR) / _FAR))
     drawn = [*range(min(_NEAR, len(shortest))), *range(_NEAR, len(shortest), step)]
-    ends = [[_together([each[name][i] for each in curves]) for name in ("median", "low", "high")] for i in drawn]
+
+    def together(name: str, i: int) -> float | None:
+        # the geometric mean over seeds; none where one of them has none, or nought
+        values = [each[name][i] for each in curves]
+        return brief(math.exp(sum(map(math.log, values)) / len(values))) if all(values) else None
+
+    ends = [[together(name, i) for name in ("median", "low", "high")] for i in drawn]
     return series(model, model, [shortest[i] for i in drawn], [Estimate(*each) for each in ends])  # pyright: ignore[reportArgumentType]
-
-
-def _together(values: Sequence[float | None]) -> float | None:
-    """The geometric mean over seeds; None where one of them has none, or nought."""
-    there = [value for value in values if value]
-    if not values or len(there) < len(values):
-        return None
-    return brief(math.exp(sum(math.log(value) for value in there) / len(there)))
 
 
 def _paths(seen: Seen) -> Figure:
