@@ -47,7 +47,11 @@ def begin(folder: Path, base: Any, summary: Summary) -> None:
     """
     base = discipline_of(base).resolved(base)
     _entries(base, summary)
-    base = _with_precision(base)
+    if choose(base.device).undecided:
+        # the one that is faster here for the task's own model: all models are to have the same, always
+        model = discipline_of(base).blueprint(base).build(base.model.kind, base.model)
+        faster = NAMES[measure(model, _ROWS).faster]
+        base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
@@ -90,7 +94,14 @@ def _go_on(folder: Path, console: Console) -> None:
     computer = choose(base.device)
     entries = _entries(base, summary)
     chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
-    entrants = _entrants(folder, entries, summary, computer)
+    absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
+    # before rates and depths are chosen
+    contestants = tuple(
+        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
+        for model, recipe in entries.items()
+        if model not in absent
+    )
+    entrants = Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
     ahead = sum(
         _expected(experiment, cell, computer)
         for experiment in (TUNING, *chosen)
@@ -98,22 +109,19 @@ def _go_on(folder: Path, console: Console) -> None:
     )
     with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
         contest, seconds = _contest(entrants, summary, watch, workers)
-        watch.say(_matched(read_summary(folder / COMPARISON)))
+        watch.say(
+            "\n".join(
+                f"{each.model}: {each.parameters:,} parameters, width {each.settings.get('width', 'unknown')}, "
+                f"learning rate {each.learning_rate:g}"
+                for each in read_summary(folder / COMPARISON).contenders
+            )
+        )
         for experiment in chosen:
             seconds += _measure(experiment, contest, watch, workers)
         _look_across(folder)
         summary = read_summary(folder / COMPARISON)
         by = machine(computer, any(experiment.alone for experiment in chosen))
         write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
-
-
-def _with_precision(base: Any) -> Any:
-    """The task with the precision that is faster here for its own model: all models are to have the same, always."""
-    if not choose(base.device).undecided:
-        return base
-    model = discipline_of(base).blueprint(base).build(base.model.kind, base.model)
-    faster = NAMES[measure(model, _ROWS).faster]
-    return base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
 
 
 def machine(computer: Computer, alone: bool) -> dict[str, str]:
@@ -144,17 +152,6 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
     if len(refused) == len(entries):
         raise refused[0]
     return entries
-
-
-def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, computer: Computer) -> Contest:
-    """The contest before rates are chosen."""
-    absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
-    contestants = tuple(
-        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
-        for model, recipe in entries.items()
-        if model not in absent
-    )
-    return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
@@ -219,13 +216,9 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Wo
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
         watch.say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]
+        names, seeds = contest.models, list(contest.seeds)
         result = Result(
-            experiment=experiment.name,
-            question=experiment.question,
-            method="",
-            models=contest.models,
-            seeds=list(contest.seeds),
-            findings=[],
+            experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]
         )
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
@@ -261,11 +254,3 @@ def _look_across(folder: Path) -> None:
     if table:
         others = [other for other in gradients.tables if other.name != table.name]
         write_part(gradients.model_copy(update={"tables": [*others, table]}), paths[0])
-
-
-def _matched(summary: Summary) -> str:
-    return "\n".join(
-        f"{each.model}: {each.parameters:,} parameters, width {each.settings.get('width', 'unknown')}, "
-        f"learning rate {each.learning_rate:g}"
-        for each in summary.contenders
-    )

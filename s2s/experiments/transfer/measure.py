@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from s2s.experiments.translating import (
     greedy,
     pair_losses,
     put,
+    schooled,
     sizes_of,
     some_pairs,
     trainer_for,
@@ -114,23 +114,15 @@ def pretrained(contest: Contest, model: str, seed: int) -> tuple[dict[str, Tenso
     # other shares of the same pairs may be measured meanwhile, and need the same weights
     with locked(weights.with_suffix(".lock"), wait=True):
         if not notes.exists():
-            _pretrain(contest, model, seed, (weights, notes))
+            recipe = shared_pieces(contest.contestant(model).recipe)
+            data = prepared(recipe)
+            pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
+            recipe = shortened(recipe, contest.sizes(SIZES).pretraining)
+            short = schooled(recipe, data, seed, contest.computer, pairs)
+            with whole(weights) as place:
+                save_weights(short.model, place)
+            write_atomically(notes, json.dumps({"seconds": short.seconds}))
     return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))["seconds"]
-
-
-def _pretrain(contest: Contest, model: str, seed: int, kept: tuple[Path, Path]) -> None:
-    recipe = shared_pieces(contest.contestant(model).recipe)
-    data = prepared(recipe)
-    pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
-    recipe = shortened(recipe, contest.sizes(SIZES).pretraining)
-    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, contest.computer)
-    began = time.perf_counter()
-    for _ in trainer.updates(recipe.training.updates):
-        pass
-    put(trainer.model, deciding(trainer))
-    with whole(kept[0]) as place:
-        save_weights(trainer.model, place)
-    write_atomically(kept[1], json.dumps({"seconds": time.perf_counter() - began}))
 
 
 def _arm(
