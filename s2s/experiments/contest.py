@@ -166,7 +166,7 @@ class Experiment:
 
     def text(self, kind: str) -> str:
         """`METHOD` or `LIMITS`, of the file beside the module that measures."""
-        folder = resources.files(self.measure.__module__.rpartition(".")[0])
+        folder = resources.files(self.measure.__module__)
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 

@@ -57,7 +57,7 @@ class Fall:
         return f"{words.min():.0f}–{words.max():.0f}"
 
 
-def buckets(words: Sequence[float], count: int) -> list[np.ndarray]:
+def buckets(words: Sequence[float] | np.ndarray, count: int) -> list[np.ndarray]:
     """The texts in order of their length, cut into so many parts, at most, of equally many, or one fewer."""
     order = np.argsort(np.asarray(words), kind="stable")
     return np.array_split(order, min(count, len(order)))

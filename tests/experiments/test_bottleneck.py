@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from s2s.experiments.bottleneck.measure import EXPERIMENT
+from s2s.experiments.bottleneck import EXPERIMENT
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.lengths import buckets
 from s2s.experiments.translating import counts_of, sentence_scores

@@ -1,7 +1,7 @@
 """What the answers at each distance say: how far back a model reaches, curves, and seeds that succeed."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -14,7 +14,7 @@ from s2s.data.agreement import Agreement
 from s2s.data.exercises import EXERCISES
 from s2s.evaluation.inference import Estimate, holm, mean, paired_difference, wilson
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, Value, axis, figure, finding, series, table
+from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
 from s2s.experiments.verdicts import LEVEL, listed, seeds_in_words
 from s2s.results import Figure, Finding, Table
 
@@ -109,10 +109,21 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     if not trials:
         return Conclusion()
     names = list(dict.fromkeys(name for name, _ in trials))
+    # task by task: sizes of vocabularies differ, and so do widths of equal size
+    settings = (
+        (own.name, own.model, ", ".join(f"{key}: {value}" for key, value in own.any["settings"].items()))
+        for own in trials.values()
+    )
+    small = table("settings", "Settings of the small models", ("task", "model", "settings"), settings)
     return Conclusion(
         findings=[_finding(trials, model) for model in contest.models if (_FIRST, model) in trials],
         figures=[*(_curves(of_task(trials, name)) for name in names), _success(trials, names)],
-        tables=[_summary(trials), _comparisons(trials), _runs(trials), _settings(trials)],
+        tables=[
+            _summary(trials),
+            _comparisons(trials),
+            _runs(trials),
+            small,
+        ],
     )
 
 
@@ -154,22 +165,19 @@ def _finding(trials: Sorted, model: str) -> Finding:
     """The table's cell: how far back a first symbol was recalled."""
     recall = trials[_FIRST, model]
     memories = [float(reached) for reached in recall.memories()]
+    middle = statistics.median(memories)
     quantity = "longest distance at which a first symbol is recalled in 95 % of the cases"
-    reached = Estimate(statistics.median(memories), None, None)
+    reached = Estimate(middle, None, None)
     if len(memories) > 1:
         quantity += ", median over seeds and their range"
-        reached = Estimate(reached.value, min(memories), max(memories))
-    verdict = f"{_reach(recall)}; {_solved(trials, model)}; {_against(trials, model)}"
+        reached = Estimate(middle, min(memories), max(memories))
+    reach = "recalls a first symbol at no distance"
+    if middle:
+        least = "at least " if middle == recall.any["distances"][-1] else ""
+        trained = recall.any["distances"][recall.any["trained"] - 1]
+        reach = f"recalls a first symbol over {least}{middle:g} symbols (trained to {trained})"
+    verdict = f"{reach}; {_solved(trials, model)}; {_against(trials, model)}"
     return finding("long-term dependencies", model, reached, "symbols", quantity, verdict, _FIRST)
-
-
-def _reach(recall: Trials) -> str:
-    middle, longest = statistics.median(recall.memories()), recall.any["distances"][-1]
-    trained = recall.any["distances"][recall.any["trained"] - 1]
-    if middle == 0:
-        return "recalls a first symbol at no distance"
-    least = "at least " if middle == longest else ""
-    return f"recalls a first symbol over {least}{middle:g} symbols (trained to {trained})"
 
 
 def _solved(trials: Sorted, model: str) -> str:
@@ -284,32 +292,27 @@ def _comparisons(trials: Sorted) -> Table:
         for first, second in combinations(of_task(trials, name), 2)
     ]
 
-    def rows() -> Iterator[Sequence[Value | Estimate]]:
-        chances = holm([fisher(*pair) for pair in pairs])
-        for (first, second, place), chance in zip(pairs, chances, strict=True):
-            models, distance = f"{second.model} − {first.model}", first.any["distances"][place]
-            yield first.name, models, distance, *difference_of(first, second, place), chance
-
+    rows = [
+        (a.name, f"{b.model} − {a.model}", a.any["distances"][place], *difference_of(a, b, place), chance)
+        for (a, b, place), chance in zip(pairs, holm([fisher(*pair) for pair in pairs]), strict=True)
+    ]
     columns = [
         *("task", "models", "distance"),
         Interval("difference (points)", itemgetter(3), _tenth),
         Column("p over seeds (paired t-test)", itemgetter(4)),
         Column("p over answers (Fisher's exact test, Holm)", itemgetter(5)),
     ]
-    return table("comparisons", "Differences between models at the longest trained distance", columns, rows())
+    return table("comparisons", "Differences between models at the longest trained distance", columns, rows)
 
 
 def _runs(trials: Sorted) -> Table:
-    """Every training."""
-
-    def tried(losses: Mapping[str, float | None]) -> str:
-        return ", ".join(
-            f"{rate}: {'failed' if loss is None else format(loss, '.3f')}" for rate, loss in losses.items()
-        )
+    def tried(run: Measured) -> str:
+        said = {rate: "failed" if loss is None else f"{loss:.3f}" for rate, loss in run["losses"].items()}
+        return ", ".join(f"{rate}: {loss}" for rate, loss in said.items())
 
     columns = [
         *map(Column, ("task", "model", "seed", "parameters")),
-        Column("rates tried: loss on held-out examples", lambda run: tried(run["losses"])),
+        Column("rates tried: loss on held-out examples", tried),
         Column("rate chosen", lambda run: f"{run['rate']:g}"),
         Column("updates"),
         Column("updates to 99 %", "solved"),
@@ -325,12 +328,3 @@ def _runs(trials: Sorted) -> Table:
         for seed, run in own.by_seed.items()
     )
     return table("runs", "Every training: what was tried, what was chosen, and what it cost", columns, rows)
-
-
-def _settings(trials: Sorted) -> Table:
-    """Every model's settings, task by task: sizes of vocabularies differ, and so do widths of equal size."""
-    rows = (
-        (own.name, own.model, ", ".join(f"{key}: {value}" for key, value in own.any["settings"].items()))
-        for own in trials.values()
-    )
-    return table("settings", "Settings of the small models", ("task", "model", "settings"), rows)

@@ -73,8 +73,9 @@ def gain_of(runs: BySeed) -> Gain:
     if len(runs) == 1:
         loss = estimate(loss.value, resampled)
         (run,) = runs.values()
-        scores = [_bleus(run, arm) for arm in _ARMS]
-        bleu = estimate(bleu.value, scores[0] - scores[1])
+        counts = (np.array(run["arms"][arm]["counts"]) for arm in _ARMS)
+        tuned, scratch = (resampled_scores("bleu", each, draws(len(each))) for each in counts)
+        bleu = estimate(bleu.value, tuned - scratch)
     before = [run["arms"]["scratch"]["curve"][0] - run["arms"]["tuned"]["curve"][0] for run in runs.values()]
     return Gain(len(runs), loss, resampled, bleu, statistics.mean(before))
 
@@ -82,11 +83,6 @@ def gain_of(runs: BySeed) -> Gain:
 def _losses(run: Measured, arm: str) -> np.ndarray:
     losses, tokens = np.array(run["arms"][arm]["losses"]), np.array(run["tokens"])
     return ratios(losses, tokens, draws(len(tokens)))
-
-
-def _bleus(run: Measured, arm: str) -> np.ndarray:
-    counts = np.array(run["arms"][arm]["counts"])
-    return resampled_scores("bleu", counts, draws(len(counts)))
 
 
 def _finding(model: str, gains: Gains) -> Finding:
