@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from rich.console import Console
 
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
-from s2s.experiments.catalogue import EXPERIMENTS
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradients.conclude import predicts
@@ -26,7 +26,7 @@ from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, numb
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, TABLES, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
@@ -37,6 +37,20 @@ from s2s.training.precision import NAMES, measure
 
 # positions of the products that precision is chosen by: those of a usual batch
 _ROWS = 2048
+
+
+def all_experiments() -> dict[str, Experiment]:
+    """All that the tables name, in their order, but each after the one whose trained models it looks at.
+
+    Each is the `EXPERIMENT` of the folder of its name.
+    """
+    names = dict.fromkeys(name for table in TABLES.values() for _, name in table.values())
+    known = {name: import_module(f"s2s.experiments.{name.replace('-', '_')}").EXPERIMENT for name in names}
+    return {each: known[each] for name in names for each in (known[name].reads, name) if each}
+
+
+EXPERIMENTS = all_experiments()
+"""By the name that is typed after `--experiment`, in the order in which they run."""
 
 
 def begin(folder: Path, base: Any, summary: Summary) -> None:

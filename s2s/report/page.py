@@ -9,8 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from s2s.report.figures import Drawing, inlined, size
-from s2s.report.formatting import brief, duration, interval, number, with_unit
-from s2s.report.numbers import Sheet, csv_name, figure_sheets, table_sheet
+from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, interval, number, table_sheet, with_unit
 from s2s.report.styles import MARKS, PALETTE
 from s2s.results import TABLES, Contender, Figure, Finding, Result, Summary
 

@@ -12,8 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
-from s2s.report.formatting import brief, interval, number, power_of_ten, titled, with_unit
-from s2s.report.numbers import places
+from s2s.report.numbers import brief, interval, number, places, power_of_ten, titled, with_unit
 from s2s.report.styles import INK, PAGE, Style, styles
 from s2s.results import Figure, Series
 

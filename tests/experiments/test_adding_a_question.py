@@ -7,7 +7,7 @@ from pathlib import Path
 
 from s2s import experiments
 from s2s.cli.comparing import Order, order
-from s2s.experiments.catalogue import all_experiments
+from s2s.experiments.comparison import all_experiments
 from s2s.results import TABLES, Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-question.md"

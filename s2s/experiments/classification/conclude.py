@@ -11,16 +11,22 @@ import numpy as np
 from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.significance import McNemar, mcnemar
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
-from s2s.experiments.run_tables import (
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
     Runs,
     SeedMean,
+    axis,
     curves,
     each_pair,
     every_model,
     every_run,
+    figure,
+    finding,
     first_runs,
     score_bars,
+    series,
+    table,
 )
 from s2s.experiments.verdicts import Evidence, against, difference, percent, seeds_in_words, times
 from s2s.results import Figure, Finding, Table

@@ -8,16 +8,20 @@ import numpy as np
 from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, finding, table
-from s2s.experiments.run_tables import (
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
     Runs,
     SeedMean,
+    axis,
     curves,
     each_pair,
     every_model,
     every_run,
+    finding,
     first_runs,
     score_bars,
+    table,
 )
 from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import Evidence, against, difference, percent
