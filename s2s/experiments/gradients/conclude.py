@@ -70,7 +70,7 @@ def _finding(seen: Seen, model: str) -> Finding | None:
         factorial = _falls_by_a_factor(later, fit, max(fit["span"] for fit in fits))
         said += f"; after training {f'{later.value:.3f} per step' if factorial else f'{left.value:.2g} times'}"
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
-    value = at and Estimate(*(None if end is None else brief(end) for end in (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
+    value = at and Estimate(*map(brief, (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
     return finding("vanishing and exploding gradients", model, value, "per step", quantity, said, "input-gradients")
 
 

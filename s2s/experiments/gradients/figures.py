@@ -200,7 +200,7 @@ def _training(seen: Seen) -> list[Figure]:
     moved = []
     for model, runs in seen.dynamics().items():
         looks = min((one["looks"] for one in runs), key=len)
-        ratios = [_brief(average([one["ratios"][ALL][i] for one in runs])) for i in range(len(looks))]
+        ratios = [brief(average([one["ratios"][ALL][i] for one in runs])) for i in range(len(looks))]
         moved.append(series(model, model, looks, ratios))
     update = axis("update")
     return [
@@ -238,14 +238,10 @@ def _windowed(seen: Seen, key: str, within: Callable[..., float | None], scale: 
     shown = []
     for model, runs in seen.dynamics().items():
         windows = _windows(min(len(one[key]) for one in runs))
-        values = [_brief(average([_brief(within(one[key][window])) for one in runs])) for window in windows]
+        values = [brief(average([brief(within(one[key][window])) for one in runs])) for window in windows]
         ends = [float(window.stop) for window in windows]
-        shown.append(series(model, model, ends, [None if v is None else brief(scale * v) for v in values]))
+        shown.append(series(model, model, ends, [v if v is None else brief(scale * v) for v in values]))
     return shown
-
-
-def _brief(value: float | None) -> float | None:
-    return None if value is None else brief(value)
 
 
 def _depth(seen: Seen) -> Figure:
@@ -282,7 +278,7 @@ def _by_layer(seen: Seen) -> Figure:
         deepest = max(one["depth"] for one in seen.normalised(model))
         deep = [one for one in runs if one["depth"] == deepest]
         layers = list(deep[0]["layers"]) if deep else []
-        values = [_brief(average([one["layers"].get(layer) for one in deep])) for layer in layers]
+        values = [brief(average([one["layers"].get(layer) for one in deep])) for layer in layers]
         shown.append(series(f"{model}, {norm}-norm", model, _short(layers), values))
     return figure(
         "norm-layers",

@@ -296,6 +296,6 @@ def curve(norms: Float[np.ndarray, "batch distance"], first: int) -> dict[str, l
     }
 
 
-def brief(value: float) -> float | None:
+def brief(value: float | None) -> float | None:
     """Six digits: more would differ between processors; None where it is no finite number."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
