@@ -39,7 +39,8 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
     )
     surroundings.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     surroundings.filters["typeset"] = _typeset
-    missing = [name for name in summary.experiments if name not in {result.experiment for result in results}]
+    finished = {result.experiment for result in results}
+    missing, asked = [name for name in summary.experiments if name not in finished], {*summary.experiments, *finished}
     counter = _Counter(results)
     return surroundings.get_template("report.html").render(
         title=f"{_listed(models)}, compared",
@@ -52,9 +53,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
             for i, model in enumerate(models)
         ],
         rows=_rows(summary, models, results, counter),
-        unasked=[
-            name for name, (_, experiment) in TABLES[summary.task].items() if not _asked(experiment, summary, results)
-        ],
+        unasked=[name for name, (_, experiment) in TABLES[summary.task].items() if experiment not in asked],
         sections=[_section(summary, models, result, pictures, counter) for result in results],
         fairness=_fairness(summary, counter),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
@@ -91,9 +90,9 @@ def _rows(
     finished = {result.experiment: result for result in results}
     rows = []
     for name, (asks, experiment) in TABLES[summary.task].items():
-        if not _asked(experiment, summary, results):
-            continue
         result = finished.get(experiment)
+        if not result and experiment not in summary.experiments:
+            continue
         found = [
             [finding for finding in result.findings if (finding.row, finding.model) == (name, model)] if result else []
             for model in models
@@ -112,10 +111,6 @@ def _rows(
             }
         )
     return rows
-
-
-def _asked(experiment: str, summary: Summary, results: Sequence[Result]) -> bool:
-    return experiment in summary.experiments or experiment in {result.experiment for result in results}
 
 
 def _cell(finding: Finding, experiment: str, shared: str, counter: _Counter) -> dict[str, object]:

@@ -41,20 +41,12 @@ class Repeated:
 
 
 class Seen:
-    """All that was measured of one model.
-
-    Args:
-        counts: operations and their chains; None where counting failed.
-        rounds: times, round by round.
-
-    Attributes:
-        rounds: as given.
-        points: the repetitions of all rounds, by form and batch and by length.
-    """
+    """All that was measured of one model: operations and their chains, unless counting failed; times round by round."""
 
     def __init__(self, counts: Measured | None, rounds: Sequence[Measured]) -> None:
         self._counts = counts or {"points": [], "flops": []}
         self.rounds = rounds
+        # the repetitions of all rounds, by form and batch and by length
         self.points: dict[tuple[str, str], dict[int, Repeated]] = {}
         for point in (point for one in rounds for point in one["points"]):
             lengths = self.points.setdefault((point["form"], point["batch"]), {})

@@ -93,18 +93,16 @@ def _finding(model: str, gains: Gains) -> Finding:
     each = listed([f"{gain.loss.value:.2f}" for gain in own.values()])
     at = f"{each} nats per token at {listed([str(share) for share in own])} % of the pairs"
     quantity = f"gain in validation loss from pre-training, with {share} % of the pairs ({over})"
-    verdict = f"{_whether(own)}: {at}; {_against(model, share, gains)}"
-    return finding("fine-tuning", model, gain.loss, "nats per token", quantity, verdict, "loss")
-
-
-def _whether(own: Mapping[int, Gain]) -> str:
     better = [f"{share} %" for share, gain in own.items() if excludes_zero(gain.loss) and gain.loss.value > 0]
     worse = [f"{share} %" for share, gain in own.items() if excludes_zero(gain.loss) and gain.loss.value < 0]
+    whether = "no gain from pre-training to be told from chance"
     if worse:
-        return f"loses by pre-training at {' and '.join(worse)}"
-    if not better:
-        return "no gain from pre-training to be told from chance"
-    return "gains from pre-training at every share" if len(better) == len(own) else f"gains at {' and '.join(better)}"
+        whether = f"loses by pre-training at {' and '.join(worse)}"
+    elif better:
+        every = len(better) == len(own)
+        whether = "gains from pre-training at every share" if every else f"gains at {' and '.join(better)}"
+    verdict = f"{whether}: {at}; {_against(model, share, gains)}"
+    return finding("fine-tuning", model, gain.loss, "nats per token", quantity, verdict, "loss")
 
 
 def _against(model: str, share: int, gains: Gains) -> str:
