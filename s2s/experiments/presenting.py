@@ -61,11 +61,8 @@ class Interval(Column):
     def cells(self, row: Any) -> list[Value]:
         """Value and ends; empty where there is no estimate."""
         estimate = self.of(row)
-        return (
-            [None] * 3
-            if estimate is None
-            else [self.shortened(end) for end in (estimate.value, estimate.low, estimate.high)]
-        )
+        ends = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+        return [self.shortened(end) for end in ends]
 
 
 def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable[Any]) -> Table:

@@ -33,8 +33,16 @@ from s2s.results import Figure, Finding, Table
 
 _DISAGREEMENTS = 10
 
-# of a run; None where it is not known
-Value = Callable[[Measured], float | None]
+# of a run, by the field of `Pair`; None where it is not known
+_VALUES: dict[str, Callable[[Measured], float | None]] = {
+    "accuracy": lambda run: run["accuracy"]["value"],
+    "macro_f1": lambda run: run["macro_f1"],
+    "calibration": lambda run: run["calibration"]["error"],
+    # tokens learned from in a second
+    "speed": lambda run: run["tokens"][-1] / max(run["seconds"][-1], 1e-9),
+    "cost": lambda run: run["cpu_seconds"],
+}
+_RATIOS = ("speed", "cost")
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
     """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
-    accuracy, *others = (
-        difference(_by_seed(first, value), _by_seed(second, value))
-        for value in (_accuracy, _macro_f1, _error, _log(_speed), _log(_cost))
-    )
+    accuracy, *others = (difference(_paired(first, name), _paired(second, name)) for name in _VALUES)
     if accuracy is None:
         return None
     seed = next(seed for seed in first if seed in second)
@@ -79,46 +84,26 @@ def compared(first: BySeed, second: BySeed) -> Pair | None:
     return Pair(replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed), *others, test)  # pyright: ignore
 
 
-def _by_seed(runs: BySeed, value: Value) -> dict[int, float]:
-    return {seed: known for seed, run in runs.items() if (known := value(run)) is not None}
+def _paired(runs: BySeed, name: str) -> dict[int, float]:
+    known = {seed: value for seed, run in runs.items() if (value := _VALUES[name](run)) is not None}
+    return {seed: math.log(value) for seed, value in known.items() if value} if name in _RATIOS else known
 
 
-def _log(value: Value) -> Value:
-    return lambda run: math.log(known) if (known := value(run)) else None
-
-
-def _accuracy(run: Measured) -> float:
-    return run["accuracy"]["value"]
-
-
-def _macro_f1(run: Measured) -> float:
-    return run["macro_f1"]
-
-
-def _error(run: Measured) -> float:
-    return run["calibration"]["error"]
-
-
-def _speed(run: Measured) -> float:
-    """Tokens learned from in a second."""
-    return run["tokens"][-1] / max(run["seconds"][-1], 1e-9)
-
-
-def _cost(run: Measured) -> float | None:
-    return run["cpu_seconds"]
+def _known(runs: BySeed, name: str) -> list[float]:
+    return [value for run in runs.values() if (value := _VALUES[name](run)) is not None]
 
 
 def _of_texts(run: Measured) -> Estimate:
     return Estimate(*(run["accuracy"][key] for key in ("value", "low", "high")))
 
 
-def _over(value: Value, runs: BySeed) -> Estimate:
-    return percent(list(_by_seed(runs, value).values()))
+def _over(name: str, runs: BySeed) -> Estimate:
+    return percent(_known(runs, name))
 
 
 def _accuracy_over(runs: BySeed) -> Estimate:
     """The mean over seeds; with Wilson's interval where there is one seed."""
-    return _of_texts(*runs.values()) if len(runs) == 1 else _over(_accuracy, runs)
+    return _of_texts(*runs.values()) if len(runs) == 1 else _over("accuracy", runs)
 
 
 def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
@@ -126,19 +111,20 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
     split = next(iter(own.values()))["split"]
     over = "one seed" if seeds == 1 else f"mean of {seeds_in_words(seeds)}"
 
-    def evidence(name: str) -> dict[tuple[str, str], Evidence]:
-        return {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
+    def standing(name: str) -> tuple[str, dict[str, float], dict[tuple[str, str], Evidence]]:
+        means = {other: statistics.mean(values) for other in runs if (values := _known(runs[other], name))}
+        return model, means, {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
 
     quantity = f"accuracy on the {split} set ({over}{'; interval over texts' if seeds == 1 else ''})"
-    verdict = against(model, _means(runs, _accuracy), evidence("accuracy"), "points", 2)
+    verdict = against(*standing("accuracy"), "points", 2)
     yield finding("accuracy", model, _accuracy_over(own), "%", quantity, verdict, "scores")
     quantity = f"expected calibration error on the {split} set ({over})"
-    verdict = against(model, _means(runs, _error), evidence("calibration"), "points", 2, min)
-    yield finding("calibration", model, _over(_error, own), "points", quantity, verdict, "reliability")
+    verdict = against(*standing("calibration"), "points", 2, min)
+    yield finding("calibration", model, _over("calibration", own), "points", quantity, verdict, "reliability")
     quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
-    verdict = times(model, _means(runs, _speed), evidence("speed"), "as fast as")
-    yield finding("training speed", model, mean(list(map(_speed, own.values()))), "tokens/s", quantity, verdict, "")
-    known = list(_by_seed(own, _cost).values())
+    verdict = times(*standing("speed"), "as fast as")
+    yield finding("training speed", model, mean(_known(own, "speed")), "tokens/s", quantity, verdict, "")
+    known = _known(own, "cost")
     if not known:
         why = "its runs were interrupted, so they were not counted whole"
         yield Finding(row="training cost", model=model, failed=why)
@@ -146,14 +132,8 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
     quantity = f"CPU seconds of a whole run, while others may run beside it ({over})"
     if len(known) < seeds:
         quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
-    verdict = times(model, _means(runs, _cost), evidence("cost"), "the CPU seconds of", min)
+    verdict = times(*standing("cost"), "the CPU seconds of", min)
     yield finding("training cost", model, mean(known), "s", quantity, verdict, "")
-
-
-def _means(runs: Runs, value: Value) -> dict[str, float]:
-    """Each model's mean over seeds; models of which nothing is known are left out."""
-    known = {model: list(_by_seed(own, value).values()) for model, own in runs.items()}
-    return {model: statistics.mean(values) for model, values in known.items() if values}
 
 
 def _figures(runs: Runs) -> list[Figure]:
@@ -164,7 +144,7 @@ def _figures(runs: Runs) -> list[Figure]:
     loss = ("losses", axis("validation loss", "nats per text"))
     return [
         score_bars(
-            {"accuracy": _accuracy_over, "macro-F1": partial(_over, _macro_f1)},
+            {"accuracy": _accuracy_over, "macro-F1": partial(_over, "macro_f1")},
             runs,
             "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
         ),
@@ -192,13 +172,13 @@ def _reliability(runs: Runs) -> Figure:
 
 def _summary(runs: Runs) -> Table:
     scores = (
-        ("accuracy (%)", _accuracy, ""),
-        ("macro-F1 (%)", _macro_f1, "macro-F1"),
-        ("calibration error (points)", _error, "calibration"),
+        ("accuracy (%)", "accuracy", ""),
+        ("macro-F1 (%)", "macro_f1", "macro-F1"),
+        ("calibration error (points)", "calibration", "calibration"),
     )
     columns = [
         *map(Column, ("model", "seeds")),
-        *(Interval(head, lambda row, value=value: _over(value, row["runs"]), 2, what) for head, value, what in scores),
+        *(Interval(head, lambda row, name=name: _over(name, row["runs"]), 2, what) for head, name, what in scores),
         SeedMean("calibration error, equal counts (points)", lambda run: run["adaptive"]["error"], 2),
         SeedMean("test loss (nats per text)", "loss", 4),
         Column("parameters"),
@@ -237,7 +217,7 @@ def _every_run(runs: Runs) -> Table:
         Column("of them read in part", "truncated"),
         Interval("accuracy (%)", _of_texts, 2),
         Column("macro-F1 (%)", "macro_f1", 2),
-        Column("calibration error (points)", _error, 2),
+        Column("calibration error (points)", _VALUES["calibration"], 2),
         Column("loss (nats per text)", "loss", 4),
         Column("best validation accuracy (%)", lambda run: max(run["accuracies"]), 2),
         Column("lowest validation loss", lambda run: min(run["losses"]), 4),
