@@ -124,12 +124,12 @@ def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
     Each piece is counted once more than it occurs.
     """
 
-    def counts(data: Encoded) -> np.ndarray:
+    def _counts(data: Encoded) -> np.ndarray:
         counted = np.bincount(np.concatenate(data.rows(np.arange(len(data)))[1]), minlength=pieces)
         counted[EOS] += len(data)
         return counted
 
-    counted, told = counts(train), counts(held_out)
+    counted, told = _counts(train), _counts(held_out)
     shares = (counted + 1) / (counted + 1).sum()
     return float(-(told * np.log(shares)).sum() / told.sum())
 

@@ -116,14 +116,14 @@ def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
     """The bundle with these tensors where `numbers` found its own."""
     rest = iter(tensors)
 
-    def filled(value: Any) -> Any:
+    def _filled(value: Any) -> Any:
         if isinstance(value, Tensor):
             return next(rest) if value.is_floating_point() else value
         if isinstance(value, Rows):
-            return replace(value, **{field.name: filled(getattr(value, field.name)) for field in fields(value)})
-        return tuple(map(filled, value)) if isinstance(value, tuple) else value
+            return replace(value, **{field.name: _filled(getattr(value, field.name)) for field in fields(value)})
+        return tuple(map(_filled, value)) if isinstance(value, tuple) else value
 
-    return filled(bundle)
+    return _filled(bundle)
 
 
 @torch.no_grad()
