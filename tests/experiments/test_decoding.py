@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from s2s.experiments import decoding as decoding
+from s2s.experiments import decoding
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.decoding import EXPERIMENT, SIZES, Sizes
 from s2s.results import Result

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from s2s.evaluation.inference import Estimate
-from s2s.experiments import gradients as gradients
+from s2s.experiments import gradients
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.gradients import EXPERIMENT, Sizes
 from s2s.experiments.gradients.conclude import predicts, slant, verdict

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from s2s.experiments import long_range as long_range
+from s2s.experiments import long_range
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, Distances, Sizes
 from s2s.experiments.long_range.conclude import Trials, memory, pooled, within

@@ -1,6 +1,6 @@
 import pytest
 
-from s2s.experiments import memory as memory
+from s2s.experiments import memory
 from s2s.experiments.contest import Cell
 from s2s.experiments.memory import EXPERIMENT, SIZES, Sizes
 from s2s.results import Result

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.experiments import positions as positions
+from s2s.experiments import positions
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.positions import (
     EXPERIMENT,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from s2s.experiments import scaling as scaling
+from s2s.experiments import scaling
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
