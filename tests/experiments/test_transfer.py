@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.experiments import transfer
-from s2s.experiments import translating
+from s2s.experiments import transfer, translating
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.transfer import EXPERIMENT, Sizes, halves, pretrained, shared_pieces
 from s2s.experiments.transfer.conclude import SHARES, gain_of
