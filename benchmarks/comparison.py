@@ -12,7 +12,7 @@ import runpy
 import shutil
 from pathlib import Path
 
-from s2s.report.formatting import duration, interval, with_unit
+from s2s.report.numbers import duration, interval, with_unit
 from s2s.results import COMPARISON, RESULT, ROWS, Finding, Result, read_result, read_summary
 
 ROOT = Path(__file__).parents[1]

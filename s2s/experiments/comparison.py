@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from rich.console import Console
 
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
-from s2s.experiments.catalogue import EXPERIMENTS
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradients.conclude import predicts
@@ -26,7 +26,7 @@ from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, numb
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, TABLES, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
@@ -39,6 +39,20 @@ from s2s.training.precision import NAMES, measure
 _ROWS = 2048
 
 
+def all_experiments() -> dict[str, Experiment]:
+    """All that the tables name, in their order, but each after the one whose trained models it looks at.
+
+    Each is the `EXPERIMENT` of the folder of its name.
+    """
+    names = dict.fromkeys(name for table in TABLES.values() for _, name in table.values())
+    known = {name: import_module(f"s2s.experiments.{name.replace('-', '_')}").EXPERIMENT for name in names}
+    return {each: known[each] for name in names for each in (known[name].reads, name) if each}
+
+
+EXPERIMENTS = all_experiments()
+"""By the name that is typed after `--experiment`, in the order in which they run."""
+
+
 def begin(folder: Path, base: Any, summary: Summary) -> None:
     """Makes the folder of a new comparison of the task `base`, when all its models are found good.
 
@@ -47,7 +61,11 @@ def begin(folder: Path, base: Any, summary: Summary) -> None:
     """
     base = discipline_of(base).resolved(base)
     _entries(base, summary)
-    base = _with_precision(base)
+    if choose(base.device).undecided:
+        # the one that is faster here for the task's own model: all models are to have the same, always
+        model = discipline_of(base).blueprint(base).build(base.model.kind, base.model)
+        faster = NAMES[measure(model, _ROWS).faster]
+        base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
@@ -90,7 +108,14 @@ def _go_on(folder: Path, console: Console) -> None:
     computer = choose(base.device)
     entries = _entries(base, summary)
     chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
-    entrants = _entrants(folder, entries, summary, computer)
+    absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
+    # before rates and depths are chosen
+    contestants = tuple(
+        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
+        for model, recipe in entries.items()
+        if model not in absent
+    )
+    entrants = Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
     ahead = sum(
         _expected(experiment, cell, computer)
         for experiment in (TUNING, *chosen)
@@ -98,22 +123,19 @@ def _go_on(folder: Path, console: Console) -> None:
     )
     with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
         contest, seconds = _contest(entrants, summary, watch, workers)
-        watch.say(_matched(read_summary(folder / COMPARISON)))
+        watch.say(
+            "\n".join(
+                f"{each.model}: {each.parameters:,} parameters, width {each.settings.get('width', 'unknown')}, "
+                f"learning rate {each.learning_rate:g}"
+                for each in read_summary(folder / COMPARISON).contenders
+            )
+        )
         for experiment in chosen:
             seconds += _measure(experiment, contest, watch, workers)
         _look_across(folder)
         summary = read_summary(folder / COMPARISON)
         by = machine(computer, any(experiment.alone for experiment in chosen))
         write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
-
-
-def _with_precision(base: Any) -> Any:
-    """The task with the precision that is faster here for its own model: all models are to have the same, always."""
-    if not choose(base.device).undecided:
-        return base
-    model = discipline_of(base).blueprint(base).build(base.model.kind, base.model)
-    faster = NAMES[measure(model, _ROWS).faster]
-    return base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
 
 
 def machine(computer: Computer, alone: bool) -> dict[str, str]:
@@ -144,17 +166,6 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
     if len(refused) == len(entries):
         raise refused[0]
     return entries
-
-
-def _entrants(folder: Path, entries: Mapping[str, Any], summary: Summary, computer: Computer) -> Contest:
-    """The contest before rates are chosen."""
-    absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
-    contestants = tuple(
-        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
-        for model, recipe in entries.items()
-        if model not in absent
-    )
-    return Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
@@ -196,14 +207,10 @@ def _all_kept(
     missing = _missing(experiment, contest, cells)
     workers = Workers(1) if experiment.alone else workers
     watch.begins(experiment.name, missing)
-    for cell, given in workers.each(partial(_kept_by, experiment, contest), missing):
+    for cell, given in workers.each(partial(keep, folder, partial(experiment.measure, contest)), missing):
         ended = given or died(folder, cell)
         watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
     return {cell: before for cell in cells if (before := kept(folder, cell))}
-
-
-def _kept_by(experiment: Experiment, contest: Contest, cell: Cell) -> Kept:
-    return keep(contest.cells_of(experiment.name), cell, partial(experiment.measure, contest))
 
 
 def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> float:
@@ -223,13 +230,9 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Wo
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
         watch.say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]
+        names, seeds = contest.models, list(contest.seeds)
         result = Result(
-            experiment=experiment.name,
-            question=experiment.question,
-            method="",
-            models=contest.models,
-            seeds=list(contest.seeds),
-            findings=[],
+            experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]
         )
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
@@ -265,11 +268,3 @@ def _look_across(folder: Path) -> None:
     if table:
         others = [other for other in gradients.tables if other.name != table.name]
         write_part(gradients.model_copy(update={"tables": [*others, table]}), paths[0])
-
-
-def _matched(summary: Summary) -> str:
-    return "\n".join(
-        f"{each.model}: {each.parameters:,} parameters, width {each.settings.get('width', 'unknown')}, "
-        f"learning rate {each.learning_rate:g}"
-        for each in summary.contenders
-    )

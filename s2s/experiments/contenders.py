@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from s2s.errors import UserError
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import Blueprint, beside_width, settings_of, solved
-from s2s.recipe.schema import Section
 from s2s.run.tasks import schema_of
 
 # What a model takes over from the reference, where it has it under the same name.
@@ -33,7 +32,9 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     blueprint = discipline.blueprint(base)
     # short trainings, and exercises of few pieces: recurrent translators learn sooner from vectors as large as states
     usual = {"scale_embeddings": base.task == "translation"}
-    shared = usual | _options(reference, same_kind=kind == reference.kind)
+    given = beside_width(reference)
+    names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
+    shared = usual | {name: given[name] for name in names if name in given}
     options = shared | {"max_positions": base.batches.max_length} | dict(own)
     _check(kind, own, options, blueprint)
     if own or kind != reference.kind:
@@ -42,12 +43,6 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     # of its own model's make: what only that model knows is not lost where a recipe is written down
     whole = schema_of(base).whole(type(reference))
     return whole.model_validate(dict(base) | {"name": kind, "model": reference})
-
-
-def _options(reference: Section, same_kind: bool) -> dict[str, object]:
-    given = beside_width(reference)
-    names = given if same_kind else (*_SHARED, "feedforward_ratio")
-    return {name: given[name] for name in names if name in given}
 
 
 def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: Blueprint) -> None:

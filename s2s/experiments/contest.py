@@ -1,6 +1,5 @@
 """What every experiment is made of: contenders under equal budgets, and measurements that are kept one by one."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -120,48 +119,35 @@ class Conclusion:
     findings: Sequence[Finding | None] = ()  # cells of the table; None is what could not be said
     figures: Sequence[Figure] = ()  # pictures; those that show nothing are left out
     tables: Sequence[Table] = ()  # numbers beside them
-    numbers: Mapping[str, object] = field(default_factory=dict)  # what the text of the method names in braces
     seeds: Sequence[int] | None = None  # of the repetitions; None: all of the contest's
 
 
-class Experiment(ABC):
+@dataclass(frozen=True)
+class Experiment:
     """A question, how it is measured, and what the measurements say.
 
-    Beside its module lie `METHOD.md`, how it is measured, and `LIMITS.md`, what the numbers do not say. `TABLES` of
-    `s2s.results` says which row of the table it fills.
-
-    Attributes:
-        name: as typed after `--experiment`.
-        question: what it asks, in one sentence.
-        alone: whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory.
-        reads: name of the experiment whose trained models it looks at, which is made before it; may be empty.
-        conclusion: what the measurements say; those that failed are missing, and the caller fills their models' cells.
-            It depends on the measurements and the contest's names and sizes alone, so it can be drawn anew.
+    Beside the module that measures lie `METHOD.md`, how it is measured, and `LIMITS.md`, what the numbers do not say.
+    `TABLES` of `s2s.results` says which row of the table it fills.
     """
 
-    name: str
-    question: str
-    alone: bool = False
-    reads: str = ""
+    name: str  # as typed after `--experiment`
+    question: str  # what it asks, in one sentence
+    cells: Callable[[Contest], list[Cell]]  # all measurements, in the order in which they are made
+    # makes one measurement; raises `NotForThisModel` where the model cannot be measured so, `UserError` where a
+    # training failed
+    measure: Callable[[Contest, Cell], Measured]
+    # what the measurements say; those that failed are missing, and the caller fills their models' cells. It depends on
+    # the measurements and the contest's names and sizes alone, so it can be drawn anew
     conclusion: Callable[[Contest, Cells], Conclusion]
+    # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
+    alone: bool = False
+    reads: str = ""  # the experiment whose trained models it looks at, which is made before it
+    numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
 
     @property
     def rows(self) -> list[str]:
         """The rows of its task's table that it fills."""
         return [row for table in TABLES.values() for row, (_, name) in table.items() if name == self.name]
-
-    @abstractmethod
-    def cells(self, contest: Contest) -> list[Cell]:
-        """All measurements, in the order in which they are made."""
-
-    @abstractmethod
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """Makes one measurement.
-
-        Raises:
-            NotForThisModel: the model cannot be measured so.
-            UserError: a training failed.
-        """
 
     def conclude(self, contest: Contest, measured: Cells) -> Result:
         """What the measurements say, as it is kept."""
@@ -169,7 +155,7 @@ class Experiment(ABC):
         return Result(
             experiment=self.name,
             question=self.question,
-            method=self.text("METHOD").format(**said.numbers),
+            method=self.text("METHOD").format(**self.numbers(contest)),
             limits=self.text("LIMITS"),
             models=contest.models,
             seeds=list(contest.seeds if said.seeds is None else said.seeds),
@@ -179,12 +165,12 @@ class Experiment(ABC):
         )
 
     def text(self, kind: str) -> str:
-        """`METHOD` or `LIMITS`, of the file beside its module."""
-        folder = resources.files(type(self).__module__.rpartition(".")[0])
+        """`METHOD` or `LIMITS`, of the file beside the module that measures."""
+        folder = resources.files(self.measure.__module__)
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
-def each_run(contest: Contest, seconds: Callable[[Any], float]) -> list[Cell]:
+def each_run(contest: Contest, seconds: Callable[[Any], float] = lambda recipe: 1.0) -> list[Cell]:
     """A cell for each model and seed, which takes so many `seconds` by its recipe; the models in turn."""
     return [Cell(c.name, seed=seed, seconds=seconds(c.recipe)) for seed in contest.seeds for c in contest.contestants]
 

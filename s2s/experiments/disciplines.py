@@ -1,19 +1,27 @@
-"""The tasks that models are compared on, each with what a comparison needs of it."""
+"""The tasks that models are compared on, each with what a comparison needs of it, and the whole runs of contestants."""
 
+import io
+import json
+import time
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import datasets
 from rich.console import Console
 
 from s2s.experiments.contest import Contest, NotForThisModel, check_translates
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
-from s2s.experiments.whole_runs import prepared, seeds_of, tested, whole_run
+from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, seeds_of
+from s2s.files import write_atomically
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.messages import TASK
+from s2s.recipe.schema import RunSettings
+from s2s.run.folder import RECIPE
 from s2s.run.loaded import evaluate
-from s2s.run.training import train
+from s2s.run.training import resume, train
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.task import begins, build_classifier, trainer_of
 from s2s.tasks.labelled import classification_loss
@@ -58,24 +66,18 @@ class Discipline(ABC):
     def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
         """The loss of the trainer's model, as it is now, on the recipe's validation set, in nats."""
 
-    @abstractmethod
     def begin(self, recipe: Any, console: Console) -> object:
         """Trains a new run by a recipe."""
-
-    @abstractmethod
-    def validated(self, folder: Path) -> str:
-        """Evaluates a finished run on its validation set, keeps the result there and gives it as JSON."""
+        return train(recipe, console, data=prepared(recipe))
 
 
 class Translation(Discipline):
     """Models that write a target for each source, over one vocabulary of the size that the recipe says."""
 
     def blueprint(self, recipe: Any) -> Blueprint:
-        """Encoder, decoder and output."""
         return translators(*recipe.tokenizer.sizes)
 
     def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
-        """Learns from the recipe's pairs."""
         data = prepared(recipe)
         return trainer_for(recipe, sizes_of(data), data.train, seed, computer)
 
@@ -84,24 +86,16 @@ class Translation(Discipline):
         return mean_loss_of_pairs(trainer.model, prepared(recipe).validation, recipe.batches, trainer.computer)
 
     def begin(self, recipe: Any, console: Console) -> object:
-        """Trains a translator; what cannot translate is refused."""
+        """What cannot translate is refused."""
         check_translates(build_model(recipe, *recipe.tokenizer.sizes), recipe.model.kind)
-        return train(recipe, console, data=prepared(recipe))
-
-    def validated(self, folder: Path) -> str:
-        """Scores and translations."""
-        return evaluate(folder, "validation").to_json()
+        return super().begin(recipe, console)
 
 
 class Classification(Discipline):
     """Encoders under one head, which name the class of each text."""
 
     def check(self, kind: str) -> None:
-        """Refuses a model without an encoder of its own.
-
-        Raises:
-            NotForThisModel: it is such a model.
-        """
+        """Refuses a model without an encoder of its own."""
         if not callable(getattr(module_of(kind), "build_encoder", None)):
             raise NotForThisModel(f"{kind} only translates: it offers no encoder alone, so it cannot classify")
 
@@ -136,14 +130,6 @@ class Classification(Discipline):
         texts = LabelledTexts(data.validation, data.corpus.validation.labels, recipe.batches, begins(recipe))
         return mean_loss(trainer.model, texts, classification_loss(0.0), trainer.computer)
 
-    def begin(self, recipe: Any, console: Console) -> object:
-        """Trains a classifier."""
-        return train(recipe, console, data=prepared(recipe))
-
-    def validated(self, folder: Path) -> str:
-        """Scores and answers."""
-        return evaluate(folder, "validation").to_json()
-
 
 DISCIPLINES: dict[str, Discipline] = {"translation": Translation(), "classification": Classification()}
 """By the word that a recipe's `task` holds."""
@@ -157,11 +143,32 @@ def discipline_of(recipe: Any) -> Discipline:
 def trained(contest: Contest, model: str, seed: int | None) -> Path:
     """The folder of a contestant's finished run; trained only where it is not finished yet.
 
+    What all contestants learn from is prepared before the clock runs: none of them pays for it.
+
     Raises:
         NotForThisModel: the model cannot take part.
         UserError: the training failed.
     """
-    return whole_run(contest, model, seed or 0, discipline_of(contest.contestant(model).recipe).begin)
+    folder = contest.folder / RUNS / f"{model}-seed{seed or 0}"
+    if (folder / COST).exists():
+        return folder
+    changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed or 0)}
+    recipe = contest.contestant(model).recipe.model_copy(update=changes)
+    # a comparison shows its own progress, and the run writes down everything
+    console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
+    datasets.disable_progress_bars()
+    began = (folder / RECIPE).exists()
+    if not began:
+        prepared(recipe)
+    wall, processor = time.perf_counter(), time.process_time()
+    if began:
+        resume(folder, console)
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        discipline_of(recipe).begin(recipe, console)
+    cost = Cost(time.perf_counter() - wall, time.process_time() - processor)
+    write_atomically(folder / COST, json.dumps(asdict(Cost(None, None) if began else cost)))
+    return folder
 
 
 def evaluation_of(contest: Contest, model: str, seed: int | None) -> tuple[Path, dict[str, Any]]:
@@ -170,4 +177,6 @@ def evaluation_of(contest: Contest, model: str, seed: int | None) -> tuple[Path,
     That is on the test set; on the validation set where there is no test set.
     """
     folder = trained(contest, model, seed)
-    return folder, tested(folder, lambda: discipline_of(contest.contestant(model).recipe).validated(folder))
+    there = (folder / f"evaluation-{split}.json" for split in ("test", "validation"))
+    kept = next((path.read_text(encoding="utf-8") for path in there if path.exists()), None)
+    return folder, json.loads(evaluate(folder, "validation").to_json() if kept is None else kept)

@@ -4,6 +4,7 @@ Operations are counted on the real computation: how many there are, and how many
 """
 
 import gc
+import math
 import os
 import statistics
 import sys
@@ -231,21 +232,20 @@ class Operations(TorchDispatchMode):
         out = func(*args, **given)
         read, made = _tensors((args, given)), _tensors(out)
         written = _written(func, args, given)
-        if not written and _is_free(func, read, made):
+        known = {_address(tensor) for tensor in read}
+        views = func.overloadpacket.__name__ in _ALLOCATIONS or all(_address(tensor) in known for tensor in made)
+        if not written and views:
             return out
         self.count += 1
         depth = 1 + max((self.depth_of(tensor) for tensor in read), default=0)
         self.depth = max(self.depth, depth)
         for tensor in (*made, *written):
-            self._write(tensor, depth)
+            address, (first, end) = _address(tensor), _stretch(tensor)
+            self._kept[address] = tensor.untyped_storage()
+            # it was read before, so it is deeper than all that it covers
+            left = [old for old in self._written.get(address, ()) if old[0] < first or end < old[1]]
+            self._written[address] = [*left, (first, end, depth)]
         return out
-
-    def _write(self, tensor: Tensor, depth: int) -> None:
-        address, (first, end) = _address(tensor), _stretch(tensor)
-        self._kept[address] = tensor.untyped_storage()
-        # it was read before, so it is deeper than all that it covers
-        left = [old for old in self._written.get(address, ()) if old[0] < first or end < old[1]]
-        self._written[address] = [*left, (first, end, depth)]
 
 
 def _address(tensor: Tensor) -> int:
@@ -273,12 +273,6 @@ def _written(func: Any, args: tuple, given: Mapping[str, Any]) -> list[Tensor]:
     return [tensor for name in changed for tensor in _tensors(named.get(name))]
 
 
-def _is_free(func: Any, read: list[Tensor], made: list[Tensor]) -> bool:
-    """Whether nothing was computed: a view, an allocation, a question."""
-    known = {_address(tensor) for tensor in read}
-    return func.overloadpacket.__name__ in _ALLOCATIONS or all(_address(tensor) in known for tensor in made)
-
-
 @contextmanager
 def unfused() -> Iterator[None]:
     """Within it, recurrent layers run step by step out of small operations, not as one kernel with a loop inside."""
@@ -296,11 +290,9 @@ def unfused() -> Iterator[None]:
                 stack.close()
 
 
-@contextmanager
-def counted_flops() -> Iterator[FlopCounterMode]:
-    """Counts the floating-point operations of matrix products; a multiplication with an addition is two."""
-    with FlopCounterMode(display=False) as flops:
-        yield flops
+def counted_flops() -> FlopCounterMode:
+    """Counts the floating-point operations of matrix products within it; a multiplication with an addition is two."""
+    return FlopCounterMode(display=False)
 
 
 def continued(lengths: Sequence[int], counts: Sequence[float], n: int) -> float:
@@ -311,12 +303,6 @@ def continued(lengths: Sequence[int], counts: Sequence[float], n: int) -> float:
     known = dict(zip(lengths, counts, strict=True))
     if n in known:
         return float(known[n])
-    total = 0.0
     last = lengths[-3:]
-    for here in last:
-        others = [other for other in last if other != here]
-        share = 1.0
-        for other in others:
-            share *= (n - other) / (here - other)
-        total += share * known[here]
-    return total
+    shares = (math.prod((n - other) / (here - other) for other in last if other != here) for here in last)
+    return sum(share * known[here] for share, here in zip(shares, last, strict=True))

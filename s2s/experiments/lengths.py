@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, slopes
-from s2s.experiments.presenting import Column, Interval, finding, series, table
+from s2s.experiments.contest import BySeed, Conclusion
+from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
 from s2s.experiments.verdicts import excludes_zero, in_words, seeds_in_words
-from s2s.results import Finding, Series, Table
+from s2s.results import Axis, Finding, Table
 
 STEP = 10  # words, for slopes
 
@@ -20,6 +21,10 @@ STEP = 10  # words, for slopes
 class Score:
     """How a score that length may change is called."""
 
+    row: str  # of the table that it fills
+    key: str  # of its figure
+    read: str  # what has the length, as in "words of the source"
+    texts: str  # how these are called together, as in "sentences drawn with replacement"
     name: str  # as in "no change in accuracy"
     unit: str  # as in "falls by 2.1 points"
     slope: str  # what the slope is of
@@ -41,9 +46,10 @@ class Fall:
     slope: Estimate  # of each text's own score, per ten words
     slopes: np.ndarray  # the same, resample by resample
 
-    def mean_words(self, bucket: int) -> float:
-        """Length of a bucket's texts."""
-        return float(self.words[self.rows[bucket]].mean())
+    @property
+    def lengths(self) -> list[float]:
+        """Mean length of each bucket's texts."""
+        return [float(self.words[part].mean()) for part in self.rows]
 
     def span(self, bucket: int) -> str:
         """`5–9`: a bucket's shortest and longest text."""
@@ -51,15 +57,14 @@ class Fall:
         return f"{words.min():.0f}–{words.max():.0f}"
 
 
-def buckets(words: Sequence[int], count: int) -> list[np.ndarray]:
+def buckets(words: Sequence[float] | np.ndarray, count: int) -> list[np.ndarray]:
     """The texts in order of their length, cut into so many parts, at most, of equally many, or one fewer."""
     order = np.argsort(np.asarray(words), kind="stable")
     return np.array_split(order, min(count, len(order)))
 
 
 def fall(
-    words: Sequence[int],
-    seeds: int,
+    runs: BySeed,
     count: int,
     score: Callable[[np.ndarray, Draws], np.ndarray],
     each: Float[np.ndarray, " texts"],
@@ -67,14 +72,13 @@ def fall(
     """What length does to a score that is the mean of several runs'.
 
     Args:
-        words: length of each text.
-        seeds: how many runs.
+        runs: of the same texts, whose lengths they have under `words`.
         count: of buckets, at most.
         score: of the chosen texts, for each row of how often each of them is drawn.
         each: a score of every single text, for the slope.
     """
-    rows, lengths = buckets(words, count), np.array(words, dtype=float)
-    values, resampled = [], []
+    lengths = np.array(next(iter(runs.values()))["words"], dtype=float)
+    rows, values, resampled = buckets(lengths, count), [], []
     for i, part in enumerate(rows):
         values.append(float(score(part, np.ones((1, len(part)), dtype=int))[0]))
         # buckets have nothing to do with each other, so each has draws of its own
@@ -83,7 +87,7 @@ def fall(
     slope = STEP * float(slopes(lengths, each, np.ones((1, len(lengths)), dtype=int))[0])
     differences = resampled[-1] - resampled[0] if len(rows) > 1 else np.zeros(RESAMPLES)
     return Fall(
-        seeds=seeds,
+        seeds=len(runs),
         rows=rows,
         words=lengths,
         scores=[estimate(*each) for each in zip(values, resampled, strict=True)],
@@ -106,7 +110,7 @@ def _own(own: Fall, score: Score) -> str:
         slope = f"{score.slope} about the same ({in_words(own.slope)} per {STEP} words)"
     if _weak(own, score):
         return f"too weak to tell, below {score.weak:.0f} {score.unit} at all lengths; {slope}"
-    where = f"from {own.mean_words(0):.0f} to {own.mean_words(-1):.0f} words"
+    where = f"from {own.lengths[0]:.0f} to {own.lengths[-1]:.0f} words"
     if not excludes_zero(own.difference):
         return f"no change in {score.name} to be seen {where}: {in_words(own.difference)}; {slope}"
     way = "falls" if own.difference.value < 0 else "rises"
@@ -135,37 +139,44 @@ def _against(model: str, falls: Mapping[str, Fall], score: Score) -> str:
     return f"loses {abs(more.value):.1f} {score.unit} {'more' if more.value < 0 else 'less'} than {other}"
 
 
-def cell(row: str, model: str, falls: Mapping[str, Fall], score: Score, picture: str) -> Finding:
-    """The cell of the table, whose figure is the `picture`."""
+def conclusion(falls: Mapping[str, Fall], score: Score, title: str, columns: Sequence[Column]) -> Conclusion:
+    """What each model loses with length, and how much more than another.
+
+    The table of the buckets has this title, and behind their span of words and how many texts they hold these columns,
+    which may ask for the `model`, the `place` among the buckets and the `score`.
+    """
+    rows = [
+        {"model": model, "place": i, "words": each.span(i), score.texts: len(part), "score": each.scores[i]}
+        for model, each in falls.items()
+        for i, part in enumerate(each.rows)
+    ]
+    shown = figure(
+        score.key,
+        f"{score.name[0].upper()}{score.name[1:]} against the length of the {score.read}",
+        (length_axis(score), axis(score.name, "%")),
+        [series(model, model, each.lengths, each.scores) for model, each in falls.items()],
+        f"Buckets have equally many {score.texts}. Intervals (95 %): {score.texts} drawn with replacement.",
+    )
+    buckets = table("buckets", title, [*map(Column, ("model", "words", score.texts)), *columns], rows)
+    return Conclusion(
+        [_finding(model, falls, score) for model in falls], [shown], [buckets, _differences(falls, score)]
+    )
+
+
+def length_axis(score: Score) -> Axis:
+    """Against which a bucket's score is drawn."""
+    return axis(f"words of the {score.read}, mean of its bucket")
+
+
+def _finding(model: str, falls: Mapping[str, Fall], score: Score) -> Finding:
     own = falls[model]
     runs = "" if own.seeds == 1 else f", mean of {seeds_in_words(own.seeds)}"
     quantity = f"{score.difference}, {len(own.rows)} equal parts{runs}"
     verdict = f"{_own(own, score)}; {_against(model, falls, score)}"
-    return finding(row, model, own.difference, score.unit, quantity, verdict, picture)
+    return finding(score.row, model, own.difference, score.unit, quantity, verdict, score.key)
 
 
-def lines_of(falls: Mapping[str, Fall]) -> list[Series]:
-    """Each model's score against the length of the texts."""
-    return [
-        series(model, model, [each.mean_words(i) for i in range(len(each.rows))], each.scores)
-        for model, each in falls.items()
-    ]
-
-
-def buckets_table(title: str, texts: str, columns: Sequence[Column], falls: Mapping[str, Fall]) -> Table:
-    """Every model's buckets: their span of `words`, how many `texts` they hold, and further columns.
-
-    These may ask for the `model`, the `place` among the buckets and the `score`.
-    """
-    rows = [
-        {"model": model, "place": i, "words": each.span(i), texts: len(part), "score": each.scores[i]}
-        for model, each in falls.items()
-        for i, part in enumerate(each.rows)
-    ]
-    return table("buckets", title, [*map(Column, ("model", "words", texts)), *columns], rows)
-
-
-def differences_table(falls: Mapping[str, Fall], score: Score) -> Table:
+def _differences(falls: Mapping[str, Fall], score: Score) -> Table:
     """What each model loses, and what each loses more than the ones before it in the command."""
     rows = [(model, each.difference, each.slope) for model, each in falls.items()]
     for (a, first), (b, second) in combinations(falls.items(), 2):

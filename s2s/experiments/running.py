@@ -45,7 +45,7 @@ class Kept:
     seconds: float  # how long it took
 
 
-def keep(folder: Path, cell: Cell, measure: Callable[[Cell], Measured]) -> Kept:
+def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
     """Makes a measurement, unless it was made before; one that failed before is tried again."""
     path = folder / f"{cell.key}.json"
     before = kept(folder, cell)

@@ -62,14 +62,16 @@ class Schooled:
     tokens: int  # target tokens that it learned from
 
 
-def schooled(recipe: Recipe[Any], data: Prepared, seed: int, computer: Computer) -> Schooled:
-    """Trains a fresh model as its recipe says, without validations and checkpoints.
+def schooled(
+    recipe: Recipe[Any], data: Prepared, seed: int, computer: Computer, pairs: Encoded | None = None
+) -> Schooled:
+    """Trains a fresh model as its recipe says, on all pairs or on these, without validations and checkpoints.
 
     Raises:
         NotForThisModel: the model cannot translate.
         UserError: the training failed.
     """
-    trainer = trainer_for(recipe, sizes_of(data), data.train, seed, computer)
+    trainer = trainer_for(recipe, sizes_of(data), data.train if pairs is None else pairs, seed, computer)
     began = time.perf_counter()
     tokens = sum(update.tokens for update in trainer.updates(recipe.training.updates))
     seconds = time.perf_counter() - began
@@ -121,15 +123,15 @@ def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
 
     Each piece is counted once more than it occurs.
     """
-    counted, told = (_piece_counts(data, pieces) for data in (train, held_out))
+
+    def _counts(data: Encoded) -> np.ndarray:
+        counted = np.bincount(np.concatenate(data.rows(np.arange(len(data)))[1]), minlength=pieces)
+        counted[EOS] += len(data)
+        return counted
+
+    counted, told = _counts(train), _counts(held_out)
     shares = (counted + 1) / (counted + 1).sum()
     return float(-(told * np.log(shares)).sum() / told.sum())
-
-
-def _piece_counts(data: Encoded, pieces: int) -> np.ndarray:
-    counts = np.bincount(np.concatenate(data.rows(np.arange(len(data)))[1]), minlength=pieces)
-    counts[EOS] += len(data)
-    return counts
 
 
 def chosen_pairs(data: Encoded, rows: np.ndarray, swapped: bool = False) -> Encoded:

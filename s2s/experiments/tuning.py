@@ -169,45 +169,48 @@ def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, f
         return discipline.validation_loss(trainer, recipe), seconds
 
 
-class Tuning(Experiment):
-    """Not an experiment of its own: its measurements choose each model's rate and depth before the others begin.
-
-    Which measurements there are depends on those that were made, so they are asked for again until there are no more.
-    """
-
-    name = "tuning"
-    question = "Which learning rate and which depth suit each model?"
-    conclusion = staticmethod(lambda contest, measured: Conclusion())
-
-    def cells(self, contest: Contest) -> list[Cell]:
-        """The trials of each model that were made, and those that come next."""
-        whole = contest.sizes({"quick": 0, "standard": 2})
-        cells = []
-        for each in contest.contestants:
-            made = self._made(contest, each)
-            losses = {trial: _loss_of(one) for trial, one in made.items()}
-            cells += [self._cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, whole))]
-        return cells
-
-    def measure(self, contest: Contest, cell: Cell) -> Measured:
-        """The validation loss after a trial."""
-        trial = Trial.of(cell.part)
-        recipe = at(contest.contestant(cell.model).recipe, trial)
-        recipe = recipe if trial.whole else shortened(recipe, SHARE)
-        loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
-        return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
-
-    def _cell(self, each: Contestant, trial: Trial) -> Cell:
-        return Cell(each.name, part=trial.part, seconds=seconds_for(each.recipe, 1.0 if trial.whole else SHARE))
-
-    def _made(self, contest: Contest, each: Contestant) -> dict[Trial, Kept]:
-        folder = contest.cells_of(self.name)
-        rates = [LOWEST * 2**n for n in range(round(math.log2(HIGHEST / LOWEST)) + 1)]
-        trials = [Trial(rate, n, w) for w in (False, True) for n in each.depths or [None] for rate in rates]
-        return {trial: one for trial in trials if (one := kept(folder, self._cell(each, trial)))}
+def _cells(contest: Contest) -> list[Cell]:
+    """The trials of each model that were made, and those that come next."""
+    whole = contest.sizes({"quick": 0, "standard": 2})
+    cells = []
+    for each in contest.contestants:
+        made = _made(contest, each)
+        losses = {trial: _loss_of(one) for trial, one in made.items()}
+        cells += [_cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, whole))]
+    return cells
 
 
-TUNING = Tuning()
+def _measure(contest: Contest, cell: Cell) -> Measured:
+    """The validation loss after a trial."""
+    trial = Trial.of(cell.part)
+    recipe = at(contest.contestant(cell.model).recipe, trial)
+    recipe = recipe if trial.whole else shortened(recipe, SHARE)
+    loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+    return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
+
+
+def _cell(each: Contestant, trial: Trial) -> Cell:
+    return Cell(each.name, part=trial.part, seconds=seconds_for(each.recipe, 1.0 if trial.whole else SHARE))
+
+
+def _made(contest: Contest, each: Contestant) -> dict[Trial, Kept]:
+    folder = contest.cells_of(TUNING.name)
+    rates = [LOWEST * 2**n for n in range(round(math.log2(HIGHEST / LOWEST)) + 1)]
+    trials = [Trial(rate, n, w) for w in (False, True) for n in each.depths or [None] for rate in rates]
+    return {trial: one for trial in trials if (one := kept(folder, _cell(each, trial)))}
+
+
+TUNING = Experiment(
+    "tuning",
+    "Which learning rate and which depth suit each model?",
+    _cells,
+    _measure,
+    lambda contest, measured: Conclusion(),
+)
+"""Not an experiment of its own: its measurements choose each model's rate and depth before the others begin.
+
+Which measurements there are depends on those that were made, so they are asked for again until there are no more.
+"""
 
 
 def _loss_of(one: Kept) -> float | None:

@@ -71,12 +71,9 @@ def against(
 
     `best` is `max` where a high figure is good, `min` where a low one is.
     """
-    other, turned = _best_other(model, values, pairs, best)
+    other, by, decisive, evidence = _best_other(model, values, pairs, best)
     if not other:
         return "no other model was measured at the same seed"
-    pair = corrected(pairs)[(model, other) if turned else (other, model)]
-    by = -pair.over_seeds.value if turned else pair.over_seeds.value
-    decisive, evidence = pair.weighed()
     if decisive is None:
         return f"{signed(by, digits)} {unit} against {other} ({evidence})"
     if decisive >= LEVEL:
@@ -88,13 +85,10 @@ def times(
     model: str, values: Mapping[str, float], logarithms: Pairs, words: str, best: Callable[..., str] = max
 ) -> str:
     """As `against`, by how many times: `1.38 times as fast as lstm (3 seeds, p = 0.002)`; pairs are of logarithms."""
-    other, turned = _best_other(model, values, logarithms, best)
+    other, by, decisive, evidence = _best_other(model, values, logarithms, best)
     if not other:
         return "no other model was measured at the same seed"
-    pair = corrected(logarithms)[(model, other) if turned else (other, model)]
-    ratio = math.exp(-pair.over_seeds.value if turned else pair.over_seeds.value)
-    decisive, evidence = pair.weighed()
-    said = f"{ratio:.2f} times {words} {other} ({evidence})"
+    said = f"{math.exp(by):.2f} times {words} {other} ({evidence})"
     return f"no significant difference: {said}" if decisive is not None and decisive >= LEVEL else said
 
 
@@ -104,22 +98,24 @@ def corrected(pairs: Pairs) -> Pairs:
     A verdict names the best of the others, chosen by what was measured, and each model has one: without correction, one
     of many equal models would often be called worse than the luckiest.
     """
-    over, tests = (_holm({m: getattr(pair, name) for m, pair in pairs.items()}) for name in ("p", "test_p"))
-    return {models: replace(pair, p=over[models], test_p=tests[models]) for models, pair in pairs.items()}
+    for name in ("p", "test_p"):
+        known = {models: p for models, pair in pairs.items() if (p := getattr(pair, name)) is not None}
+        after = dict(zip(known, holm(list(known.values())), strict=True))
+        pairs = {models: replace(pair, **{name: after.get(models)}) for models, pair in pairs.items()}
+    return pairs
 
 
-def _holm(p_values: Mapping[tuple[str, str], float | None]) -> dict[tuple[str, str], float | None]:
-    known = {models: p for models, p in p_values.items() if p is not None}
-    return {**p_values, **dict(zip(known, holm(list(known.values())), strict=True))}
-
-
-def _best_other(model: str, values: Mapping[str, float], pairs: Pairs, best: Callable[..., str]) -> tuple[str, bool]:
-    """The best of the others that share a seed with the model, or nothing; and whether their pair is turned."""
+def _best_other(
+    model: str, values: Mapping[str, float], pairs: Pairs, best: Callable[..., str]
+) -> tuple[str, float, float | None, str]:
+    """The best of the others that share a seed with the model, or nothing; by how much it is beaten; the tests."""
     others = [name for name in values if (name, model) in pairs or (model, name) in pairs]
     if not others:
-        return "", False
+        return "", 0.0, None, ""
     other = best(others, key=lambda name: values[name])
-    return other, (other, model) not in pairs
+    turned = (other, model) not in pairs
+    pair = corrected(pairs)[(model, other) if turned else (other, model)]
+    return other, -pair.over_seeds.value if turned else pair.over_seeds.value, *pair.weighed()
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evidence | None:

@@ -1,24 +1,15 @@
-"""Whole runs of a comparison, whatever their task: trained once, continued where they stopped, and what they left."""
+"""What whole runs of a comparison learn from and leave behind, whatever their task."""
 
-import io
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import datasets
-from rich.console import Console
-
-from s2s.experiments.contest import Contest
-from s2s.files import write_atomically
 from s2s.recipe.messages import TASK
-from s2s.recipe.schema import RunSettings, Section, SeedSettings
-from s2s.run.folder import RECIPE
+from s2s.recipe.schema import Section, SeedSettings
 from s2s.run.tasks import schemas
-from s2s.run.training import resume
 from s2s.tasks.classification.data import prepare_texts
 from s2s.tasks.translation.prepared import prepare
 from s2s.training.logger import METRICS
@@ -65,45 +56,9 @@ def _prepared(task: str, data: str, tokenizer: str) -> Any:
     return make(recipe(name="data", task=task, model=Section(), **sections), None, lambda line: None)
 
 
-def whole_run(contest: Contest, model: str, seed: int, begin: Callable[[Any, Console], object]) -> Path:
-    """The folder of a contestant's finished run; trained only where it is not finished yet.
-
-    What all contestants learn from is prepared before the clock runs: none of them pays for it.
-    """
-    folder = contest.folder / RUNS / f"{model}-seed{seed}"
-    if (folder / COST).exists():
-        return folder
-    changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed)}
-    recipe = contest.contestant(model).recipe.model_copy(update=changes)
-    # a comparison shows its own progress, and the run writes down everything
-    console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
-    datasets.disable_progress_bars()
-    began = (folder / RECIPE).exists()
-    if not began:
-        prepared(recipe)
-    wall, processor = time.perf_counter(), time.process_time()
-    if began:
-        resume(folder, console)
-    else:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        begin(recipe, console)
-    cost = Cost(time.perf_counter() - wall, time.process_time() - processor)
-    write_atomically(folder / COST, json.dumps(asdict(Cost(None, None) if began else cost)))
-    return folder
-
-
 def cost_of(folder: Path) -> Cost:
     """What a finished run took."""
     return Cost(**json.loads((folder / COST).read_text(encoding="utf-8")))
-
-
-def tested(folder: Path, validate: Callable[[], str]) -> dict[str, Any]:
-    """What a finished run scored on its test set; where it has none, on the validation set, as JSON of `validate`."""
-    for split in ("test", "validation"):
-        path = folder / f"evaluation-{split}.json"
-        if path.exists():
-            return json.loads(path.read_text(encoding="utf-8"))
-    return json.loads(validate())
 
 
 def pauses(folder: Path) -> Iterator[Pause]:

@@ -13,7 +13,7 @@ from s2s.files import write_atomically
 from s2s.report.figures import Drawing, drawn
 from s2s.report.numbers import csv_name, figure_csv, table_csv
 from s2s.report.page import Pictures, page
-from s2s.results import COMPARISON, RESULT, Figure, Result, Series, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Figure, Result, Summary, read_result, read_summary
 
 PAGE = "report.html"
 BOARD = "tensorboard"
@@ -36,7 +36,9 @@ def draw(folder: Path) -> Path:
         )
     summary = read_summary(folder / COMPARISON)
     results = list(_results(folder, summary))
-    names = _models(summary, results)
+    # in the order of the command
+    named = summary.models or [contender.model for contender in summary.contenders]
+    names = list(dict.fromkeys([*named, *(model for result in results for model in result.models)]))
     pictures: dict[tuple[str, str], list[Drawing]] = {}
     for result in results:
         for figure in result.figures:
@@ -46,12 +48,6 @@ def draw(folder: Path) -> Path:
     _write_board(folder / BOARD, results, pictures)
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
-
-
-def _models(summary: Summary, results: Sequence[Result]) -> list[str]:
-    """All models that were compared, in the order of the command."""
-    named = summary.models or [contender.model for contender in summary.contenders]
-    return list(dict.fromkeys([*named, *(model for result in results for model in result.models)]))
 
 
 def _results(folder: Path, summary: Summary) -> Iterator[Result]:
@@ -135,16 +131,12 @@ def _entries(result: Result, pictures: Pictures) -> Iterator[tuple[str, int, flo
     for figure in result.figures:
         tag = f"{result.experiment}/{figure.name}"
         yield tag, 0, pictures[result.experiment, figure.name][0].png
-        for series in figure.series:
-            yield from ((f"{tag}/{series.label}", step, y) for step, y in _curve(series))
-
-
-def _curve(series: Series) -> Iterator[tuple[int, float]]:
-    """Points with a number for a place; where rounding would throw places together, they are counted."""
-    points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None and not isinstance(x, str)]
-    steps = [round(x) for x, _ in points]
-    distinct = len(set(steps)) == len(steps)
-    return ((steps[i] if distinct else i, y) for i, (_, y) in enumerate(points))
+        for one in figure.series:
+            points = [(x, y) for x, y in zip(one.x, one.y, strict=True) if y is not None and not isinstance(x, str)]
+            steps = [round(x) for x, _ in points]
+            # where rounding would throw places together, they are counted
+            steps = steps if len(set(steps)) == len(steps) else range(len(steps))
+            yield from ((f"{tag}/{one.label}", step, y) for step, (_, y) in zip(steps, points, strict=True))
 
 
 def _value(tag: str, value: float | bytes) -> Entries.Value:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import matplotlib.style
 from matplotlib import figure as canvas
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -99,16 +98,23 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
         if figure.kind == "heatmaps":
             panels = draw_heatmaps(page, figure, linear)
             _lay_out(page)
-            return Drawing(*_files(page, linear), panels=[_panel(panel, page) for panel in panels])
+            boxes = [panel.get_window_extent() for panel in panels]
+            places = [(box.x0, page.bbox.height - box.y1, box.width, box.height) for box in boxes]
+            places = [tuple(round(float(each), 1) for each in place) for place in places]
+            return Drawing(*_files(page, linear), panels=places)  # pyright: ignore[reportArgumentType]
         plot, axes = Plot(figure, models, linear), page.subplots()
         plot.draw(axes)
-        entries = plot.legend()
-        if entries:
-            lines = sum(1 + str(entry.get_label()).count("\n") for entry in entries)
+        # one series needs no name
+        if plot.drawn and len(figure.series) > 1:
+            lines = sum(1 + str(entry.get_label()).count("\n") for entry in plot.drawn)
             page.set_size_inches(_WIDTH, max(_HEIGHT, lines * _LEGEND_LINE + 0.3))
-            page.legend(handles=entries, loc="outside right upper")
+            page.legend(handles=plot.drawn, loc="outside right upper")
         _lay_out(page)
-        return Drawing(*_files(page, linear), spots=list(_spots(plot, axes, page)), hidden=plot.hidden())
+        spots: list[Spot] = []
+        for x, y, text in plot.spots() if axes.axison else ():
+            across, up = axes.transData.transform((x, y))
+            spots.append((round(float(across), 1), round(float(page.bbox.height - up), 1), text))
+        return Drawing(*_files(page, linear), spots=spots, hidden=plot.hidden())
 
 
 def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:
@@ -137,20 +143,6 @@ def _lay_out(page: canvas.Figure) -> None:
     page.set_layout_engine("none")
 
 
-def _spots(plot: Plot, axes: Axes, page: canvas.Figure) -> Iterator[Spot]:
-    if not axes.axison:
-        return
-    for x, y, text in plot.spots():
-        across, up = axes.transData.transform((x, y))
-        yield round(float(across), 1), round(float(page.bbox.height - up), 1), text
-
-
-def _panel(axes: Axes, page: canvas.Figure) -> Panel:
-    box = axes.get_window_extent()
-    left, top, width, height = box.x0, page.bbox.height - box.y1, box.width, box.height
-    return round(float(left), 1), round(float(top), 1), round(float(width), 1), round(float(height), 1)
-
-
 def inlined(svg: str, key: str) -> str:
     """The inside of matplotlib's file as HTML takes it; the `svg` element around it is the caller's.
 
@@ -168,7 +160,9 @@ def inlined(svg: str, key: str) -> str:
     inside = _STYLE.sub(lambda found: _restyled(found[0]), inside)
     inside = re.sub(r' transform="rotate\(-0 [^"]*"', "", inside)
     # a twentieth of a point is nothing that can be seen
-    inside = re.sub(r'(?<= d=")[^"]*', lambda path: _packed(_rounded(path[0])), inside)
+    inside = re.sub(r'(?<= d=")[^"]*', lambda path: _rounded(path[0]), inside)
+    # in a path, letters make spaces superfluous
+    inside = re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"\s*([A-Za-z])\s*", r"\1", path[0]).strip(), inside)
     inside = re.sub(r'(?<= [xy]=")-?\d+\.\d+', lambda place: _rounded(place[0]), inside)
     return re.sub(r"\s*\n\s*", "\n", inside).strip()
 
@@ -186,8 +180,3 @@ def _restyled(style: str) -> str:
 
 def _rounded(text: str) -> str:
     return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1):g}", text)
-
-
-def _packed(path: str) -> str:
-    """A path without the spaces that its letters make superfluous."""
-    return re.sub(r"\s*([A-Za-z])\s*", r"\1", path).strip()

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as Canvas
 
-from s2s.report.formatting import number, titled
+from s2s.report.numbers import number, titled
 from s2s.report.plots import tick_places, tick_texts
 from s2s.results import Figure, Heatmap
 

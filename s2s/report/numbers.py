@@ -1,14 +1,121 @@
-"""The numbers behind figures and tables: as CSV files, and as tables of the page."""
+"""Numbers as a reader wants them: digits, intervals, units; those behind figures and tables, as CSV and as sheets."""
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from s2s.report.formatting import brief, fixed, interval, titled
 from s2s.results import Figure, Result, Series, Table, spreadsheet_cell
 
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# outside these a number is written with a power of ten
+_SMALL, _LARGE = 1e-3, 1e7
+# keeps a number and its unit on one line
+_JOINT = "\u202f"
+
 Cell = str | float | int | None
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A finite number as text: `0.93`, `1,024`, `−3.2`, `1.2 × 10⁻⁵`, with so many significant digits.
+
+    A whole part is never rounded, and whole numbers have no decimals.
+    """
+    if isinstance(value, int):
+        return _signed(f"{value:,}")
+    if value and not _SMALL <= abs(value) < _LARGE:
+        return _with_exponent(value, digits)
+    if value.is_integer():
+        return _signed(f"{value:,.0f}")
+    return _signed(f"{value:,.{_decimals(value, digits)}f}")
+
+
+def brief(value: float, digits: int = 4) -> str:
+    """A number without zeros at its end: `0.98`, `16`."""
+    text = number(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text and "×" not in text else text
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals."""
+    return _signed(f"{value:,.{decimals}f}")
+
+
+def interval(value: float, low: float | None = None, high: float | None = None) -> str:
+    """A measured figure and its interval: `0.93 (0.91–0.95)`; all have as many decimals as the interval allows."""
+    if low is None or high is None:
+        end = "" if low is high else f" (from {number(low)})" if low is not None else f" (up to {number(high or 0.0)})"
+        return number(value) + end
+    half, largest = (high - low) / 2, max(abs(value), abs(low), abs(high))
+    exponent = math.floor(math.log10(largest)) if largest else 0
+    if largest and not _SMALL <= largest < _LARGE:
+        scale = 10.0**exponent
+        texts = [fixed(v / scale, _shared_decimals(value / scale, half / scale)) for v in (value, low, high)]
+        return f"{_and_ends(*texts)} × 10{str(exponent).translate(_SUPERSCRIPTS)}"
+    if all(float(v).is_integer() for v in (value, low, high)):
+        return _and_ends(*(fixed(v, 0) for v in (value, low, high)))
+    return _and_ends(*(fixed(v, _shared_decimals(value, half)) for v in (value, low, high)))
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A number's text and its unit."""
+    return f"{text}{_JOINT}{unit}" if unit else text
+
+
+def titled(label: str, unit: str) -> str:
+    """What an axis or a column says: its unit stands in brackets."""
+    return f"{label} [{unit}]" if label and unit else label or unit
+
+
+def duration(seconds: float) -> str:
+    """A time for readers: `48 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 1:
+        return "less than a second" if seconds > 0 else "0 s"
+    hours, minutes = whole // 3600, whole // 60 % 60
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+
+
+def power_of_ten(exponent: int) -> str:
+    """`10⁶`."""
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def _with_exponent(value: float, digits: int) -> str:
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{_signed(mantissa)} × {power_of_ten(int(exponent))}"
+
+
+def _decimals(value: float, digits: int) -> int:
+    # by the text of the rounded number, so that 0.9996 with three digits is 1.00 and not 1.000
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1]) if value else 0
+    return max(0, digits - 1 - exponent)
+
+
+def _shared_decimals(value: float, half: float) -> int:
+    """So many that the figure has two or three digits and the interval's half shows at least one."""
+    by_value = _decimals(value, 3 if abs(value) >= 1 else 2) if value else 0
+    if half <= 0:
+        return by_value
+    first, exponent = f"{half:.0e}".split("e")
+    by_half = -int(exponent) + (1 if first == "1" else 0)
+    # never more than six digits in all
+    most = _decimals(max(abs(value), half), 6)
+    return max(0, min(max(by_value, by_half), most))
+
+
+def _and_ends(value: str, low: str, high: str) -> str:
+    # a dash between negative numbers reads as another sign
+    between = " to " if "−" in low + high else "–"
+    return f"{value} ({low}{between}{high})"
+
+
+def _signed(text: str) -> str:
+    return text.replace("-", "−") if text.strip("-0.,") else text.lstrip("-")
 
 
 @dataclass(frozen=True)
@@ -34,7 +141,12 @@ def figure_csv(figure: Figure) -> str:
         titled(figure.y.label, figure.y.unit) or "y",
         *("low", "high"),
     ]
-    return _csv(head, [row for one in figure.series for row in _series_rows(one)])
+    rows = []
+    for one in figure.series:
+        ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
+        named = (one.label, one.model, "yes" if one.reference else "no")
+        rows += [(*named, *point) for point in zip(one.x, one.y, *ends, strict=True)]
+    return _csv(head, rows)
 
 
 def table_csv(table: Table) -> str:
@@ -65,8 +177,10 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
         # several points at one place: one line each
         lines = [[one.label, _shown(x), _at(one, i)] for one in figure.series for i, x in enumerate(one.x)]
         return [Sheet("", ["", where, titled(figure.y.label, figure.y.unit)], lines, [False, True, True])]
-    places = _places(figure.series)
-    lines = [[_shown(x), *(_at(one, one.x.index(x)) if x in one.x else "" for one in figure.series)] for x in places]  # pyright: ignore[reportArgumentType]
+    lines = [
+        [_shown(x), *(_at(one, one.x.index(x)) if x in one.x else "" for one in figure.series)]  # pyright: ignore[reportArgumentType]
+        for x in places(figure.series)
+    ]
     head = [where, *(one.label for one in figure.series)]
     return [Sheet(titled(figure.y.label, figure.y.unit), head, lines, [True] * len(head))]
 
@@ -93,13 +207,7 @@ def _aligned(column: Sequence[Cell]) -> list[str]:
     return [text if cell is None else fixed(cell, decimals) for cell, text in zip(column, texts, strict=True)]  # pyright: ignore[reportArgumentType]
 
 
-def _series_rows(one: Series) -> Iterable[list[Cell]]:
-    ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
-    for point in zip(one.x, one.y, *ends, strict=True):
-        yield [one.label, one.model, "yes" if one.reference else "no", *point]
-
-
-def _places(series: Sequence[Series]) -> list[float | str]:
+def places(series: Sequence[Series]) -> list[float | str]:
     """Where any series has a point: numbers in their order, then names in theirs."""
     xs = [x for one in series for x in one.x]
     numbers = sorted({x for x in xs if not isinstance(x, str)})
@@ -121,10 +229,8 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet_cell, head))
-    writer.writerows(map(spreadsheet_cell, _plain(row)) for row in rows)
+    for row in rows:
+        # 16 rather than 16.0; both read as the same number
+        plain = (int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2**53 else v for v in row)
+        writer.writerow(map(spreadsheet_cell, plain))
     return text.getvalue()
-
-
-def _plain(row: Sequence[Cell]) -> list[Cell]:
-    # 16 rather than 16.0; both read as the same number
-    return [int(v) if isinstance(v, float) and v.is_integer() and abs(v) < 2**53 else v for v in row]

@@ -9,8 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from s2s.report.figures import Drawing, inlined, size
-from s2s.report.formatting import brief, duration, interval, number, with_unit
-from s2s.report.numbers import Sheet, csv_name, figure_sheets, table_sheet
+from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, interval, number, table_sheet, with_unit
 from s2s.report.styles import MARKS, PALETTE
 from s2s.results import TABLES, Contender, Figure, Finding, Result, Summary
 
@@ -40,7 +39,8 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
     )
     surroundings.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     surroundings.filters["typeset"] = _typeset
-    missing = [name for name in summary.experiments if name not in {result.experiment for result in results}]
+    finished = {result.experiment for result in results}
+    missing, asked = [name for name in summary.experiments if name not in finished], {*summary.experiments, *finished}
     counter = _Counter(results)
     return surroundings.get_template("report.html").render(
         title=f"{_listed(models)}, compared",
@@ -48,11 +48,12 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         lead="The classroom table" if summary.task == "translation" else summary.task.capitalize(),
         facts=_facts(summary),
         missing=missing,
-        models=[_column(model, place) for place, model in enumerate(models)],
-        rows=_rows(summary, models, results, counter),
-        unasked=[
-            name for name, (_, experiment) in TABLES[summary.task].items() if not _asked(experiment, summary, results)
+        models=[
+            {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
+            for i, model in enumerate(models)
         ],
+        rows=_rows(summary, models, results, counter),
+        unasked=[name for name, (_, experiment) in TABLES[summary.task].items() if experiment not in asked],
         sections=[_section(summary, models, result, pictures, counter) for result in results],
         fairness=_fairness(summary, counter),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
@@ -89,9 +90,9 @@ def _rows(
     finished = {result.experiment: result for result in results}
     rows = []
     for name, (asks, experiment) in TABLES[summary.task].items():
-        if not _asked(experiment, summary, results):
-            continue
         result = finished.get(experiment)
+        if not result and experiment not in summary.experiments:
+            continue
         found = [
             [finding for finding in result.findings if (finding.row, finding.model) == (name, model)] if result else []
             for model in models
@@ -110,10 +111,6 @@ def _rows(
             }
         )
     return rows
-
-
-def _asked(experiment: str, summary: Summary, results: Sequence[Result]) -> bool:
-    return experiment in summary.experiments or experiment in {result.experiment for result in results}
 
 
 def _cell(finding: Finding, experiment: str, shared: str, counter: _Counter) -> dict[str, object]:
@@ -220,35 +217,22 @@ def _contenders(contenders: Sequence[Contender]) -> Sheet:
 
 
 def _loss(losses: Mapping[str, float | None], key: str) -> str:
-    if key not in losses:
-        return "not tried"
-    loss = losses[key]
-    return "failed" if loss is None else brief(loss)
+    loss = losses.get(key, "not tried")
+    return "failed" if loss is None else loss if isinstance(loss, str) else brief(loss)
 
 
 def _settings(contenders: Sequence[Contender]) -> Sheet:
+    words = {"True": "true", "False": "false", "None": "none"}
     keys = dict.fromkeys(key for contender in contenders for key in contender.settings)
-    rows = [
-        [key, *(_said(contender.settings[key]) if key in contender.settings else "–" for contender in contenders)]
-        for key in keys
-    ]
+    each = ([str(contender.settings.get(key, "–")) for contender in contenders] for key in keys)
+    rows = [[key, *(words.get(text, text) for text in texts)] for key, texts in zip(keys, each, strict=True)]
     head = ["setting", *(contender.model for contender in contenders)]
     return Sheet("Each model's section of the recipe", head, rows, [False] * len(head))
-
-
-def _said(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "none" if value is None else str(value)
 
 
 def _plain(rate: float) -> str:
     """A learning rate as one types it."""
     return f"{rate:.10f}".rstrip("0") if 1e-6 <= rate < 1 else f"{rate:g}"
-
-
-def _column(model: str, place: int) -> dict[str, object]:
-    return {"name": model, "mark": MARKS[place % len(MARKS)], "colour": f"--model-{place % len(PALETTE)}"}
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from matplotlib.axis import Axis
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
-from s2s.report.formatting import brief, interval, number, power_of_ten, titled, with_unit
+from s2s.report.numbers import brief, interval, number, places, power_of_ten, titled, with_unit
 from s2s.report.styles import INK, PAGE, Style, styles
 from s2s.results import Figure, Series
 
@@ -41,7 +41,10 @@ class Plot:
     def __init__(self, figure: Figure, models: Sequence[str], linear: bool) -> None:
         self.figure = figure
         self.styles = styles(figure.series, models)
-        self.names = _group_names(figure)
+        there = places(figure.series)
+        grouped = figure.kind == "bars" or any(isinstance(x, str) for x in there)
+        # of groups; none where the horizontal axis has numbers
+        self.names = list(dict.fromkeys(map(_name, there))) if grouped else []
         self.places = self._places()
         self.drawn: list[Artist] = []
         xs = [] if self.names else [float(x) for places in self.places for x in places]
@@ -76,10 +79,6 @@ class Plot:
         # at the top, where it is read without turning the head
         axes.set_title(titled(self.figure.y.label, self.figure.y.unit), loc="left", fontsize=9, pad=9, color=INK)
         axes.set_xlabel(titled(self.figure.x.label, self.figure.x.unit))
-
-    def legend(self) -> list[Artist]:
-        """What stands for each series in the legend; nothing where one series needs no name."""
-        return self.drawn if len(self.figure.series) > 1 else []
 
     def spots(self) -> list[tuple[float, float, str]]:
         """Each point that is shown: where it stands on the axes, and what is measured there."""
@@ -147,7 +146,8 @@ class Plot:
         """Draws one; what stands for it in the legend."""
         order = np.argsort(places, kind="stable")
         x = places[order]
-        y, low, high = (_floats(values, len(x))[order] for values in (one.y, one.low, one.high))
+        ends = (values or [None] * len(x) for values in (one.y, one.low, one.high))
+        y, low, high = (np.array(values, dtype=float)[order] for values in ends)
         if self.log_y:
             # an interval that reaches zero goes down to the edge
             y, low = np.where(y <= 0, np.nan, y), np.where(low <= 0, axes.get_ylim()[0], low)
@@ -163,7 +163,7 @@ class Plot:
         return self._line(axes, one, style, (x, y))
 
     def _line(self, axes: Axes, one: Series, style: Style, points: tuple[np.ndarray, np.ndarray]) -> Artist:
-        joined = self.figure.kind == "lines" or one.reference
+        joined, step = self.figure.kind == "lines" or one.reference, -(-len(points[0]) // 8)
         return axes.plot(
             *points,
             color=style.colour,
@@ -173,7 +173,7 @@ class Plot:
             marker=style.marker,
             markerfacecolor=style.colour if style.filled else PAGE,
             # markers of different models shall not hide each other
-            markevery=_every(len(points[0]), style.place) if joined else None,
+            markevery=((style.place * 2) % step, step) if joined and len(points[0]) > _SPARSE else None,
             zorder=2.4 if one.reference else 3,
         )[0]
 
@@ -188,7 +188,12 @@ class Plot:
         axes.bar(x, y - base, facecolor="none", edgecolor=PAGE, hatch=style.hatch, linewidth=0.8, **look)
         _whiskers(axes, x, low, high, INK)
         if sum(len(each.x) for each in self.figure.series if not each.reference) <= _WRITTEN:
-            _written(axes, x, y, (np.fmin(y, low), np.fmax(y, high)))
+            # beyond the ends of bars and of their intervals
+            for at, height, below, above in zip(x, y, np.fmin(y, low), np.fmax(y, high), strict=True):
+                if np.isfinite(height):
+                    place, away = (above, 3) if height >= 0 else (below, -9)
+                    text = number(float(height)) if abs(height) >= 0.01 else brief(float(height), 2)
+                    axes.annotate(text, (at, place), (0, away), textcoords="offset points", ha="center", fontsize=8)
         colour = (style.colour, style.strength)
         return Patch(facecolor=colour, edgecolor=PAGE, hatch=style.hatch, label=_wrapped(one.label))
 
@@ -201,15 +206,6 @@ def _whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colo
         axes.plot(x, ends, linestyle="", marker="_", markersize=4.5, color=colour, zorder=2.5)
 
 
-def _written(axes: Axes, x: np.ndarray, y: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> None:
-    """Figures beyond the ends of bars and of their intervals."""
-    for at, height, low, high in zip(x, y, *ends, strict=True):
-        if np.isfinite(height):
-            place, away = (high, 3) if height >= 0 else (low, -9)
-            text = number(float(height)) if abs(height) >= 0.01 else brief(float(height), 2)
-            axes.annotate(text, (at, place), (0, away), textcoords="offset points", ha="center", fontsize=8)
-
-
 def _words(figure: Figure, one: Series, at: int) -> str:
     """Its series, where it stands, the figure with its interval."""
     low, high = (ends[at] if ends else None for ends in (one.low, one.high))
@@ -218,21 +214,8 @@ def _words(figure: Figure, one: Series, at: int) -> str:
     return f"{one.label} · {where}: {with_unit(interval(one.y[at] or 0.0, low, high), figure.y.unit)}"
 
 
-def _group_names(figure: Figure) -> list[str]:
-    """Names of groups in order of appearance; none where the horizontal axis has numbers."""
-    xs = [x for one in figure.series for x in one.x]
-    if figure.kind != "bars" and not any(isinstance(x, str) for x in xs):
-        return []
-    numbers = sorted({x for x in xs if not isinstance(x, str)})
-    return list(dict.fromkeys([*(_name(x) for x in numbers), *(x for x in xs if isinstance(x, str))]))
-
-
 def _name(x: float | str) -> str:
     return x if isinstance(x, str) else brief(x)
-
-
-def _floats(values: Sequence[float | None] | None, length: int) -> np.ndarray:
-    return np.array([np.nan if v is None else v for v in values or [None] * length], dtype=float)
 
 
 def _ends(values: Sequence[float], log: bool, margin: float) -> tuple[float, float]:
@@ -245,13 +228,6 @@ def _ends(values: Sequence[float], log: bool, margin: float) -> tuple[float, flo
         return -margin, 1.0
     room = (high - low or abs(high)) * margin
     return low - room, high + room
-
-
-def _every(length: int, place: int) -> tuple[int, int] | None:
-    if length <= _SPARSE:
-        return None
-    step = -(-length // 8)
-    return (place * 2) % step, step
 
 
 def _wrapped(label: str) -> str:
@@ -304,15 +280,9 @@ def tick_text(value: float) -> str:
     return brief(value)
 
 
-def _is_round(value: float) -> bool:
-    return (value.is_integer() and abs(value) < 10_000) or math.isclose(value, float(f"{value:.2g}"))
-
-
 def _exponent(value: float) -> int | None:
-    if value <= 0:
-        return None
-    exponent = round(math.log10(value))
-    return exponent if math.isclose(value, 10.0**exponent) else None
+    exponent = round(math.log10(value)) if value > 0 else None
+    return exponent if exponent is not None and math.isclose(value, 10.0**exponent) else None
 
 
 def _is_power(text: str) -> bool:
@@ -332,7 +302,9 @@ def _few(values: list[float], limits: tuple[float, float]) -> list[float]:
     """The data's own places, where they are few and stand apart."""
     if not 1 <= len(values) <= _MOST_TICKS:
         return []
-    if sum(len(tick_text(value)) + 3 for value in values) > _LINE or not all(map(_is_round, values)):
+    if sum(len(tick_text(value)) + 3 for value in values) > _LINE:
+        return []
+    if not all((v.is_integer() and abs(v) < 10_000) or math.isclose(v, float(f"{v:.2g}")) for v in values):
         return []
     gaps = [after - before for before, after in itertools.pairwise(values)]
     return values if not gaps or min(gaps) > (limits[1] - limits[0]) / 14 else []

@@ -108,7 +108,7 @@ def test_resuming_takes_nothing_else():
 
 
 def test_every_row_of_the_table_has_an_experiment_that_fills_it():
-    from s2s.experiments.catalogue import EXPERIMENTS as catalogue
+    from s2s.experiments.comparison import EXPERIMENTS as catalogue
     from s2s.results import TABLES
 
     assert sorted(catalogue) == sorted(name for task in TABLES for name in experiments_of(task))

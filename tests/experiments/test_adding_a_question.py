@@ -7,7 +7,7 @@ from pathlib import Path
 
 from s2s import experiments
 from s2s.cli.compare import Order, order
-from s2s.experiments.catalogue import all_experiments
+from s2s.experiments.comparison import all_experiments
 from s2s.results import TABLES, Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-question.md"
@@ -24,9 +24,9 @@ def _run(folder: Path, translations: list[str]) -> None:
 def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     files = dict(re.findall(rf"`{FOLDER}/(\S+)`:\n\n```\w+\n(.*?)```", page, flags=re.DOTALL))
-    assert list(files) == ["measure.py", "conclude.py", "METHOD.md", "LIMITS.md"]
+    assert list(files) == ["__init__.py", "conclude.py", "METHOD.md", "LIMITS.md"]
     (tmp_path / "added" / "length_ratio").mkdir(parents=True)
-    for name, text in {**files, "__init__.py": ""}.items():
+    for name, text in files.items():
         (tmp_path / "added" / "length_ratio" / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path / "added")])
     (line,) = re.findall(r'```python\n("[^"].*)\n```', page)

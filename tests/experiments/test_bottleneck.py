@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from s2s.experiments.bottleneck import measure as bottleneck
-from s2s.experiments.bottleneck.measure import EXPERIMENT
+from s2s.experiments.bottleneck import EXPERIMENT
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.lengths import buckets
 from s2s.experiments.translating import counts_of, sentence_scores
@@ -97,8 +96,7 @@ def test_a_model_that_knows_nothing_has_nothing_to_lose(contest):
     assert finding.verdict.startswith("too weak to tell")
 
 
-def test_a_real_run_is_cut_into_buckets(contest, monkeypatch):
-    monkeypatch.setitem(bottleneck.SIZES, "quick", bottleneck.Sizes(buckets=4))
+def test_a_real_run_is_cut_into_buckets(contest):
     made = contest(["rnn"])
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)}
     assert json.loads(json.dumps(measured_values := list(measured.values()))) == measured_values

@@ -11,8 +11,8 @@ from scipy import stats
 from s2s.evaluation.classification import classification_scores
 from s2s.evaluation.inference import wilson
 from s2s.evaluation.significance import mcnemar
+from s2s.experiments.classification import EXPERIMENT
 from s2s.experiments.classification.conclude import compared
-from s2s.experiments.classification.measure import EXPERIMENT
 from s2s.models.contract import parameter_count
 from s2s.results import TABLES
 from s2s.run.loaded import load

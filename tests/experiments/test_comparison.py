@@ -26,13 +26,15 @@ TINY = (
 )
 
 
-class Counting(Experiment):
-    """Measures the contest itself, fails where it is told to, and remembers what it was asked."""
+class Asked(Experiment):
+    """A question whose text is in no file."""
 
-    name = "memory"
-    question = "How often is it asked?"
-    # in this process, where it remembers
-    alone = True
+    def text(self, kind):
+        return "By counting." if kind == "METHOD" else ""
+
+
+class Counting:
+    """Measures the contest itself, fails where it is told to, and remembers what it was asked."""
 
     def __init__(self):
         self.asked = []
@@ -49,9 +51,6 @@ class Counting(Experiment):
             raise NotForThisModel("gru cannot count")
         return {"rate": contest.contestant(cell.model).learning_rate, "seed": cell.seed}
 
-    def text(self, kind):
-        return "By counting." if kind == "METHOD" else ""
-
     def conclusion(self, contest, measured):
         findings = [Finding(row="memory", model=cell.model, value=found["rate"]) for cell, found in measured.items()]
         series = [Series(label=f.model, model=f.model, x=[1.0], y=[f.value]) for f in findings]
@@ -63,10 +62,13 @@ def counting(monkeypatch, few_trials):
     # sums of another number of threads have other last bits
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    experiment = Counting()
+    counting = Counting()
+    # in this process, where it remembers
+    conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
+    experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, alone=True)
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
     monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
-    yield experiment
+    yield counting
     torch.set_num_threads(threads)
 
 

@@ -2,9 +2,9 @@ from itertools import pairwise
 
 import pytest
 
+from s2s.experiments import decoding
 from s2s.experiments.contest import Cell, NotForThisModel
-from s2s.experiments.decoding import measure as decoding
-from s2s.experiments.decoding.measure import EXPERIMENT, SIZES, Sizes
+from s2s.experiments.decoding import EXPERIMENT, SIZES, Sizes
 from s2s.results import Result
 
 TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 6), Sizes(3, (16, 32), (8, 16), 6))

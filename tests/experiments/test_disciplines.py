@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from s2s.errors import Stopped, UserError
-from s2s.experiments import disciplines, whole_runs
+from s2s.experiments import disciplines
 from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contestant, NotForThisModel
 from s2s.experiments.disciplines import DISCIPLINES, discipline_of, trained
@@ -97,7 +97,7 @@ def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
     folder = trained(made, "gru", 1)
     assert cost_of(folder).cpu_seconds > 0
     assert load(folder).recipe.data.classes == ("Business", "Sports", "World")
-    for module, name in ((disciplines, "train"), (whole_runs, "resume"), (whole_runs, "prepared")):
+    for module, name in ((disciplines, "train"), (disciplines, "resume"), (disciplines, "prepared")):
         monkeypatch.setattr(module, name, pytest.fail)
     assert trained(made, "gru", 1) == folder
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from s2s.evaluation.inference import Estimate
+from s2s.experiments import gradients
 from s2s.experiments.contest import Cell, NotForThisModel
-from s2s.experiments.gradients import measure as gradients
+from s2s.experiments.gradients import EXPERIMENT, Sizes
 from s2s.experiments.gradients.conclude import predicts, slant, verdict
 from s2s.experiments.gradients.dynamics import Schooling
-from s2s.experiments.gradients.measure import EXPERIMENT, Sizes
 from s2s.results import ROWS, Finding, Result, Table
 
 TINY = Sizes(

@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy import stats
 
+from s2s.experiments import long_range
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.long_range import measure as long_range
+from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, Distances, Sizes
 from s2s.experiments.long_range.conclude import Trials, memory, pooled, within
 from s2s.experiments.long_range.learning import Budget
-from s2s.experiments.long_range.measure import EXPERIMENT, NAMES, SIZES, Distances, Sizes
 from s2s.experiments.matching import size_of
 from s2s.results import ROWS, Result
 

@@ -1,8 +1,8 @@
 import pytest
 
+from s2s.experiments import memory
 from s2s.experiments.contest import Cell
-from s2s.experiments.memory import measure as memory
-from s2s.experiments.memory.measure import EXPERIMENT, SIZES, Sizes
+from s2s.experiments.memory import EXPERIMENT, SIZES, Sizes
 from s2s.results import Result
 
 # few, but as long as it takes until the matrix of weights is most of the memory

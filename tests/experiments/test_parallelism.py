@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from s2s.evaluation.inference import growth
+from s2s.experiments import parallelism
 from s2s.experiments.contest import Cell
 from s2s.experiments.instruments import Machine
-from s2s.experiments.parallelism import measure as parallelism
-from s2s.experiments.parallelism.measure import EXPERIMENT, SIZES, counted, timed
+from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
 from s2s.results import ROWS, Result
 
 TINY = replace(

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from s2s.experiments import positions
 from s2s.experiments.contest import Cell, NotForThisModel
-from s2s.experiments.positions import measure as positions
-from s2s.experiments.positions.conclude import TRAINED
-from s2s.experiments.positions.measure import (
+from s2s.experiments.positions import (
     EXPERIMENT,
     Sizes,
     kinds_of,
@@ -19,6 +18,7 @@ from s2s.experiments.positions.measure import (
     shuffle_all,
     with_kinds,
 )
+from s2s.experiments.positions.conclude import TRAINED
 from s2s.experiments.translating import counts_of, sizes_of
 from s2s.experiments.whole_runs import prepared
 from s2s.recipe.installed import module_of

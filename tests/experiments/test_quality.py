@@ -9,8 +9,8 @@ import pytest
 from s2s.evaluation.metrics import exact_share, scores
 from s2s.evaluation.significance import compare
 from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.quality import EXPERIMENT
 from s2s.experiments.quality.conclude import compared
-from s2s.experiments.quality.measure import EXPERIMENT
 from s2s.experiments.translating import counts_of
 from s2s.models.contract import parameter_count
 from s2s.results import ROWS

@@ -21,8 +21,8 @@ def test_a_measurement_is_made_once(tmp_path):
         made.append(cell)
         return {"value": 1.5}
 
-    first = keep(tmp_path, TASK, measure)
-    again = keep(tmp_path, TASK, measure)
+    first = keep(tmp_path, measure, TASK)
+    again = keep(tmp_path, measure, TASK)
     assert made == [TASK]
     assert first == again == kept(tmp_path, TASK)
     assert json.loads((tmp_path / "rnn--copy--seed3.json").read_text())["measured"] == {"value": 1.5}
@@ -35,11 +35,11 @@ def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path):
     def crash(cell):
         return {"value": 1 / 0}
 
-    assert keep(tmp_path, TASK, fail).failed == "cannot do that"
+    assert keep(tmp_path, fail, TASK).failed == "cannot do that"
     assert kept(tmp_path, TASK).measured is None
-    assert keep(tmp_path, TASK, crash).failed == "ZeroDivisionError: division by zero"
+    assert keep(tmp_path, crash, TASK).failed == "ZeroDivisionError: division by zero"
     assert "in crash" in (tmp_path / "rnn--copy--seed3.txt").read_text()
-    assert keep(tmp_path, TASK, lambda cell: {"value": 2}).measured == {"value": 2}
+    assert keep(tmp_path, lambda cell: {"value": 2}, TASK).measured == {"value": 2}
     assert kept(tmp_path, TASK).failed == ""
 
 
@@ -53,7 +53,7 @@ def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        keep(tmp_path, TASK, stop)
+        keep(tmp_path, stop, TASK)
     assert kept(tmp_path, TASK) is None
 
 

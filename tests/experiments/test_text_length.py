@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from s2s.experiments.disciplines import evaluation_of
-from s2s.experiments.text_length.measure import EXPERIMENT
+from s2s.experiments.text_length import EXPERIMENT
 
 WORDS = np.random.default_rng(3).integers(3, 60, 400)
 

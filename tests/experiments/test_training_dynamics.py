@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from s2s.experiments.gradients import corpus
 from s2s.experiments.gradients.dynamics import ALL, Dynamics, Schooling, report, school, watch
-from s2s.experiments.gradients.measure import corpus
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.task import build_model, translation_trainer
 

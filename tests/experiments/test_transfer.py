@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from s2s.experiments import translating
+from s2s.experiments import transfer, translating
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.transfer import measure as transfer
+from s2s.experiments.transfer import EXPERIMENT, Sizes, halves, pretrained, shared_pieces
 from s2s.experiments.transfer.conclude import SHARES, gain_of
-from s2s.experiments.transfer.measure import EXPERIMENT, Sizes, halves, pretrained, shared_pieces
 from s2s.experiments.translating import chosen_pairs, counts_of
 from s2s.experiments.whole_runs import prepared
 from s2s.results import ROWS

@@ -43,7 +43,7 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert cost_of(folder).cpu_seconds > 0
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     monkeypatch.setattr(disciplines, "train", pytest.fail)
-    monkeypatch.setattr(whole_runs, "resume", pytest.fail)
+    monkeypatch.setattr(disciplines, "resume", pytest.fail)
     assert trained(made, "rnn", 1) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     points = list(pauses(folder))
@@ -63,7 +63,7 @@ def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, c
         return result
 
     clock = SimpleNamespace(**{name: lambda: noted("clock", 0.0) for name in ("perf_counter", "process_time")})
-    monkeypatch.setattr(whole_runs, "time", clock)
+    monkeypatch.setattr(disciplines, "time", clock)
     for name, made in (("prepare", contest(["rnn"])), ("prepare_texts", classifiers(["rnn"]))):
         # nothing is left of another test: as in a process that goes on with a comparison
         whole_runs._prepared.cache_clear()

@@ -1,1 +1,61 @@
-"""How many texts get the right class, and what did it take to learn that?"""
+"""Whole trainings on the classification task, and what their test says."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from s2s.experiments.classification.conclude import conclude
+from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
+from s2s.experiments.disciplines import discipline_of, evaluation_of
+from s2s.experiments.whole_runs import history, pauses, seconds_for
+from s2s.run.folder import opened
+from s2s.run.loaded import part_to_score
+
+# of the texts that a run names wrong: enough that models disagree on some of them
+_WRONG = 100
+_SHOWN = 240
+
+
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Trains a classifier, unless that is done, and takes its scores, its curve and its cost."""
+    folder, tested = evaluation_of(contest, cell.model, cell.seed)
+    contestant = contest.contestant(cell.model)
+    scores = tested["scores"]
+    blueprint = discipline_of(contestant.recipe).blueprint(contestant.recipe)
+    return {
+        **{key: tested[key] for key in ("split", "digest", "classes", "truth", "predicted", "truncated")},
+        **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
+        "per_class": scores["classes"],
+        "wrong": _wrong(folder, tested),
+        **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}),
+        "texts": [pause.count for pause in pauses(folder)],
+        "parameters": blueprint.parameters(contestant.name, contestant.settings),
+    }
+
+
+def texts_of(folder: Path, split: str) -> list[str]:
+    """The untouched texts of a run's `test` or `validation` set, in the order of the evaluation."""
+    run = opened(folder)
+    return list(part_to_score(run, run.recipe, split).texts["text"])
+
+
+def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:
+    """Some texts that were named wrong, by row: those that come first in an order that is the same for all runs."""
+    truth, predicted = np.array(tested["truth"]), np.array(tested["predicted"])
+    order = np.random.default_rng(len(truth)).permutation(len(truth))
+    rows = order[truth[order] != predicted[order]][:_WRONG].tolist()
+    texts = texts_of(folder, tested["split"])
+    shown = {row: " ".join(texts[row].split()) for row in rows}
+    return {str(row): t if len(t) <= _SHOWN else t[: _SHOWN - 1] + "…" for row, t in shown.items()}
+
+
+EXPERIMENT = Experiment(
+    "classification",
+    "How many texts get the right class, and what did it take to learn that?",
+    partial(each_run, seconds=seconds_for),
+    measure,
+    conclude,
+)

@@ -2,25 +2,47 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 
 from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.significance import McNemar, mcnemar
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
-from s2s.experiments.run_tables import Runs, curves, every_model, every_run, first_runs, over_seeds, score_bars
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    Runs,
+    SeedMean,
+    axis,
+    curves,
+    each_pair,
+    every_model,
+    every_run,
+    figure,
+    finding,
+    first_runs,
+    score_bars,
+    series,
+    table,
+)
 from s2s.experiments.verdicts import Evidence, against, difference, percent, seeds_in_words, times
 from s2s.results import Figure, Finding, Table
 
 _DISAGREEMENTS = 10
 
-# of a run; None where it is not known
-Value = Callable[[Measured], float | None]
+# of a run, by the field of `Pair`; None where it is not known
+_VALUES: dict[str, Callable[[Measured], float | None]] = {
+    "accuracy": lambda run: run["accuracy"]["value"],
+    "macro_f1": lambda run: run["macro_f1"],
+    "calibration": lambda run: run["calibration"]["error"],
+    # tokens learned from in a second
+    "speed": lambda run: run["tokens"][-1] / max(run["seconds"][-1], 1e-9),
+    "cost": lambda run: run["cpu_seconds"],
+}
+_RATIOS = ("speed", "cost")
 
 
 @dataclass(frozen=True)
@@ -30,9 +52,9 @@ class Pair:
     accuracy: Evidence  # over seeds, in points, with McNemar's test on one of them
     macro_f1: Evidence  # likewise, without a test of texts
     calibration: Evidence  # likewise
-    test: McNemar  # McNemar's, where the runs of one seed were tested on the same texts
     speed: Evidence  # of the logarithms of tokens per second
     cost: Evidence | None  # of the logarithms of CPU seconds; None where no seed has those of both
+    test: McNemar  # where the runs of one seed were tested on the same texts
 
 
 Pairs = dict[tuple[str, str], Pair]
@@ -43,7 +65,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     runs = by_model(contest, measured)
     if not runs:
         return Conclusion()
-    pairs = {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
+    pairs = each_pair(runs, compared)
     return Conclusion(
         findings=[each for model in runs for each in _findings(model, runs, pairs)],
         figures=_figures(runs),
@@ -53,59 +75,35 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
     """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
-    accuracy, macro_f1, error, speed, cost = (
-        difference(_by_seed(first, value), _by_seed(second, value))
-        for value in (_accuracy, _macro_f1, _error, _log(_speed), _log(_cost))
-    )
-    if accuracy is None or macro_f1 is None or error is None or speed is None:
+    accuracy, *others = (difference(_paired(first, name), _paired(second, name)) for name in _VALUES)
+    if accuracy is None:
         return None
     seed = next(seed for seed in first if seed in second)
     one, two = first[seed], second[seed]
     test = mcnemar(*(np.array(row) for row in (one["truth"], one["predicted"], two["predicted"])))
-    accuracy = replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed)
-    return Pair(accuracy, macro_f1, error, test, speed, cost)
+    return Pair(replace(accuracy, test="McNemar", test_p=test.p_value, seed=seed), *others, test)  # pyright: ignore
 
 
-def _by_seed(runs: BySeed, value: Value) -> dict[int, float]:
-    return {seed: known for seed, run in runs.items() if (known := value(run)) is not None}
+def _paired(runs: BySeed, name: str) -> dict[int, float]:
+    known = {seed: value for seed, run in runs.items() if (value := _VALUES[name](run)) is not None}
+    return {seed: math.log(value) for seed, value in known.items() if value} if name in _RATIOS else known
 
 
-def _log(value: Value) -> Value:
-    return lambda run: math.log(known) if (known := value(run)) else None
-
-
-def _accuracy(run: Measured) -> float:
-    return run["accuracy"]["value"]
-
-
-def _macro_f1(run: Measured) -> float:
-    return run["macro_f1"]
-
-
-def _error(run: Measured) -> float:
-    return run["calibration"]["error"]
-
-
-def _speed(run: Measured) -> float:
-    """Tokens learned from in a second."""
-    return run["tokens"][-1] / max(run["seconds"][-1], 1e-9)
-
-
-def _cost(run: Measured) -> float | None:
-    return run["cpu_seconds"]
+def _known(runs: BySeed, name: str) -> list[float]:
+    return [value for run in runs.values() if (value := _VALUES[name](run)) is not None]
 
 
 def _of_texts(run: Measured) -> Estimate:
     return Estimate(*(run["accuracy"][key] for key in ("value", "low", "high")))
 
 
-def _over(value: Value, runs: BySeed) -> Estimate:
-    return percent(list(_by_seed(runs, value).values()))
+def _over(name: str, runs: BySeed) -> Estimate:
+    return percent(_known(runs, name))
 
 
 def _accuracy_over(runs: BySeed) -> Estimate:
     """The mean over seeds; with Wilson's interval where there is one seed."""
-    return _of_texts(*runs.values()) if len(runs) == 1 else _over(_accuracy, runs)
+    return _of_texts(*runs.values()) if len(runs) == 1 else _over("accuracy", runs)
 
 
 def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
@@ -113,19 +111,20 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
     split = next(iter(own.values()))["split"]
     over = "one seed" if seeds == 1 else f"mean of {seeds_in_words(seeds)}"
 
-    def evidence(name: str) -> dict[tuple[str, str], Evidence]:
-        return {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
+    def standing(name: str) -> tuple[str, dict[str, float], dict[tuple[str, str], Evidence]]:
+        means = {other: statistics.mean(values) for other in runs if (values := _known(runs[other], name))}
+        return model, means, {k: each for k, pair in pairs.items() if (each := getattr(pair, name)) is not None}
 
     quantity = f"accuracy on the {split} set ({over}{'; interval over texts' if seeds == 1 else ''})"
-    verdict = against(model, _means(runs, _accuracy), evidence("accuracy"), "points", 2)
+    verdict = against(*standing("accuracy"), "points", 2)
     yield finding("accuracy", model, _accuracy_over(own), "%", quantity, verdict, "scores")
     quantity = f"expected calibration error on the {split} set ({over})"
-    verdict = against(model, _means(runs, _error), evidence("calibration"), "points", 2, min)
-    yield finding("calibration", model, _over(_error, own), "points", quantity, verdict, "reliability")
+    verdict = against(*standing("calibration"), "points", 2, min)
+    yield finding("calibration", model, _over("calibration", own), "points", quantity, verdict, "reliability")
     quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
-    verdict = times(model, _means(runs, _speed), evidence("speed"), "as fast as")
-    yield finding("training speed", model, mean(list(map(_speed, own.values()))), "tokens/s", quantity, verdict, "")
-    known = list(_by_seed(own, _cost).values())
+    verdict = times(*standing("speed"), "as fast as")
+    yield finding("training speed", model, mean(_known(own, "speed")), "tokens/s", quantity, verdict, "")
+    known = _known(own, "cost")
     if not known:
         why = "its runs were interrupted, so they were not counted whole"
         yield Finding(row="training cost", model=model, failed=why)
@@ -133,14 +132,8 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
     quantity = f"CPU seconds of a whole run, while others may run beside it ({over})"
     if len(known) < seeds:
         quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
-    verdict = times(model, _means(runs, _cost), evidence("cost"), "the CPU seconds of", min)
+    verdict = times(*standing("cost"), "the CPU seconds of", min)
     yield finding("training cost", model, mean(known), "s", quantity, verdict, "")
-
-
-def _means(runs: Runs, value: Value) -> dict[str, float]:
-    """Each model's mean over seeds; models of which nothing is known are left out."""
-    known = {model: list(_by_seed(own, value).values()) for model, own in runs.items()}
-    return {model: statistics.mean(values) for model, values in known.items() if values}
 
 
 def _figures(runs: Runs) -> list[Figure]:
@@ -151,8 +144,7 @@ def _figures(runs: Runs) -> list[Figure]:
     loss = ("losses", axis("validation loss", "nats per text"))
     return [
         score_bars(
-            "Scores on the test set",
-            {"accuracy": _accuracy_over, "macro-F1": partial(_over, _macro_f1)},
+            {"accuracy": _accuracy_over, "macro-F1": partial(_over, "macro_f1")},
             runs,
             "Intervals (95 %): Student's over seeds; for one seed Wilson's over texts, of accuracy alone.",
         ),
@@ -179,25 +171,20 @@ def _reliability(runs: Runs) -> Figure:
 
 
 def _summary(runs: Runs) -> Table:
-    def over(value: Value) -> Value:
-        return over_seeds(runs, value)
-
+    scores = (
+        ("accuracy (%)", "accuracy", ""),
+        ("macro-F1 (%)", "macro_f1", "macro-F1"),
+        ("calibration error (points)", "calibration", "calibration"),
+    )
     columns = [
         *map(Column, ("model", "seeds")),
-        *(
-            Interval(head, lambda row, value=value: _over(value, runs[row["model"]]), 2, of_what)
-            for head, value, of_what in (
-                ("accuracy (%)", _accuracy, ""),
-                ("macro-F1 (%)", _macro_f1, "macro-F1"),
-                ("calibration error (points)", _error, "calibration"),
-            )
-        ),
-        Column("calibration error, equal counts (points)", over(lambda run: run["adaptive"]["error"]), 2),
-        Column("test loss (nats per text)", over(lambda run: run["loss"]), 4),
+        *(Interval(head, lambda row, name=name: _over(name, row["runs"]), 2, what) for head, name, what in scores),
+        SeedMean("calibration error, equal counts (points)", lambda run: run["adaptive"]["error"], 2),
+        SeedMean("test loss (nats per text)", "loss", 4),
         Column("parameters"),
-        Column("training (s)", over(lambda run: run["seconds"][-1]), 1),
-        Column("whole run (s)", over(lambda run: run["run_seconds"]), 1),
-        Column("whole run (CPU s)", over(_cost), 1),
+        SeedMean("training (s)", lambda run: run["seconds"][-1], 1),
+        SeedMean("whole run (s)", "run_seconds", 1),
+        SeedMean("whole run (CPU s)", "cpu_seconds", 1),
     ]
     return table("scores", "Scores, sizes and costs: means over seeds", columns, every_model(runs))
 
@@ -230,7 +217,7 @@ def _every_run(runs: Runs) -> Table:
         Column("of them read in part", "truncated"),
         Interval("accuracy (%)", _of_texts, 2),
         Column("macro-F1 (%)", "macro_f1", 2),
-        Column("calibration error (points)", _error, 2),
+        Column("calibration error (points)", _VALUES["calibration"], 2),
         Column("loss (nats per text)", "loss", 4),
         Column("best validation accuracy (%)", lambda run: max(run["accuracies"]), 2),
         Column("lowest validation loss", lambda run: min(run["losses"]), 4),
@@ -265,7 +252,7 @@ def _disagreements(runs: Runs) -> Table:
     same = {model: run for model, run in firsts.items() if run["digest"] == any_run["digest"]}
     texts = {int(row): text for run in same.values() for row, text in run["wrong"].items()}
 
-    def answer(run: Mapping, row: int) -> str:
+    def answer(run: Measured, row: int) -> str:
         return run["classes"][run["predicted"][row]]
 
     rows = [row for row in sorted(texts) if len({answer(run, row) for run in same.values()}) > 1]

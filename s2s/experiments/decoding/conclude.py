@@ -7,7 +7,6 @@ from s2s.evaluation.inference import Slope, long_slope, median, ratio_of_medians
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
 from s2s.experiments.presenting import Value, axis, exponents, figure, filled, finding, series, stopped, table
 from s2s.experiments.verdicts import compared
-from s2s.experiments.workload import VOCABULARY
 from s2s.results import Figure, Finding, Series, Table
 
 # both lengths of the sentence at which models are ranked, and the one that is fixed while the other varies
@@ -42,8 +41,8 @@ _CURVES = (
 _BY_SOURCE, _, _BY_TARGET, _LATE = _CURVES
 
 
-def conclude(contest: Contest, measured: Cells, repetitions: int) -> Conclusion:
-    """Milliseconds for a token, how they grow, and who is fastest; each was repeated so often at least."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Milliseconds for a token, how they grow, and who is fastest."""
     timed = {
         (model, rows): own
         for rows in sorted({own["rows"] for own in measured.values()})
@@ -61,10 +60,14 @@ def conclude(contest: Contest, measured: Cells, repetitions: int) -> Conclusion:
         tables=filled(
             exponents(title, ("model", "batch", "of", "from", "to"), slopes),
             _tokens(timed),
-            _machine(timed),
+            table(
+                "machine",
+                "The machine while each model was measured: if it was the same, so are these",
+                ("model", "batch", "reference product, ms"),
+                ((*key, 1000 * own["reference"]) for key, own in timed.items()),
+            ),
             stopped(("model", "batch", "length of the", "not measured from"), notes),
         ),
-        numbers={"vocabulary": VOCABULARY, "typical": TYPICAL, "repetitions": repetitions},
         seeds=[contest.seeds[0]],
     )
 
@@ -78,22 +81,19 @@ def _finding(model: str, singles: Mapping[str, Measured]) -> Finding | None:
         return None
     # the speed, so that more is better
     ratios = {other: ratio_of_medians(s, totals[model]) for other, s in totals.items() if other != model}
+    sides = (("source", _BY_SOURCE), ("target", _BY_TARGET))
+    slopes = ((side, curve, curve.slope(singles[model])) for side, curve in sides)
+    words = [f"{curve.length}^{s.exponent.value:.2f} in the {side}'s length" for side, curve, s in slopes if s]
+    grows = f"; a translation's time grows as {' and '.join(words)}" if words else ""
     return finding(
         "decoding cost",
         model,
         median([1000 * seconds / TYPICAL for seconds in totals[model]]),
         "ms/token",
         f"time of an output token, batch 1, source and target of {TYPICAL} tokens",
-        "; ".join([compared(ratios, "as fast as", "the speed of"), *_in_words(singles[model])]),
+        compared(ratios, "as fast as", "the speed of") + grows,
         "by-target",
     )
-
-
-def _in_words(measured: Measured) -> list[str]:
-    """How the time of a translation grows with both lengths."""
-    slopes = ((side, curve, curve.slope(measured)) for side, curve in (("source", _BY_SOURCE), ("target", _BY_TARGET)))
-    words = [f"{curve.length}^{s.exponent.value:.2f} in the {side}'s length" for side, curve, s in slopes if s]
-    return [f"a translation's time grows as {' and '.join(words)}"] if words else []
 
 
 def _figures(timed: Timed) -> list[Figure]:
@@ -149,9 +149,3 @@ def _tokens(timed: Timed) -> Table:
 
     heads = ("model", "batch", "source n", "target m", "ms for a step", "output tokens/s")
     return table("tokens", "Medians", heads, rows())
-
-
-def _machine(timed: Timed) -> Table:
-    columns = ("model", "batch", "reference product, ms")
-    title = "The machine while each model was measured: if it was the same, so are these"
-    return table("machine", title, columns, ((*key, 1000 * own["reference"]) for key, own in timed.items()))

@@ -1,7 +1,7 @@
 """Factors per step with their intervals, spectra, and what they predict."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from s2s.evaluation.inference import Estimate, mean, rank_correlation
@@ -25,14 +25,13 @@ _FEWEST = 4
 Fit = Mapping[str, Any]
 
 
-def conclude(contest: Contest, measured: Cells, numbers: Mapping[str, object]) -> Conclusion:
-    """Factors per step, spectra, and how training went; `numbers` are those that the text of the method names."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Factors per step with their intervals, spectra, and how training went."""
     seen = Seen(contest.models, measured)
     return Conclusion(
         findings=[_finding(seen, model) for model in seen.models],
         figures=figures(seen),
         tables=filled(_factors(seen), _jacobians(seen), _paths(seen), _layers(seen), _normalisation(seen)),
-        numbers=numbers,
     )
 
 
@@ -64,10 +63,14 @@ def _finding(seen: Seen, model: str) -> Finding | None:
     before = seen.fits(model, "initial", "inputs")
     if not before:
         return None
-    at = factor_of(before)
+    at, said = factor_of(before), verdict(factor_of(before), before)
+    fits = seen.fits(model, "trained", "inputs")
+    later, fit, left = factor_of(fits), _fit(fits), _left(fits)
+    if later and fit and left and left.value:
+        factorial = _falls_by_a_factor(later, fit, max(fit["span"] for fit in fits))
+        said += f"; after training {f'{later.value:.3f} per step' if factorial else f'{left.value:.2g} times'}"
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
-    said = verdict(at, before) + _afterwards(seen.fits(model, "trained", "inputs"))
-    value = at and Estimate(*(None if end is None else brief(end) for end in (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
+    value = at and Estimate(*map(brief, (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
     return finding("vanishing and exploding gradients", model, value, "per step", quantity, said, "input-gradients")
 
 
@@ -96,46 +99,33 @@ def _falls_by_a_factor(at: Estimate, fit: Estimate, span: int) -> bool:
     return fit.value >= GOOD_FIT and abs(math.log(at.value)) * (span - 1) >= math.log(2)
 
 
-def _afterwards(fits: Sequence[Fit]) -> str:
-    at, fit, left = factor_of(fits), _fit(fits), _left(fits)
-    if at is None or fit is None or left is None or not left.value:
-        return ""
-    if _falls_by_a_factor(at, fit, max(fit["span"] for fit in fits)):
-        return f"; after training {at.value:.3f} per step"
-    return f"; after training {left.value:.2g} times"
-
-
 def _factors(seen: Seen) -> Table:
-    def half(fits: Sequence[Fit]) -> float | None:
-        at = factor_of(fits)
-        return half_life(at.value) if at else None
-
-    def of(value: Callable[[Sequence[Fit]], Any]) -> Callable[[Sequence[Any]], Any]:
-        return lambda row: value(row[3])
-
-    def centre(value: Callable[[Sequence[Fit]], Estimate | None]) -> Callable[[Sequence[Any]], float | None]:
-        return lambda row: None if (known := value(row[3])) is None else known.value
-
     columns = [
-        *("model", "when", "with respect to"),
-        Interval("factor per step", of(factor_of), brief),
-        Column("half-life (steps)", of(half), brief),
-        Column("R²", centre(_fit), brief),
-        Column(_LEFT, centre(_left), brief),
-        Column("reach (steps)", of(lambda fits: max(fit["reach"] for fit in fits))),
-        Column("largest distance (steps)", of(lambda fits: fits[0]["span"])),
-        Column("sets of weights", of(len)),
+        *map(Column, ("model", "when", "with respect to")),
+        Interval("factor per step", "at", brief),
+        Column("half-life (steps)", lambda row: row["at"] and half_life(row["at"].value), brief),
+        Column("R²", lambda row: row["fit"] and row["fit"].value, brief),
+        Column(_LEFT, lambda row: row["left"] and row["left"].value, brief),
+        Column("reach (steps)", lambda row: max(fit["reach"] for fit in row["fits"])),
+        Column("largest distance (steps)", lambda row: row["fits"][0]["span"]),
+        Column("sets of weights", lambda row: len(row["fits"])),
     ]
-    kinds = [(model, part, of) for model in seen.models for part in _WHEN for of in _OF]
-    rows = [(model, _WHEN[part], _OF[of], fits) for model, part, of in kinds if (fits := seen.fits(model, part, of))]
+    rows = [
+        {"model": model, "when": when, "with respect to": to, "fits": fits}
+        | {"at": factor_of(fits), "fit": _fit(fits), "left": _left(fits)}
+        for model in seen.models
+        for part, when in _WHEN.items()
+        for of, to in _OF.items()
+        if (fits := seen.fits(model, part, of))
+    ]
     return table(FACTORS, "What is left of a gradient per step of distance", columns, rows)
 
 
 def _jacobians(seen: Seen) -> Table:
     rows = [
-        {"model": model, "when": _WHEN[part], **_spectrum(seen, model, part)}
+        {"model": model, "when": when, **_spectrum(seen, model, part)}
         for model in seen.models
-        for part in _WHEN
+        for part, when in _WHEN.items()
         if seen.weights(model, part)
     ]
     columns = [
@@ -248,21 +238,16 @@ def predicts(gradient_result: Result, long_range_result: Result) -> Table | None
     factors = next((table for table in gradient_result.tables if table.name == FACTORS), None)
     if factors is None or not memory:
         return None
+    known: list[dict[str, Any]] = [dict(zip(factors.columns, row, strict=True)) for row in factors.rows]
     rows = []
     for column, when in ((column, when) for column in ("factor per step", _LEFT) for when in _WHEN.values()):
-        left = _column(factors, column, when)
+        of_inputs = [row for row in known if (row["when"], row["with respect to"]) == (when, _OF["inputs"])]
+        left = {str(row["model"]): row[column] for row in of_inputs if isinstance(row[column], float | int)}
         models = [model for model in left if model in memory]
         said = _correlated([left[model] for model in models], [memory[model] for model in models])
         rows.append((f"{column}, {when}", len(models), *said))
     title = "Does the gradient of the inputs predict the effective memory length? Spearman's ρ over models"
     return table("predicts", title, ("predictor", "models", "ρ", "p", "verdict"), rows)
-
-
-def _column(factors: Table, column: str, when: str) -> dict[str, float]:
-    rows = [dict(zip(factors.columns, row, strict=True)) for row in factors.rows]
-    of_inputs = [row for row in rows if (row["when"], row["with respect to"]) == (when, _OF["inputs"])]
-    values = {str(row["model"]): row[column] for row in of_inputs}
-    return {model: float(value) for model, value in values.items() if isinstance(value, float | int)}
 
 
 def _correlated(left: list[float], memory: list[float]) -> tuple[Value, Value, str]:

@@ -104,14 +104,7 @@ def middle(values: Sequence[float | None]) -> float | None:
 
 def figures(seen: Seen) -> list[Figure]:
     """All figures; some may have nothing to show."""
-    return [
-        *_against_distance(seen),
-        _paths(seen),
-        _layer_norms(seen),
-        *_training(seen),
-        _depth(seen),
-        _by_layer(seen),
-    ]
+    return [*_against_distance(seen), _paths(seen), _layer_norms(seen), *_training(seen), _depth(seen), _by_layer(seen)]
 
 
 def _against_distance(seen: Seen) -> Iterator[Figure]:
@@ -131,16 +124,14 @@ def _curve(measured: Sequence[Measured], kind: str, model: str) -> Series | None
     # all near points, and beyond them so many that a line shows no more with all
     step = max(1, math.ceil((len(shortest) - _NEAR) / _FAR))
     drawn = [*range(min(_NEAR, len(shortest))), *range(_NEAR, len(shortest), step)]
-    ends = [[_together([each[name][i] for each in curves]) for name in ("median", "low", "high")] for i in drawn]
+
+    def together(name: str, i: int) -> float | None:
+        # the geometric mean over seeds; none where one of them has none, or nought
+        values = [each[name][i] for each in curves]
+        return brief(math.exp(sum(map(math.log, values)) / len(values))) if all(values) else None
+
+    ends = [[together(name, i) for name in ("median", "low", "high")] for i in drawn]
     return series(model, model, [shortest[i] for i in drawn], [Estimate(*each) for each in ends])  # pyright: ignore[reportArgumentType]
-
-
-def _together(values: Sequence[float | None]) -> float | None:
-    """The geometric mean over seeds; None where one of them has none, or nought."""
-    there = [value for value in values if value]
-    if not values or len(there) < len(values):
-        return None
-    return brief(math.exp(sum(math.log(value) for value in there) / len(there)))
 
 
 def _paths(seen: Seen) -> Figure:
@@ -209,7 +200,7 @@ def _training(seen: Seen) -> list[Figure]:
     moved = []
     for model, runs in seen.dynamics().items():
         looks = min((one["looks"] for one in runs), key=len)
-        ratios = [_brief(average([one["ratios"][ALL][i] for one in runs])) for i in range(len(looks))]
+        ratios = [brief(average([one["ratios"][ALL][i] for one in runs])) for i in range(len(looks))]
         moved.append(series(model, model, looks, ratios))
     update = axis("update")
     return [
@@ -247,14 +238,10 @@ def _windowed(seen: Seen, key: str, within: Callable[..., float | None], scale: 
     shown = []
     for model, runs in seen.dynamics().items():
         windows = _windows(min(len(one[key]) for one in runs))
-        values = [_brief(average([_brief(within(one[key][window])) for one in runs])) for window in windows]
+        values = [brief(average([brief(within(one[key][window])) for one in runs])) for window in windows]
         ends = [float(window.stop) for window in windows]
-        shown.append(series(model, model, ends, [None if v is None else brief(scale * v) for v in values]))
+        shown.append(series(model, model, ends, [v if v is None else brief(scale * v) for v in values]))
     return shown
-
-
-def _brief(value: float | None) -> float | None:
-    return None if value is None else brief(value)
 
 
 def _depth(seen: Seen) -> Figure:
@@ -291,7 +278,7 @@ def _by_layer(seen: Seen) -> Figure:
         deepest = max(one["depth"] for one in seen.normalised(model))
         deep = [one for one in runs if one["depth"] == deepest]
         layers = list(deep[0]["layers"]) if deep else []
-        values = [_brief(average([one["layers"].get(layer) for one in deep])) for layer in layers]
+        values = [brief(average([one["layers"].get(layer) for one in deep])) for layer in layers]
         shown.append(series(f"{model}, {norm}-norm", model, _short(layers), values))
     return figure(
         "norm-layers",

@@ -4,7 +4,7 @@ The state is whatever a decoder hands from step to step, all its floating-point 
 row. Rows do not touch each other, so a batch of rows is a batch of Jacobians, and one product serves them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -62,7 +62,12 @@ class Transition:
         """
         if self._twice is None:
             self._twice = self._is_twice_differentiable()
-        return self._pushed(vectors) if self._twice else self._difference(vectors)
+        if self._twice:
+            return self._pushed(vectors)
+        with torch.no_grad():
+            start = self._before.detach()
+            ahead, behind = (joined(self._next(start + sign * _STEP * vectors)) for sign in (1, -1))
+            return (ahead - behind) / (2 * _STEP)
 
     def _pushed(self, vectors: Tensor) -> Tensor:
         if self._linear is None:
@@ -94,12 +99,6 @@ class Transition:
     def _next(self, before: Tensor) -> Rows:
         return self._decoder(self._context, parted(self._state, before), self._token)[1]
 
-    def _difference(self, vectors: Tensor) -> Tensor:
-        with torch.no_grad():
-            start = self._before.detach()
-            ahead, behind = (joined(self._next(start + sign * _STEP * vectors)) for sign in (1, -1))
-            return (ahead - behind) / (2 * _STEP)
-
 
 def joined(bundle: Rows) -> Vectors:
     """All numbers of each row, one behind the other."""
@@ -113,17 +112,18 @@ def parted(bundle: R, vectors: Vectors) -> R:
     return with_numbers(bundle, [piece.view_as(part) for piece, part in zip(pieces, parts, strict=True)])
 
 
-def with_numbers(bundle: R, tensors: list[Tensor]) -> R:
+def with_numbers(bundle: R, tensors: Iterable[Tensor]) -> R:
     """The bundle with these tensors where `numbers` found its own."""
-    return _filled(bundle, iter(tensors))
+    rest = iter(tensors)
 
+    def _filled(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return next(rest) if value.is_floating_point() else value
+        if isinstance(value, Rows):
+            return replace(value, **{field.name: _filled(getattr(value, field.name)) for field in fields(value)})
+        return tuple(map(_filled, value)) if isinstance(value, tuple) else value
 
-def _filled(value: Any, rest: Iterator[Tensor]) -> Any:
-    if isinstance(value, Tensor):
-        return next(rest) if value.is_floating_point() else value
-    if isinstance(value, Rows):
-        return replace(value, **{field.name: _filled(getattr(value, field.name), rest) for field in fields(value)})
-    return tuple(_filled(item, rest) for item in value) if isinstance(value, tuple) else value
+    return _filled(bundle)
 
 
 @torch.no_grad()

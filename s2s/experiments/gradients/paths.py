@@ -87,11 +87,14 @@ def long_texts(data: Encoded, count: int, length: int) -> Text:
 
 
 @contextmanager
-def vectors_of(module: nn.Module, tokens: Int[Tensor, "batch steps"]) -> Iterator[list[Tensor]]:
+def vectors_of(module: nn.Module, tokens: Int[Tensor, "batch steps"], side: str) -> Iterator[list[Tensor]]:
     """Within it, the vectors of these tokens are caught where the module looks them up.
 
     Yields:
-        A list that fills: whatever any `nn.Embedding` within the module gives for exactly these tokens.
+        A list that fills: whatever any `nn.Embedding` within the module, the model's `side`, gives for these tokens.
+
+    Raises:
+        NotForThisModel: nothing was caught.
     """
     caught: list[Tensor] = []
 
@@ -105,6 +108,8 @@ def vectors_of(module: nn.Module, tokens: Int[Tensor, "batch steps"]) -> Iterato
     finally:
         for hook in hooks:
             hook.remove()
+    if not caught:
+        raise NotForThisModel(f"its {side} looks tokens up in no nn.Embedding: there is no vector to differentiate by")
 
 
 def norms(model: Seq2Seq, text: Text, together: int, seed: int) -> Norms:
@@ -136,9 +141,8 @@ def gradients(model: Seq2Seq, text: Text) -> tuple[Float[Tensor, "batch fed widt
     context, state = model.decoder.start(model.encoder(text.source, text.valid), text.tokens.shape[1])
     inputs, states, last = [], [], None
     for token in text.tokens.split(1, dim=1):
-        with vectors_of(model.decoder, token) as caught:
+        with vectors_of(model.decoder, token, "decoder") as caught:
             last, state = model.decoder(context, state, token)
-        _check_caught(caught, "decoder")
         inputs.append(caught)
         states.append(numbers(state))
     if last is None:
@@ -162,9 +166,8 @@ def _written(model: Seq2Seq, text: Text) -> tuple[np.ndarray, np.ndarray | None]
 
 
 def _read(model: Seq2Seq, text: Text, seed: int) -> np.ndarray:
-    with vectors_of(model.encoder, text.source) as caught:
+    with vectors_of(model.encoder, text.source, "encoder") as caught:
         summary = model.encoder(text.source, text.valid).summary
-    _check_caught(caught, "encoder")
     direction = torch.randn(summary.shape[1], generator=torch.Generator().manual_seed(seed), dtype=summary.dtype)
     by_vector = _gradients(summary @ (direction / direction.norm()), caught)
     size = torch.stack(by_vector).sum(dim=0).norm(dim=2)
@@ -177,11 +180,6 @@ def _read(model: Seq2Seq, text: Text, seed: int) -> np.ndarray:
 def _gradients(loss: Tensor, wanted: Sequence[Tensor]) -> list[Tensor]:
     given = torch.autograd.grad(loss.sum(), wanted, allow_unused=True)
     return [torch.zeros_like(one) if g is None else g for one, g in zip(wanted, given, strict=True)]
-
-
-def _check_caught(caught: Sequence[Tensor], side: str) -> None:
-    if not caught:
-        raise NotForThisModel(f"its {side} looks tokens up in no nn.Embedding: there is no vector to differentiate by")
 
 
 def cut(memory: Memory, path: Route) -> Memory:
@@ -205,9 +203,8 @@ def saliency(
     model is in evaluation mode and float64.
     """
     batch = collate([source], [target], [0])
-    with vectors_of(model.encoder, batch.source) as caught:
+    with vectors_of(model.encoder, batch.source, "encoder") as caught:
         memory = model.encoder(batch.source, batch.source_valid)
-    _check_caught(caught, "encoder")
     context, state = model.decoder.start(cut(memory, path), batch.target_in.shape[1])
     scores = model.projection(model.decoder(context, state, batch.target_in)[0])[0]
     chosen = scores.gather(1, batch.target_out[0].unsqueeze(1))[:, 0]
@@ -296,6 +293,6 @@ def curve(norms: Float[np.ndarray, "batch distance"], first: int) -> dict[str, l
     }
 
 
-def brief(value: float) -> float | None:
+def brief(value: float | None) -> float | None:
     """Six digits: more would differ between processors; None where it is no finite number."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

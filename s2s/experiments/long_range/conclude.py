@@ -1,7 +1,7 @@
 """What the answers at each distance say: how far back a model reaches, curves, and seeds that succeed."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -10,13 +10,17 @@ from typing import Any
 
 from scipy import stats
 
-from s2s.evaluation.inference import Estimate, holm, mean, paired_difference, wilson
+from s2s.data.agreement import Agreement
+from s2s.data.exercises import EXERCISES
+from s2s.evaluation.inference import Estimate, Share, holm, mean, wilson
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, Value, axis, figure, finding, series, table
-from s2s.experiments.verdicts import LEVEL, listed, seeds_in_words
+from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
+from s2s.experiments.verdicts import LEVEL, Evidence, corrected, difference, listed, seeds_in_words
 from s2s.results import Figure, Finding, Table
 
-_FIRST = "recall"
+# in the order in which they are measured; the first one fills the table's row
+NAMES = (*(exercise.name for exercise in EXERCISES), Agreement.name)
+_FIRST = NAMES[0]
 _ENOUGH = 0.95
 
 
@@ -37,7 +41,7 @@ class Trials:
         """Share of right answers at a distance, by seed."""
         return {seed: run["right"][place] / run["asked"][place] for seed, run in self.by_seed.items()}
 
-    def accuracy(self, place: int) -> Estimate:
+    def accuracy(self, place: int) -> Share:
         """The mean over seeds at a distance, see `pooled`."""
         return pooled([(run["right"][place], run["asked"][place]) for run in self.by_seed.values()])
 
@@ -58,9 +62,9 @@ class Trials:
         middle = statistics.median_high([run["solved"] or float("inf") for run in self.by_seed.values()])
         return None if middle == float("inf") else middle
 
-    def success_rate(self) -> Estimate:
-        """Share of seeds that succeed, with Wilson's interval."""
-        return wilson(self.successes(), len(self.by_seed), whole=1)
+    def success_rate(self) -> Share:
+        """Share of seeds that succeed, in percent, with Wilson's interval."""
+        return wilson(self.successes(), len(self.by_seed))
 
 
 def within(run: Measured) -> float:
@@ -78,7 +82,7 @@ def memory(run: Measured) -> int:
     return reached
 
 
-def pooled(counts: Sequence[tuple[int, int]]) -> Estimate:
+def pooled(counts: Sequence[tuple[int, int]]) -> Share:
     """The mean share of right answers over seeds, with an interval that doubts both examples and seeds.
 
     It is Wilson's over all answers or Student's over seeds, whichever reaches further: alone, the first would take
@@ -88,52 +92,40 @@ def pooled(counts: Sequence[tuple[int, int]]) -> Estimate:
     over_answers = wilson(sum(right for right, _ in counts), sum(asked for _, asked in counts), whole=1)
     over_seeds = mean([right / asked for right, asked in counts])
     ends = [end for end in (over_answers.low, over_answers.high, over_seeds.low, over_seeds.high) if end is not None]
-    return Estimate(over_seeds.value, max(0.0, min(ends)), min(1.0, max(ends)))
+    return Share(over_seeds.value, max(0.0, min(ends)), min(1.0, max(ends)))
 
 
 # by task and model
-Sorted = dict[tuple[str, str], Trials]
+Sorted = dict[str, dict[str, Trials]]
 
 
-def conclude(contest: Contest, measured: Cells, order: Sequence[str]) -> Conclusion:
-    """Curves, success rates, effective memory, and what tests say of the differences; the tasks in this order."""
-    trials = {
-        (name, model): Trials(model, name, runs)
-        for name in order
-        for model, runs in by_model(contest, measured, name).items()
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Curves, success rates, effective memory, and what tests say of the differences."""
+    runs = {name: by_model(contest, measured, name) for name in NAMES}
+    trials: Sorted = {
+        name: {model: Trials(model, name, by_seed) for model, by_seed in own.items()}
+        for name, own in runs.items()
+        if own
     }
     if not trials:
         return Conclusion()
-    names = list(dict.fromkeys(name for name, _ in trials))
+    every = [each for own in trials.values() for each in own.values()]
+    # task by task: sizes of vocabularies differ, and so do widths of equal size
+    settings = (
+        (own.name, own.model, ", ".join(f"{key}: {value}" for key, value in own.any["settings"].items()))
+        for own in every
+    )
+    small = table("settings", "Settings of the small models", ("task", "model", "settings"), settings)
     return Conclusion(
-        findings=[_finding(trials, model) for model in contest.models if (_FIRST, model) in trials],
-        figures=[*(_curves(of_task(trials, name)) for name in names), _success(trials, names)],
-        tables=[_summary(trials), _comparisons(trials), _runs(trials), _settings(trials)],
+        findings=[_finding(trials, model) for model in trials.get(_FIRST, ())],
+        figures=[*(_curves(list(own.values())) for own in trials.values()), _success(trials)],
+        tables=[_summary(every), _comparisons(trials), _runs(every), small],
     )
 
 
-def of_task(trials: Sorted, name: str) -> list[Trials]:
-    """All models' measurements of a task."""
-    return [each for (of, _), each in trials.items() if of == name]
-
-
-def difference_of(first: Trials, second: Trials, place: int) -> tuple[Estimate, float | None]:
-    """By how much the second is more accurate at a distance, over the seeds that both had, and the p-value of that.
-
-    The p-value is None with fewer than three seeds.
-    """
-    one, two = first.accuracies(place), second.accuracies(place)
-    both = [seed for seed in one if seed in two]
-    if not both:
-        return Estimate(0.0, None, None), None
-    return paired_difference([one[seed] for seed in both], [two[seed] for seed in both])
-
-
-def corrected_p(trials: Sequence[Trials], place: int) -> dict[frozenset[str], float]:
-    """The p-values of `difference_of` for all pairs of models at a distance, corrected for their number (Holm 1979)."""
-    tested = {frozenset((a.model, b.model)): difference_of(a, b, place)[1] for a, b in combinations(trials, 2)}
-    known = {models: p for models, p in tested.items() if p is not None}
-    return dict(zip(known, holm(list(known.values())), strict=True))
+def difference_of(first: Trials, second: Trials, place: int) -> Evidence | None:
+    """By how much the second is more accurate at a distance; None without a seed that both had."""
+    return difference(first.accuracies(place), second.accuracies(place))
 
 
 def fisher(first: Trials, second: Trials, place: int) -> float:
@@ -148,29 +140,25 @@ def fisher(first: Trials, second: Trials, place: int) -> float:
 
 def _finding(trials: Sorted, model: str) -> Finding:
     """The table's cell: how far back a first symbol was recalled."""
-    recall = trials[_FIRST, model]
+    recall = trials[_FIRST][model]
     memories = [float(reached) for reached in recall.memories()]
+    middle = statistics.median(memories)
     quantity = "longest distance at which a first symbol is recalled in 95 % of the cases"
-    reached = Estimate(statistics.median(memories), None, None)
+    reached = Estimate(middle, None, None)
     if len(memories) > 1:
         quantity += ", median over seeds and their range"
-        reached = Estimate(reached.value, min(memories), max(memories))
-    verdict = f"{_reach(recall)}; {_solved(trials, model)}; {_against(trials, model)}"
+        reached = Estimate(middle, min(memories), max(memories))
+    reach = "recalls a first symbol at no distance"
+    if middle:
+        least = "at least " if middle == recall.any["distances"][-1] else ""
+        trained = recall.any["distances"][recall.any["trained"] - 1]
+        reach = f"recalls a first symbol over {least}{middle:g} symbols (trained to {trained})"
+    verdict = f"{reach}; {_solved(trials, model)}; {_against(list(trials[_FIRST].values()), recall)}"
     return finding("long-term dependencies", model, reached, "symbols", quantity, verdict, _FIRST)
 
 
-def _reach(recall: Trials) -> str:
-    middle, longest = statistics.median(recall.memories()), recall.any["distances"][-1]
-    trained = recall.any["distances"][recall.any["trained"] - 1]
-    if middle == 0:
-        return "recalls a first symbol at no distance"
-    least = "at least " if middle == longest else ""
-    return f"recalls a first symbol over {least}{middle:g} symbols (trained to {trained})"
-
-
 def _solved(trials: Sorted, model: str) -> str:
-    own = [each for (_, of), each in trials.items() if of == model]
-    parts = []
+    own, parts = [each[model] for each in trials.values() if model in each], []
     # a task tried once is no evidence like one tried with several seeds
     for count in sorted({len(each.by_seed) for each in own}, reverse=True):
         tried = [each for each in own if len(each.by_seed) == count]
@@ -180,23 +168,23 @@ def _solved(trials: Sorted, model: str) -> str:
     return f"solves as trained {listed(parts)}"
 
 
-def _against(trials: Sorted, model: str) -> str:
+def _against(of_all: Sequence[Trials], recall: Trials) -> str:
     """The test against the best of the others, on first-token recall at the longest trained distance."""
-    recall = trials[_FIRST, model]
-    others = [each for each in of_task(trials, _FIRST) if each.model != model]
+    others = [each for each in of_all if each is not recall]
     if not others:
         return "no other model to compare with"
     place, count = recall.any["trained"] - 1, len(recall.by_seed)
     best = max(others, key=lambda each: each.accuracy(place).value)
-    difference, _ = difference_of(best, recall, place)
-    p = corrected_p([recall, *others], place).get(frozenset((best.model, model)))
-    if p is None:
+    compared = combinations([recall, *others], 2)
+    pairs = {(a.model, b.model): e for a, b in compared if (e := difference_of(b, a, place))}
+    pair = corrected(pairs).get((recall.model, best.model))
+    if pair is None or pair.p is None:
         return f"{seeds_in_words(count)} {'is' if count == 1 else 'are'} too few to compare models"
     where = f"at {recall.any['distances'][place]} symbols"
-    if p >= LEVEL:
-        return f"no significant difference from {best.model} {where} ({count} seeds, p = {p:.2g})"
-    way = "above" if difference.value > 0 else "below"
-    return f"{abs(100 * difference.value):.0f} points {way} {best.model} {where} (p = {p:.2g})"
+    if pair.p >= LEVEL:
+        return f"no significant difference from {best.model} {where} ({count} seeds, p = {pair.p:.2g})"
+    by = 100 * pair.over_seeds.value
+    return f"{abs(by):.0f} points {'above' if by > 0 else 'below'} {best.model} {where} (p = {pair.p:.2g})"
 
 
 def _curves(of_all: Sequence[Trials]) -> Figure:
@@ -219,19 +207,16 @@ def _curves(of_all: Sequence[Trials]) -> Figure:
     )
 
 
-def _percent(share: Estimate) -> Estimate:
-    """A share of 1 whose interval has ends, in percent."""
-    low, high = 0.0 if share.low is None else share.low, 1.0 if share.high is None else share.high
-    return Estimate(100 * share.value, 100 * low, 100 * high)
+def _percent(share: Share) -> Estimate:
+    return Estimate(100 * share.value, 100 * share.low, 100 * share.high)
 
 
-def _success(trials: Sorted, names: Sequence[str]) -> Figure:
+def _success(trials: Sorted) -> Figure:
     """Share of seeds at which a task was solved, task by task."""
     shown = []
-    for model in dict.fromkeys(model for _, model in trials):
-        own = [trials.get((name, model)) for name in names]
-        rates = [_percent(each.success_rate()) if each else None for each in own]
-        shown.append(series(model, model, list(names), rates))
+    for model in dict.fromkeys(model for own in trials.values() for model in own):
+        rates = [own[model].success_rate() if model in own else None for own in trials.values()]
+        shown.append(series(model, model, list(trials), rates))
     return figure(
         "success",
         "Seeds at which a task is solved: 95 % right answers at the distances trained on",
@@ -247,12 +232,11 @@ def _tenth(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 1)
 
 
-def _summary(trials: Sorted) -> Table:
-    """Tasks and models: seeds that succeed, accuracy, effective memory, updates."""
+def _summary(trials: Sequence[Trials]) -> Table:
 
     def succeed(own: Trials) -> str:
         rate = own.success_rate()
-        return f"{own.successes()} of {len(own.by_seed)} ({_tenth(rate.low):g} to {_tenth(rate.high):g} %)"
+        return f"{own.successes()} of {len(own.by_seed)} ({round(rate.low, 1):g} to {round(rate.high, 1):g} %)"
 
     def longer(own: Trials, beyond: int) -> float:
         return own.accuracy(own.any["trained"] + beyond).value
@@ -269,43 +253,38 @@ def _summary(trials: Sorted) -> Table:
         Column("updates to 99 % (median)", lambda own: own.steps()),
     ]
     title = "Every task and model: solved seeds, accuracy, effective memory, and how soon it was learned"
-    return table("tasks", title, columns, trials.values())
+    return table("tasks", title, columns, trials)
 
 
 def _comparisons(trials: Sorted) -> Table:
     """Every pair of models, task by task."""
     pairs = [
         (first, second, first.any["trained"] - 1)
-        for name in dict.fromkeys(name for name, _ in trials)
-        for first, second in combinations(of_task(trials, name), 2)
+        for own in trials.values()
+        for first, second in combinations(own.values(), 2)
     ]
-
-    def rows() -> Iterator[Sequence[Value | Estimate]]:
-        chances = holm([fisher(*pair) for pair in pairs])
-        for (first, second, place), chance in zip(pairs, chances, strict=True):
-            models, distance = f"{second.model} − {first.model}", first.any["distances"][place]
-            yield first.name, models, distance, *difference_of(first, second, place), chance
-
+    nothing = Evidence(0, Estimate(0.0, None, None), None)
+    rows = [
+        (a.name, f"{b.model} − {a.model}", a.any["distances"][place], difference_of(a, b, place) or nothing, chance)
+        for (a, b, place), chance in zip(pairs, holm([fisher(*pair) for pair in pairs]), strict=True)
+    ]
     columns = [
         *("task", "models", "distance"),
-        Interval("difference (points)", itemgetter(3), _tenth),
-        Column("p over seeds (paired t-test)", itemgetter(4)),
-        Column("p over answers (Fisher's exact test, Holm)", itemgetter(5)),
+        Interval("difference (points)", lambda row: row[3].over_seeds, _tenth),
+        Column("p over seeds (paired t-test)", lambda row: row[3].p),
+        Column("p over answers (Fisher's exact test, Holm)", itemgetter(4)),
     ]
-    return table("comparisons", "Differences between models at the longest trained distance", columns, rows())
+    return table("comparisons", "Differences between models at the longest trained distance", columns, rows)
 
 
-def _runs(trials: Sorted) -> Table:
-    """Every training."""
-
-    def tried(losses: Mapping[str, float | None]) -> str:
-        return ", ".join(
-            f"{rate}: {'failed' if loss is None else format(loss, '.3f')}" for rate, loss in losses.items()
-        )
+def _runs(trials: Sequence[Trials]) -> Table:
+    def tried(run: Measured) -> str:
+        said = {rate: "failed" if loss is None else f"{loss:.3f}" for rate, loss in run["losses"].items()}
+        return ", ".join(f"{rate}: {loss}" for rate, loss in said.items())
 
     columns = [
         *map(Column, ("task", "model", "seed", "parameters")),
-        Column("rates tried: loss on held-out examples", lambda run: tried(run["losses"])),
+        Column("rates tried: loss on held-out examples", tried),
         Column("rate chosen", lambda run: f"{run['rate']:g}"),
         Column("updates"),
         Column("updates to 99 %", "solved"),
@@ -317,16 +296,7 @@ def _runs(trials: Sorted) -> Table:
     ]
     rows = (
         {"task": own.name, "model": own.model, "seed": seed, **run}
-        for own in trials.values()
+        for own in trials
         for seed, run in own.by_seed.items()
     )
     return table("runs", "Every training: what was tried, what was chosen, and what it cost", columns, rows)
-
-
-def _settings(trials: Sorted) -> Table:
-    """Every model's settings, task by task: sizes of vocabularies differ, and so do widths of equal size."""
-    rows = (
-        (own.name, own.model, ", ".join(f"{key}: {value}" for key, value in own.any["settings"].items()))
-        for own in trials.values()
-    )
-    return table("settings", "Settings of the small models", ("task", "model", "settings"), rows)

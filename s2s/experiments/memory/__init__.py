@@ -1,1 +1,150 @@
-"""How memory grows with length: in training, in reading and writing without gradients, and from token to token."""
+"""Peaks of memory in training and inference, and what a decoder keeps, against length."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
+from s2s.experiments.memory.conclude import FITTED_FROM, SOURCE, conclude, curve
+from s2s.experiments.workload import (
+    VOCABULARY,
+    Form,
+    Texts,
+    attention_forms,
+    backward,
+    built,
+    fitting,
+    launched,
+    out_of_memory,
+    states_of,
+    texts,
+)
+from s2s.models.contract import Seq2Seq
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    lengths: tuple[int, ...]  # of source and target
+    rows: int  # pairs at once
+    written: tuple[int, ...]  # tokens after which the decoder's state is looked at
+
+
+SIZES: dict[Scale, Sizes] = {
+    "quick": Sizes((64, 128, 256, 512, 768, 1024, 2048), 1, (16, 32, 64, 128, 256, 512)),
+    "standard": Sizes((64, 128, 256, 512, 768, 1024, 1536, 2048, 3072), 1, (16, 32, 64, 128, 256, 512, 1024)),
+}
+# there the lengths go on to where memory ends
+SIZES["standard on a GPU"] = replace(
+    SIZES["standard"], lengths=tuple(n for k in range(6, 16) for n in (2**k, 3 * 2 ** (k - 1)))
+)
+
+
+def cells(contest: Contest) -> list[Cell]:
+    """One for each model."""
+    return [Cell(model, seconds=15) for model in contest.models]
+
+
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Peaks in bytes for each form and length; bytes of the state after ever more tokens."""
+    contestant = contest.contestant(cell.model)
+    sizes = contest.sizes(SIZES)
+    measured: Measured = {"peaks": [], "states": [], "notes": []}
+    longest, device = max(sizes.lengths), contest.computer.device
+    own = built(contest, contestant, Form(), longest, device)
+    _peaks(measured, own, Form(), sizes, device)
+    for form in attention_forms(contestant.settings):
+        model = built(contest, contestant, form, longest, device)
+        if launched(model, sizes.lengths[0], form) == launched(own, sizes.lengths[0], Form()):
+            measured["notes"].append({"form": form.name, "n": sizes.lengths[0], "why": "it is the model as built"})
+        else:
+            _peaks(measured, model, form, sizes, device)
+    measured["states"] = _states(contest, contestant, sizes)
+    return measured
+
+
+def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> None:
+    """All lengths of one form, to the longest, or to where memory runs out."""
+    for n in sizes.lengths:
+        why = "" if fitting(model, (n,)) else "the model reads no texts of this length"
+        if not why and _too_much(measured, form, n, device):
+            why = "it could take more than half of the free memory"
+        if why:
+            measured["notes"].append({"form": form.name, "n": n, "why": why})
+            return
+        pairs = texts(sizes.rows, n, n, device)
+        works: dict[str, Callable[[], object]] = {
+            "training": partial(_train, model, pairs, form),
+            "inference": partial(_infer, model, pairs, form),
+        }
+        try:
+            # a table of positions is made once, and gradients are made by the first backward pass
+            works["inference"]()
+            if n == sizes.lengths[0]:
+                works["training"]()
+            for what, work in works.items():
+                peak = peak_bytes(work, device)
+                measured["peaks"].append({"form": form.name, "what": what, "n": n, "bytes": peak})
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            measured["notes"].append({"form": form.name, "n": n, "why": "memory ran out"})
+            return
+
+
+def _too_much(measured: Measured, form: Form, n: int, device: torch.device) -> bool:
+    """Whether memory that grows with the square of the length from here on would take half of what is free.
+
+    A GPU's allocator says so when it has no more; a processor's would take the whole machine down.
+    """
+    lengths, peaks = curve(measured, form.name, "training")
+    free = None if device.type == "cuda" else free_bytes(device)
+    return bool(lengths) and free is not None and peaks[-1] * (n / lengths[-1]) ** 2 > free / 2
+
+
+def _train(model: Seq2Seq, pairs: Texts, form: Form) -> None:
+    """Forward and backward pass; the gradient is added to the one that is there."""
+    model.train()
+    states = states_of(model, pairs, form)
+    # the scores over the vocabulary are the same for all models, and grow with n and the vocabulary
+    backward(states.sum(), form)
+
+
+def _infer(model: Seq2Seq, pairs: Texts, form: Form) -> None:
+    model.eval()
+    with torch.no_grad():
+        states_of(model, pairs, form)
+
+
+def _states(contest: Contest, contestant: Contestant, sizes: Sizes) -> list[Measured]:
+    """Bytes of one row's state after so many tokens, and of what every step reads; in fp32, as decoding is."""
+    cpu = torch.device("cpu")
+    model = built(contest, contestant, Form(), max(sizes.written), cpu).eval()
+    states = []
+    for n in fitting(model, sizes.written):
+        pairs = texts(1, SOURCE, n, cpu)
+        with torch.no_grad():
+            context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), n)
+            state = model.decoder(context, state, pairs.target)[1]
+        states.append({"n": n, "state": bytes_of(state), "context": bytes_of(context)})
+    return states
+
+
+EXPERIMENT = Experiment(
+    "memory",
+    "How does memory grow with length?",
+    cells,
+    measure,
+    conclude,
+    alone=True,
+    numbers=lambda contest: {
+        "vocabulary": VOCABULARY,
+        "rows": contest.sizes(SIZES).rows,
+        "source": SOURCE,
+        "share": FITTED_FROM,
+    },
+)

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from s2s.evaluation.inference import Slope, growth, long_slope
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
 from s2s.experiments.presenting import axis, exponents, figure, filled, finding, series, stopped, table
-from s2s.experiments.workload import AS_BUILT, VOCABULARY
+from s2s.experiments.workload import AS_BUILT
 from s2s.results import Figure, Finding, Series
 
 # the source of a state that is looked at after ever more tokens
 SOURCE = 32
 _MIB = 2**20
 # exponents are fitted from this share of the greatest length on: before it, weights and layers weigh more than length
-_FITTED_FROM = 0.25
+FITTED_FROM = 0.25
 _WORK = {
     "training": "Peak memory of a forward and backward pass",
     "inference": "Peak memory of reading and writing without gradients, with the target given",
@@ -21,8 +21,8 @@ _WORK = {
 ByModel = Mapping[str, Measured]
 
 
-def conclude(contest: Contest, measured: Cells, rows: int) -> Conclusion:
-    """Exponents, and what the longest text takes; so many pairs were read at once."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """Exponents, and what the longest text takes."""
     named = {cell.model: own for cell, own in measured.items()}
     models = {model: named[model] for model in contest.models if model in named}
     curves = [(model, form, what) for model, own in models.items() for form in _forms(own) for what in _WORK]
@@ -40,7 +40,6 @@ def conclude(contest: Contest, measured: Cells, rows: int) -> Conclusion:
             table("states", f"What decoding holds for one hypothesis, after a source of {SOURCE} tokens", held, states),
             stopped(("model", "form", "not measured from n"), notes),
         ),
-        numbers={"vocabulary": VOCABULARY, "rows": rows, "source": SOURCE, "share": _FITTED_FROM},
         seeds=[contest.seeds[0]],
     )
 
@@ -57,7 +56,7 @@ def _forms(measured: Measured) -> list[str]:
 
 def _exponent(measured: Measured, form: str, what: str) -> Slope | None:
     lengths, peaks = curve(measured, form, what)
-    return long_slope(lengths, peaks, _FITTED_FROM * lengths[-1]) if lengths else None
+    return long_slope(lengths, peaks, FITTED_FROM * lengths[-1]) if lengths else None
 
 
 def _finding(model: str, measured: Measured) -> Finding | None:

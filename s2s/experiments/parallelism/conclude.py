@@ -41,20 +41,12 @@ class Repeated:
 
 
 class Seen:
-    """All that was measured of one model.
-
-    Args:
-        counts: operations and their chains; None where counting failed.
-        rounds: times, round by round.
-
-    Attributes:
-        rounds: as given.
-        points: the repetitions of all rounds, by form and batch and by length.
-    """
+    """All that was measured of one model: operations and their chains, unless counting failed; times round by round."""
 
     def __init__(self, counts: Measured | None, rounds: Sequence[Measured]) -> None:
         self._counts = counts or {"points": [], "flops": []}
         self.rounds = rounds
+        # the repetitions of all rounds, by form and batch and by length
         self.points: dict[tuple[str, str], dict[int, Repeated]] = {}
         for point in (point for one in rounds for point in one["points"]):
             lengths = self.points.setdefault((point["form"], point["batch"]), {})
@@ -94,8 +86,8 @@ class Seen:
 Models = Mapping[str, Seen]
 
 
-def conclude(contest: Contest, measured: Cells, numbers: Mapping[str, object]) -> Conclusion:
-    """What grows how, who is faster where, and how much of the machine is in use; the method names `numbers`."""
+def conclude(contest: Contest, measured: Cells) -> Conclusion:
+    """What grows how, who is faster where, and how much of the machine is in use."""
     models = {}
     for model in contest.models:
         own = {cell.part: part for cell, part in measured.items() if cell.model == model}
@@ -105,7 +97,6 @@ def conclude(contest: Contest, measured: Cells, numbers: Mapping[str, object]) -
         findings=[cell for of_model in cells for cell in of_model],
         figures=[*_count_figures(models), *_time_figures(models)],
         tables=filled(*_tables(models)),
-        numbers=numbers,
         seeds=[contest.seeds[0]],
     )
 

@@ -50,10 +50,24 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     runs = by_model(contest, measured, TRAINED)
     orders = {model: order_of(own) for model, own in runs.items()}
     signals = {model: own for model in contest.models if (own := _signals(contest, measured, model))}
+    shuffling = figure(
+        "shuffled",
+        "BLEU of sources as they are, and with their words shuffled",
+        (axis("source"), axis("BLEU, greedy", "%")),
+        [series(m, m, ["natural", "shuffled"], [order.natural, order.shuffled]) for m, order in orders.items()],
+        "The interval of the difference is in the table.",
+        "bars",
+    )
+    examples = table(
+        "examples",
+        "Some translations of sources as they are, and of shuffled ones",
+        ("model", "source", "translation", "shuffled source", "its translation"),
+        [(model, *texts) for model, own in runs.items() for texts in next(iter(own.values()))["examples"]],
+    )
     return Conclusion(
         findings=[_finding(model, orders, signals.get(model, [])) for model in orders],
-        figures=[_shuffling(orders), _signal_figure(signals)],
-        tables=filled(_order_table(orders), _examples(runs), _signal_table(signals)),
+        figures=[shuffling, _signal_figure(signals)],
+        tables=filled(_order_table(orders), examples, _signal_table(signals)),
         seeds=sorted({cell.seed or 0 for cell in measured}),
     )
 
@@ -130,13 +144,6 @@ def _loss(run: Measured, key: str) -> float:
 
 def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> Finding:
     order = orders[model]
-    runs = "" if order.seeds == 1 else f", mean of {seeds_in_words(order.seeds)}"
-    quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over sentences{runs})"
-    verdict = f"{_own(order)}; {_worth(signals)}"
-    return finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled")
-
-
-def _own(order: Order) -> str:
     if order.natural < 1:
         said = f"too weak for BLEU; its loss rises by {in_words(order.loss, 2)} nats per token when words are shuffled"
     elif not excludes_zero(order.drop):
@@ -144,19 +151,25 @@ def _own(order: Order) -> str:
     else:
         way = "loses" if order.drop.value > 0 else "gains"
         said = f"{way} {abs(order.drop.value):.1f} of {order.natural:.1f} BLEU when words are shuffled"
-    return f"{said}, {order.changed:.0f} % of translations change"
+    runs = "" if order.seeds == 1 else f", mean of {seeds_in_words(order.seeds)}"
+    quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over sentences{runs})"
+    verdict = f"{said}, {order.changed:.0f} % of translations change; {_worth(signals)}"
+    return finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled")
 
 
 def _worth(signals: list[Signal]) -> str:
     """What the signal of position is worth, from the trainings without."""
     if not signals:
         return "without any signal of position: what it knows of order comes with its structure"
-    words = []
+    words, sides = [], ("encoder", "decoder")
+    own = next((each for each in signals if each.own), None)
     for signal in signals:
-        left_out = [side for side in ("encoder", "decoder") if getattr(signal, side) == "none"]
+        left_out = [side for side in sides if getattr(signal, side) == "none"]
         if signal.own or not left_out or signal.more is None:
             continue
-        if len(left_out) == 1 and not _rest_is_own(signal, left_out[0], signals):
+        # where one side is left out, the other is as in the comparison
+        kept = [side for side in sides if side not in left_out]
+        if kept and (own is None or getattr(own, kept[0]) != getattr(signal, kept[0])):
             continue
         where = "both" if len(left_out) == 2 else f"the {left_out[0]}"
         sure = "" if excludes_zero(signal.more) else ", not to be told from chance"
@@ -165,24 +178,6 @@ def _worth(signals: list[Signal]) -> str:
     if not words:
         return "what its signal of position is worth was not measured"
     return f"loss in nats per token without positions: {listed(words)} ({seeds_in_words(seeds)})"
-
-
-def _rest_is_own(signal: Signal, left_out: str, signals: list[Signal]) -> bool:
-    """Whether the other side is as in the comparison."""
-    own = next((each for each in signals if each.own), None)
-    other = "decoder" if left_out == "encoder" else "encoder"
-    return own is not None and getattr(own, other) == getattr(signal, other)
-
-
-def _shuffling(orders: Mapping[str, Order]) -> Figure:
-    return figure(
-        "shuffled",
-        "BLEU of sources as they are, and with their words shuffled",
-        (axis("source"), axis("BLEU, greedy", "%")),
-        [series(m, m, ["natural", "shuffled"], [order.natural, order.shuffled]) for m, order in orders.items()],
-        "The interval of the difference is in the table.",
-        "bars",
-    )
 
 
 def _signal_figure(signals: Mapping[str, list[Signal]]) -> Figure:
@@ -230,10 +225,3 @@ def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
     rows = [{"model": model, **vars(signal)} for model, own in signals.items() for signal in own]
     title = "Trainings with each kind of positions; the first of each model is its own"
     return table("signals", title, columns, rows)
-
-
-def _examples(runs: Mapping[str, BySeed]) -> Table:
-    heads = ("model", "source", "translation", "shuffled source", "its translation")
-    rows = [(model, *texts) for model, own in runs.items() for texts in next(iter(own.values()))["examples"]]
-    title = "Some translations of sources as they are, and of shuffled ones"
-    return table("examples", title, heads, rows)

@@ -1,19 +1,30 @@
 """What whole runs on translation say: scores over seeds, tests between models, curves and costs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 
-from s2s.evaluation.inference import Estimate, draws, estimate, paired_difference, paired_p
+from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, finding, table
-from s2s.experiments.run_tables import Runs, curves, every_model, every_run, first_runs, over_seeds, score_bars
+from s2s.experiments.presenting import (
+    Column,
+    Interval,
+    Runs,
+    SeedMean,
+    axis,
+    curves,
+    each_pair,
+    every_model,
+    every_run,
+    finding,
+    first_runs,
+    score_bars,
+    table,
+)
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import Evidence, against, percent
+from s2s.experiments.verdicts import Evidence, against, difference, percent
 from s2s.results import Figure, Finding, Table
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
@@ -29,15 +40,12 @@ class Pair:
     chrf_p: float  # the p-value of paired randomisation
 
 
-Pairs = dict[tuple[str, str], Pair]
-
-
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """Scores over seeds, tests for each pair of models, curves and costs."""
     runs = by_model(contest, measured)
     if not runs:
         return Conclusion()
-    pairs = {(a, b): pair for a, b in combinations(runs, 2) if (pair := compared(runs[a], runs[b]))}
+    pairs = each_pair(runs, compared)
     return Conclusion(
         findings=[_finding(model, runs, pairs) for model in runs],
         figures=_figures(runs),
@@ -47,14 +55,13 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
     """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
-    both = [seed for seed in first if seed in second]
-    if not both:
+    bleus = ({seed: run["scores"]["bleu"]["value"] for seed, run in runs.items()} for runs in (first, second))
+    evidence = difference(*bleus)
+    if evidence is None:
         return None
-    one, two = first[both[0]], second[both[0]]
-    (bleu, bleu_p), (chrf, chrf_p) = (_over_sentences(metric, one, two) for metric in _NAMES)
-    scores = [[runs[seed]["scores"]["bleu"]["value"] for seed in both] for runs in (first, second)]
-    over_seeds, p = paired_difference(scores[0], scores[1])
-    return Pair(Evidence(len(both), over_seeds, p, "randomisation", bleu_p, both[0]), bleu, chrf, chrf_p)
+    seed = next(seed for seed in first if seed in second)
+    (bleu, bleu_p), (chrf, chrf_p) = (_over_sentences(metric, first[seed], second[seed]) for metric in _NAMES)
+    return Pair(replace(evidence, test="randomisation", test_p=bleu_p, seed=seed), bleu, chrf, chrf_p)
 
 
 def _over_sentences(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
@@ -75,7 +82,7 @@ def _score(metric: str, runs: BySeed) -> Estimate:
     return percent([score["value"] for score in scores])
 
 
-def _finding(model: str, runs: Runs, pairs: Pairs) -> Finding:
+def _finding(model: str, runs: Runs, pairs: dict[tuple[str, str], Pair]) -> Finding:
     seeds = len(runs[model])
     interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
     values = {name: _score("bleu", own).value for name, own in runs.items()}
@@ -89,37 +96,30 @@ def _figures(runs: Runs) -> list[Figure]:
     seconds = ("seconds", "wall-clock", axis("time of training", "s"))
     loss = ("losses", axis("validation loss", "nats per token"))
     bleu = ("bleus", axis("validation BLEU, greedy", "%"))
+    scores = {name: partial(_score, metric) for metric, name in (*_NAMES.items(), ("exact", "exact"))}
     return [
-        score_bars(
-            "Scores on the test set",
-            {name: partial(_score, metric) for metric, name in (*_NAMES.items(), ("exact", "exact"))},
-            runs,
-            "Intervals (95 %): Student's over seeds; over sentences where there is one seed.",
-        ),
+        score_bars(scores, runs, "Intervals (95 %): Student's over seeds; over sentences where there is one seed."),
         *(curves(runs, "loss", "Learning curves", x, loss) for x in (tokens, seconds)),
         *(curves(runs, "bleu", "Translations", x, bleu) for x in (tokens, seconds)),
     ]
 
 
 def _summary(runs: Runs) -> Table:
-    def over(value: Callable[[Measured], float | None]) -> Callable[[Measured], float | None]:
-        return over_seeds(runs, value)
-
     columns = [
         *map(Column, ("model", "seeds")),
-        Interval("BLEU", lambda row: _score("bleu", runs[row["model"]]), 2),
-        Interval("chrF2++", lambda row: _score("chrf", runs[row["model"]]), 2, "chrF2++"),
-        Column("exact (%)", over(lambda run: run["exact"]), 1),
-        Column("validation loss (nats per token)", over(lambda run: min(run["losses"])), 4),
+        Interval("BLEU", lambda row: _score("bleu", row["runs"]), 2),
+        Interval("chrF2++", lambda row: _score("chrf", row["runs"]), 2, "chrF2++"),
+        SeedMean("exact (%)", "exact", 1),
+        SeedMean("validation loss (nats per token)", lambda run: min(run["losses"]), 4),
         Column("parameters"),
         Column("Mflop per target token", lambda row: row["flops"] / 1e6, 3),
-        Column("training (s)", over(lambda run: run["seconds"][-1]), 1),
-        Column("whole run (CPU s)", over(lambda run: run["cpu_seconds"]), 1),
+        SeedMean("training (s)", lambda run: run["seconds"][-1], 1),
+        SeedMean("whole run (CPU s)", "cpu_seconds", 1),
     ]
     return table("scores", "Scores, sizes and costs: means over seeds", columns, every_model(runs))
 
 
-def _pairs(pairs: Pairs) -> Table:
+def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
     columns = [
         Column("models"),
         Column("seed resampled", "seed"),
@@ -137,12 +137,10 @@ def _pairs(pairs: Pairs) -> Table:
 
 
 def _every_run(runs: Runs) -> Table:
+    scores = (*_NAMES.items(), ("ter", "TER"))
     columns = [
         *map(Column, ("model", "seed", "split", "beam")),
-        *(
-            Column(name, lambda run, metric=metric: run["scores"][metric]["value"], 2)
-            for metric, name in (*_NAMES.items(), ("ter", "TER"))
-        ),
+        *(Column(name, lambda run, metric=metric: run["scores"][metric]["value"], 2) for metric, name in scores),
         Column("exact (%)", "exact", 1),
         Column("updates", lambda run: run["updates"][-1]),
         Column("target tokens", lambda run: run["tokens"][-1]),
@@ -156,16 +154,8 @@ def _every_run(runs: Runs) -> Table:
 
 def _examples(runs: Runs) -> Table:
     """Some sentences, as each model translates them."""
-    first = first_runs(runs)
-    shown = next(iter(first.values()))["examples"]
-    columns = [
-        Column("source", lambda i: shown[i][0]),
-        Column("reference", lambda i: shown[i][1]),
-        *(Column(model, lambda i, run=run: run["examples"][i][2]) for model, run in first.items()),
-    ]
-    return table(
-        "examples",
-        "Some sentences of the test set, as each model's first seed translates them",
-        columns,
-        range(len(shown)),
-    )
+    firsts = first_runs(runs)
+    shown = zip(*(run["examples"] for run in firsts.values()), strict=True)
+    rows = [(*each[0][:2], *(translation for _, _, translation in each)) for each in shown]
+    title = "Some sentences of the test set, as each model's first seed translates them"
+    return table("examples", title, ("source", "reference", *firsts), rows)

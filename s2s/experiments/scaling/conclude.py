@@ -49,17 +49,14 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         own = {(m["factor"], cell.seed or 0): m for cell, m in measured.items() if cell.model == model}
         runs = dict(sorted(own.items()))
         if len({factor for factor, _ in runs}) > 1:
-            laws[model] = Law(runs, *(_exponent(runs, key) for key in _LETTER))
+            losses = [run["loss"] for run in runs.values()]
+            laws[model] = Law(runs, *(_turned(exponent([m[k] for m in runs.values()], losses)) for k in _LETTER))
     return Conclusion(
         findings=[_finding(model, laws) for model in laws],
         figures=[_figure(laws, key) for key in _LETTER] if laws else [],
         tables=[_sizes(laws), _laws(laws)] if laws else [],
         seeds=sorted({cell.seed or 0 for cell in measured}),
     )
-
-
-def _exponent(runs: Runs, key: str) -> Estimate:
-    return _turned(exponent([m[key] for m in runs.values()], [m["loss"] for m in runs.values()]))
 
 
 def _turned(slope: Estimate) -> Estimate:
@@ -80,21 +77,19 @@ def gains_more(first: Law, second: Law) -> Estimate | None:
 
 def _finding(model: str, laws: Laws) -> Finding:
     law = laws[model]
-    verdict = f"{_gain(law)}; {_against(model, laws)} ({len(law.factors)} sizes, {seeds_in_words(law.seeds)})"
+    measured = f"({len(law.factors)} sizes, {seeds_in_words(law.seeds)})"
+    verdict = f"{_gain(law.by_parameters)}; {_against(model, laws)} {measured}"
     quantity = "b of loss = a · parameters^−b, at equal updates"
     return finding("scalability", model, law.by_parameters, "", quantity, verdict, "parameters")
 
 
-def _gain(law: Law) -> str:
-    b = law.by_parameters
+def _gain(b: Estimate) -> str:
     if b.low is None:
         return f"loss changes as N^({signed(-b.value, 2)}); too few sizes for an interval"
     if not excludes_zero(b):
         return f"no gain from size to be seen: b = {in_words(b, 2)}"
     by = 100 * (1 - 2**-b.value)
-    if by < 0:
-        return f"loss rises by {-by:.1f} % with each doubling of the parameters"
-    return f"loss falls by {by:.1f} % with each doubling of the parameters"
+    return f"loss {'rises' if by < 0 else 'falls'} by {abs(by):.1f} % with each doubling of the parameters"
 
 
 def _against(model: str, laws: Laws) -> str:

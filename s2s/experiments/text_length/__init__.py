@@ -1,1 +1,28 @@
-"""Does a classifier get worse with the length of the text? What reads word by word must carry everything to the end."""
+"""Which texts the classifiers of `classification` name right, and how long those are."""
+
+import numpy as np
+
+from s2s.experiments.classification import texts_of
+from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
+from s2s.experiments.disciplines import evaluation_of
+from s2s.experiments.text_length.conclude import conclude
+
+
+def measure(contest: Contest, cell: Cell) -> Measured:
+    """Which texts were named right, and their lengths."""
+    folder, tested = evaluation_of(contest, cell.model, cell.seed)
+    return {
+        "words": [len(text.split()) for text in texts_of(folder, tested["split"])],
+        "right": [int(a == b) for a, b in zip(tested["truth"], tested["predicted"], strict=True)],
+        "commonest": round(100 * np.bincount(tested["truth"]).max() / len(tested["truth"]), 2),
+    }
+
+
+EXPERIMENT = Experiment(
+    "text-length",
+    "Does it get worse with the length of the text?",
+    each_run,
+    measure,
+    conclude,
+    reads="classification",
+)

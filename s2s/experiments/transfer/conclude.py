@@ -73,8 +73,9 @@ def gain_of(runs: BySeed) -> Gain:
     if len(runs) == 1:
         loss = estimate(loss.value, resampled)
         (run,) = runs.values()
-        scores = [_bleus(run, arm) for arm in _ARMS]
-        bleu = estimate(bleu.value, scores[0] - scores[1])
+        counts = (np.array(run["arms"][arm]["counts"]) for arm in _ARMS)
+        tuned, scratch = (resampled_scores("bleu", each, draws(len(each))) for each in counts)
+        bleu = estimate(bleu.value, tuned - scratch)
     before = [run["arms"]["scratch"]["curve"][0] - run["arms"]["tuned"]["curve"][0] for run in runs.values()]
     return Gain(len(runs), loss, resampled, bleu, statistics.mean(before))
 
@@ -82,11 +83,6 @@ def gain_of(runs: BySeed) -> Gain:
 def _losses(run: Measured, arm: str) -> np.ndarray:
     losses, tokens = np.array(run["arms"][arm]["losses"]), np.array(run["tokens"])
     return ratios(losses, tokens, draws(len(tokens)))
-
-
-def _bleus(run: Measured, arm: str) -> np.ndarray:
-    counts = np.array(run["arms"][arm]["counts"])
-    return resampled_scores("bleu", counts, draws(len(counts)))
 
 
 def _finding(model: str, gains: Gains) -> Finding:
@@ -97,18 +93,16 @@ def _finding(model: str, gains: Gains) -> Finding:
     each = listed([f"{gain.loss.value:.2f}" for gain in own.values()])
     at = f"{each} nats per token at {listed([str(share) for share in own])} % of the pairs"
     quantity = f"gain in validation loss from pre-training, with {share} % of the pairs ({over})"
-    verdict = f"{_whether(own)}: {at}; {_against(model, share, gains)}"
-    return finding("fine-tuning", model, gain.loss, "nats per token", quantity, verdict, "loss")
-
-
-def _whether(own: Mapping[int, Gain]) -> str:
     better = [f"{share} %" for share, gain in own.items() if excludes_zero(gain.loss) and gain.loss.value > 0]
     worse = [f"{share} %" for share, gain in own.items() if excludes_zero(gain.loss) and gain.loss.value < 0]
+    whether = "no gain from pre-training to be told from chance"
     if worse:
-        return f"loses by pre-training at {' and '.join(worse)}"
-    if not better:
-        return "no gain from pre-training to be told from chance"
-    return "gains from pre-training at every share" if len(better) == len(own) else f"gains at {' and '.join(better)}"
+        whether = f"loses by pre-training at {' and '.join(worse)}"
+    elif better:
+        every = len(better) == len(own)
+        whether = "gains from pre-training at every share" if every else f"gains at {' and '.join(better)}"
+    verdict = f"{whether}: {at}; {_against(model, share, gains)}"
+    return finding("fine-tuning", model, gain.loss, "nats per token", quantity, verdict, "loss")
 
 
 def _against(model: str, share: int, gains: Gains) -> str:
