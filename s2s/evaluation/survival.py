@@ -59,7 +59,7 @@ def kaplan_meier(times: Times) -> Survival:
     """The survival curve of some runs; at least one must have ended."""
     from scipy import stats
 
-    curve = stats.ecdf(stats.CensoredData(uncensored=list(times.ended), right=list(times.waited))).sf
+    curve: Any = stats.ecdf(stats.CensoredData(uncensored=list(times.ended), right=list(times.waited))).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # said below of where it is so: where none is left
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -148,7 +148,8 @@ def censored_line(x: Sequence[float], y: Sequence[float], censored: Sequence[boo
         far = step
         while _beyond(slope + way * far) < 0:
             far *= 2
-        ends.append(float(optimize.brentq(_beyond, slope, slope + way * far)))
+        end: Any = optimize.brentq(_beyond, slope, slope + way * far)
+        ends.append(float(end))
     return Line(start, Estimate(slope, min(ends), max(ends)), spread)
 
 
