@@ -23,6 +23,7 @@ _COMMANDS = {
     "fill": ("s2s.cli.fill:fill", "Fill a blank with what a masked-language model expects there."),
     "probe": ("s2s.cli.probe:group", "Ask a masked-language model what it expects of people."),
     "compare": ("s2s.cli.compare:compare", "Compare models: every cell of the classroom table, measured."),
+    "reproduce": ("s2s.cli.reproduce:reproduce", "Measure a published finding again."),
     "report": ("s2s.cli.report:report", "Draw a comparison's report again."),
     "recipe": ("s2s.cli.recipe:recipe", "Validate, show, list and copy recipes."),
     "data": ("s2s.cli.data:data", "Look at a corpus before training."),

@@ -70,7 +70,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
     one, two = (np.asarray(values, dtype=float) for values in (first, second))
     if min(len(one), len(two)) < 2:
         return None
-    spreads = [_spread(one), _spread(two)]
+    spreads = [float(_spread(values)) for values in (one, two)]
     value = float(two.mean() - one.mean())
     # where nothing varies, what is left is that one of all ways to share out the values gives this order
     ways = 2 / math.comb(len(one) + len(two), len(one))
@@ -101,7 +101,7 @@ def over_seeds_and_sentences(
         return None
     scores = [np.stack([score(counts.sum(axis=0)[None])[0] for counts in runs]) for runs in (first, second)]
     resampled = [np.stack([score(drawn @ counts) for counts in runs], axis=1) for runs in (first, second)]
-    spreads = [_spread(values) for values in scores]
+    spreads = [float(_spread(values)) for values in scores]
     over_sentences = float((resampled[1].mean(axis=1) - resampled[0].mean(axis=1)).var(ddof=1))
     both = sum(float(_spread(values).mean()) for values in resampled)
     doubled = both - sum(spreads)

@@ -1,0 +1,62 @@
+"""What a reproduction is made of: a published finding, bands, measurements, and what they come to."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.reproduced import Band
+from s2s.results import Figure
+
+# each number of a finding by its band's key: one value for each seed
+Numbers = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Reproduction(ABC):
+    """A finding of the literature, and how it is measured here; its fields are sizes.
+
+    Attributes:
+        name: as typed.
+        finding: what was found, in one sentence.
+        source: where it was published; says "not verified" where a number was written down from memory.
+        method: what is measured here, and where that differs from the publication.
+        bands: what is expected, fixed before anything was measured.
+        seconds: that a run with the usual seeds takes on one core: the least and the most that was seen.
+        usual_seeds: how many repetitions there are where nothing is said.
+    """
+
+    name: ClassVar[str]
+    finding: ClassVar[str]
+    source: ClassVar[str]
+    method: ClassVar[str]
+    bands: ClassVar[tuple[Band, ...]]
+    seconds: ClassVar[tuple[float, float]]
+    usual_seeds: ClassVar[int] = 3
+
+    @abstractmethod
+    def cells(self, seeds: Sequence[int]) -> list[Cell]:
+        """All measurements; each is kept in a file of its own and not made twice."""
+
+    @abstractmethod
+    def measure(self, cell: Cell) -> Measured:
+        """Makes one measurement, in one thread.
+
+        Raises:
+            UserError: a training failed.
+        """
+
+    @abstractmethod
+    def numbers(self, measured: Cells) -> Numbers:
+        """What the bands speak of, seed by seed, as far as it was measured."""
+
+    def figures(self, measured: Cells) -> list[Figure]:
+        """Pictures of it."""
+        return []
+
+
+def by_seed(measured: Cells, key: str, model: str, part: str = "") -> list[float]:
+    """A number of all measurements of one model and part, in the order of their seeds."""
+    own = {cell.seed or 0: m for cell, m in measured.items() if (cell.model, cell.part) == (model, part)}
+    return [own[seed][key] for seed in sorted(own) if own[seed].get(key) is not None]
