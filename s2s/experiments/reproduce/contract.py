@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.reproduced import Band
@@ -56,7 +56,7 @@ class Reproduction(ABC):
         return []
 
 
-def by_seed(measured: Cells, key: str, model: str, part: str = "") -> list[float]:
-    """A number of all measurements of one model and part, in the order of their seeds."""
+def by_seed(measured: Cells, key: str, model: str, part: str = "") -> list[Any]:
+    """What all measurements of one model and part have under a key, in the order of their seeds."""
     own = {cell.seed or 0: m for cell, m in measured.items() if (cell.model, cell.part) == (model, part)}
     return [own[seed][key] for seed in sorted(own) if own[seed].get(key) is not None]
