@@ -71,6 +71,7 @@ def test_a_grid_grows_while_its_best_is_at_an_end():
     # where training fails, no larger rate is wanted
     assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: None}) is None
     assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: math.nan}) is None
+    assert next_rate({0.001: math.nan, 0.002: 2.0, 0.004: 2.5}) is None
     assert rate_inside({0.001: 3.0, 0.002: 2.0, 0.004: None}).passed
     assert next_rate({0.004: None, 0.008: None}) == 0.002
     assert not rate_inside({0.004: None}).passed
