@@ -39,8 +39,8 @@ class Agreement(Reproduction):
     name = "agreement"
     finding = "Attention alone is no better than a recurrent network at making a verb agree with a distant subject."
     source = (
-        "Tang, Müller, Rios & Sennrich 2018: self-attention does not outperform recurrent networks over long distances "
-        "of subject and verb (the finding is in the abstract, from memory, not verified; other corpus, other sizes)"
+        "Tang, Müller, Rios & Sennrich 2018: self-attentional networks do not outperform recurrent ones in modelling "
+        "subject-verb agreement over long distances (abstract; with another corpus and other sizes)"
     )
     method = (
         "Sentences of the built-in corpus with up to two relative clauses between subject and verb (0, 4 and 8 words), "
