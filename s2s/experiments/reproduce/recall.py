@@ -26,9 +26,9 @@ class Mqar(Reproduction):
     name = "mqar"
     finding = "Attention looks all pairs up; a recurrent network of fixed state does as well as its state is large."
     source = (
-        "Arora et al. 2023 (Zoology): attention outperforms gated convolutions by a large margin (abstract), which need "
-        "more and more width for longer texts while attention does not (the authors' summary). That attention reaches "
-        "about 100 % is not verified; the publication has longer texts, more pieces and no LSTM"
+        "Arora et al. 2023 (Zoology): attention outperforms gated convolutions by a large margin (abstract), which "
+        "need more and more width for longer texts while attention does not (the authors' summary). That attention "
+        "reaches about 100 % is not verified; the publication has longer texts, more pieces and no LSTM"
     )
     method = (
         "16 of 32 keys, each with one of 32 values, then the 16 keys in another order; a linear head names the value "
