@@ -43,7 +43,7 @@ class Depth(Reproduction):
         ),
         Band(key="transformer", what="operations that each token adds to the Transformer's", published="0", high=0),
     )
-    seconds = (2, 15)
+    seconds = (2, 5)
     usual_seeds = 1
 
     lengths: tuple[int, ...] = (8, 16, 32, 64)

@@ -84,7 +84,7 @@ def reproduce(name: str, folder: Path, seeds: int | None, say: Callable[[str], N
         command=f"s2s reproduce {shlex.quote(name)}{option}",
         seconds=sum(one.seconds for one in kept.values()),
         core_seconds=sum(one[_CORE] for one in measured.values()),
-        machine=machine(choose(_DEVICE), alone=True),
+        machine=machine(choose(_DEVICE), alone=False),
         failures=[
             Failure(task=cell.key, model=cell.model, reason=one.failed) for cell, one in kept.items() if one.failed
         ],
