@@ -147,8 +147,8 @@ class ForgetBias(Reproduction):
     method = (
         "The gradient's factor per step in an untrained LSTM of width 64 that reads random symbols. Then the first of "
         "65 symbols is to be named after the others (ten keys, 32 kinds of noise; Adam at 0.004, 64 fresh texts an "
-        "update, at most 1,500 updates): updates until the loss is below 0.03 nats. Where that is never, 1,500 are counted, "
-        "and the ratio is a lower bound."
+        "update, at most 1,500 updates): updates until the loss is below 0.03 nats. Where that is never, 1,500 are "
+        "counted, and the ratio is a lower bound."
     )
     bands = (
         Band(key="zero", what="factor per step with bias 0", published="0.744", low=0.69, high=0.80),
