@@ -34,8 +34,8 @@ class Band(Part):
 
     def __str__(self) -> str:
         if self.low is None:
-            return f"≤ {self.high:.4g}"
-        return f"≥ {self.low:.4g}" if self.high is None else f"{self.low:.4g} to {self.high:.4g}"
+            return f"≤ {self.high:.5g}"
+        return f"≥ {self.low:.5g}" if self.high is None else f"{self.low:.5g} to {self.high:.5g}"
 
 
 class Check(Part):

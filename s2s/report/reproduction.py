@@ -36,7 +36,8 @@ def draw(folder: Path) -> Path:
     page = surroundings.get_template("reproduction.html").render(
         result=result,
         pictures=pictures,
-        took=duration(result.seconds),
+        took=duration(result.core_seconds),
+        clock=duration(result.seconds),
         expected=" to ".join(duration(seconds) for seconds in result.expected),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
     )
