@@ -42,7 +42,7 @@ class Difference:
 
     def p(self) -> float:
         """How often there would be as large a difference, in either direction, if there were none (two-sided)."""
-        if not self.error:
+        if self._never_varied:
             return self.least_p if self.value else 1.0
         return float(2 * special.stdtr(self.freedom, -abs(self.value) / self.error))
 
@@ -53,9 +53,14 @@ class Difference:
         further above than +margin". Below 5 %, the 90 % interval lies within the margins, and the two are a tie.
         """
         nearest = margin - abs(self.value)
-        if not self.error:
+        if self._never_varied:
             return self.least_p if nearest > 0 else 1.0
         return float(special.stdtr(self.freedom, -nearest / self.error))
+
+    @property
+    def _never_varied(self) -> bool:
+        # what rounding makes of equal values is equal
+        return self.error <= 1e-9 * abs(self.value)
 
     def detectable(self, power: float = _POWER, level: float = LEVEL) -> float:
         """The smallest true difference that a test with this error would find, with that power, in its own unit."""
@@ -72,9 +77,8 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
         return None
     spreads = [float(_spread(values)) for values in (one, two)]
     value = float(two.mean() - one.mean())
-    # where nothing varies, what is left is that one of all ways to share out the values gives this order
-    ways = 2 / math.comb(len(one) + len(two), len(one))
-    return Difference(value, math.sqrt(sum(spreads)), _freedom(spreads, [len(one) - 1, len(two) - 1]), ways)
+    freedom = _freedom(spreads, [len(one) - 1, len(two) - 1])
+    return Difference(value, math.sqrt(sum(spreads)), freedom, _least_p(len(one), len(two)))
 
 
 def over_seeds_and_sentences(
@@ -108,7 +112,8 @@ def over_seeds_and_sentences(
     total = max(sum(spreads) + over_sentences - doubled, sum(spreads), over_sentences)
     freedoms = [len(first) - 1, len(second) - 1, len(first[0]) - 1]
     value = float(scores[1].mean() - scores[0].mean())
-    return Difference(value, math.sqrt(total), _freedom([*spreads, max(total - sum(spreads), 0.0)], freedoms))
+    freedom = _freedom([*spreads, max(total - sum(spreads), 0.0)], freedoms)
+    return Difference(value, math.sqrt(total), freedom, _least_p(len(first), len(second)))
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
@@ -150,6 +155,11 @@ def detectable(seeds: int, paired: bool = True, power: float = _POWER, level: fl
 def _noncentrality(freedom: float, power: float, level: float) -> float:
     """By how many standard errors the true value must be away from none; that a test errs in sign is left out."""
     return float(special.nctdtrinc(freedom, 1 - power, special.stdtrit(freedom, 1 - level / 2)))
+
+
+def _least_p(first: int, second: int) -> float:
+    """Where nothing varies, what is left is that one of all ways to share out the runs gives this order."""
+    return 2 / math.comb(first + second, first)
 
 
 def _spread(values: Shaped[np.ndarray, "... seeds"]) -> Float[np.ndarray, "..."]:

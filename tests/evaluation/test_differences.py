@@ -125,6 +125,10 @@ def test_with_runs_that_are_all_the_same_only_sentences_vary():
     assert found.error == pytest.approx(np.std(plain, ddof=1))
     assert found.freedom > 50
     assert over_seeds_and_sentences([first], [second], _mean, drawn) is None
+    # not even sentences vary: what is left is that the runs of one system all stand before those of the other
+    words = np.full(100, 10)
+    first, second = (np.stack([np.full(100, errors), words], axis=1) for errors in (1, 2))
+    assert over_seeds_and_sentences([first] * 3, [second] * 3, _mean, drawn).p() == 0.1
 
 
 def test_differences_of_bleu_are_sacrebleus():
