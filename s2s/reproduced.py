@@ -65,7 +65,7 @@ class Reproduced(Part):
     method: str
     """What is measured here, and where that differs from the publication."""
     expected: tuple[float, float]
-    """Seconds that it takes on one core, measured before: the least and the most."""
+    """Seconds that it takes of one core where nothing else runs: the least and the most."""
     checks: list[Check]
     """What was expected and what came out."""
     seeds: list[int]

@@ -56,7 +56,7 @@ class Agreement(Reproduction):
             low=-5.0,
         ),
     )
-    seconds = (200, 900)
+    seconds = (100, 300)
     usual_seeds = 1
 
     trained: tuple[int, ...] = (0, 4, 8)

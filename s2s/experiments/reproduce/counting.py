@@ -39,7 +39,7 @@ class Counting(Reproduction):
         Band(key="lstm", what="reach of the LSTM, in multiples of the longest n learned", published="2.56", low=1.5),
         Band(key="gru", what="reach of the GRU, likewise", published="1.09", high=1.5),
     )
-    seconds = (150, 600)
+    seconds = (90, 130)
 
     longest: int = 50
     tried: int = 200

@@ -61,7 +61,7 @@ class CopyMemory(Reproduction):
             ("gru", "the GRU", "0.0197"),
         )
     )
-    seconds = (400, 900)
+    seconds = (200, 260)
     usual_seeds = 1
 
     blanks: int = 1000
@@ -127,7 +127,7 @@ class Adding(Reproduction):
         Band(key="gru", what="mean squared error of the GRU", published="5.3e-5 at 600 steps", high=0.01),
         Band(key="rnn", what="mean squared error of the tanh-RNN", published="0.177 at 600 steps", low=0.15, high=0.19),
     )
-    seconds = (200, 700)
+    seconds = (120, 220)
     usual_seeds = 1
 
     steps: int = 200

@@ -50,7 +50,7 @@ class WarmUp(Reproduction):
             high=0.3,
         ),
     )
-    seconds = (240, 900)
+    seconds = (240, 320)
     usual_seeds = 1
 
     updates: int = 600
