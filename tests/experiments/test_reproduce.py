@@ -12,6 +12,7 @@ from torch.nn import functional
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell
+from s2s.experiments.long_range import learning
 from s2s.experiments.reproduce import catalogue, reproducing
 from s2s.experiments.reproduce.agreement import Agreement
 from s2s.experiments.reproduce.counting import Counting, _right
@@ -32,6 +33,15 @@ SMALL = (
     Mqar(pairs=3, keys=5, values=4, rows=2, budget=BRIEF, contestants=(("transformer", 8), ("lstm", 4), ("lstm", 8))),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
+    Agreement(
+        trained=(0,),
+        longer=(4,),
+        parameters=40_000,
+        examples=60,
+        held_out=8,
+        tested=10,
+        budget=learning.Budget(updates=2, rows=16, batches=1, every=1, trial=1, rates=(0.002,), warmup=1),
+    ),
 )
 
 
