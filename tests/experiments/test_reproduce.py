@@ -164,6 +164,17 @@ def test_agreement_is_asked_beyond_what_was_learned():
     assert len(task.figures(measured)[0].series) == 3
 
 
+def test_differences_are_between_runs_of_the_same_seed():
+    runs = {
+        ("lstm-attention", 1): 90.0,
+        ("lstm-attention", 2): 80.0,
+        ("transformer", 2): 50.0,
+        ("transformer", 3): 10.0,
+    }
+    measured = {Cell(kind, seed=seed): {"longest": right, "learned": 99.0} for (kind, seed), right in runs.items()}
+    assert Agreement().numbers(measured)["gap"] == [30.0]
+
+
 class _Flaky(Radius):
     """Fails at one seed until it is mended, and counts what it measures."""
 

@@ -12,7 +12,7 @@ from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.long_range.learning import Budget, answers, learn
 from s2s.experiments.matching import matched
 from s2s.experiments.presenting import axis, figure, series
-from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
+from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings
@@ -98,10 +98,10 @@ class Agreement(Reproduction):
 
     def numbers(self, measured: Cells) -> Numbers:
         """Accuracy as learned, and the difference at the longest distance."""
-        first, second = (by_seed(measured, "longest", kind) for kind in ("lstm-attention", "transformer"))
+        both = pairs(measured, "longest", ("lstm-attention", ""), ("transformer", ""))
         return {
             "learned": by_seed(measured, "learned", "lstm-attention"),
-            "gap": [one - other for one, other in zip(first, second, strict=False)],
+            "gap": [one - other for one, other in both],
         }
 
     def figures(self, measured: Cells) -> list[Figure]:

@@ -59,5 +59,15 @@ class Reproduction(ABC):
 
 def by_seed(measured: Cells, key: str, model: str, part: str = "") -> list[Any]:
     """What all measurements of one model and part have under a key, in the order of their seeds."""
-    own = {cell.seed or 0: m for cell, m in measured.items() if (cell.model, cell.part) == (model, part)}
-    return [own[seed][key] for seed in sorted(own) if own[seed].get(key) is not None]
+    return list(_own(measured, key, (model, part)).values())
+
+
+def pairs(measured: Cells, key: str, first: tuple[str, str], second: tuple[str, str]) -> list[tuple[Any, Any]]:
+    """What two kinds of measurements, each a model and a part, have under a key at the seeds that both have."""
+    one, two = _own(measured, key, first), _own(measured, key, second)
+    return [(one[seed], two[seed]) for seed in one if seed in two]
+
+
+def _own(measured: Cells, key: str, kind: tuple[str, str]) -> dict[int, Any]:
+    own = {cell.seed or 0: m[key] for cell, m in measured.items() if (cell.model, cell.part) == kind}
+    return dict(sorted(own.items()))

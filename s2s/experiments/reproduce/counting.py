@@ -88,10 +88,10 @@ class Counting(Reproduction):
     def figures(self, measured: Cells) -> list[Figure]:
         """Reach of every network."""
         kinds = dict.fromkeys(cell.model for cell in measured)
-        seeds = sorted({cell.seed or 0 for cell in measured})
-        shown = [
-            series(kind, kind, [f"seed {seed}" for seed in seeds], by_seed(measured, "reach", kind)) for kind in kinds
-        ]
+        shown = []
+        for kind in kinds:
+            own = [(f"seed {cell.seed}", m["reach"]) for cell, m in measured.items() if cell.model == kind]
+            shown.append(series(kind, kind, [name for name, _ in own], [reach for _, reach in own]))
         title = "How far each network counts, in multiples of the longest n it has learned"
         return [figure("reach", title, (axis("seed"), axis("reach")), shown, kind="bars")]
 

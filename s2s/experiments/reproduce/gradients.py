@@ -13,7 +13,7 @@ from s2s.data.exercises import FIRST
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.gradients.paths import decay
 from s2s.experiments.presenting import axis, figure, series
-from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
+from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
 from s2s.models.contract import Encoder
 from s2s.reproduced import Band
@@ -195,11 +195,11 @@ class ForgetBias(Reproduction):
     def numbers(self, measured: Cells) -> Numbers:
         """Factors, and how much sooner it is learned."""
         factors = by_seed(measured, "factors", "lstm", "factors")
-        late, soon = (by_seed(measured, "solved", "lstm", f"bias-{bias:g}") for bias in self.biases[:2])
+        late, soon = (("lstm", f"bias-{bias:g}") for bias in self.biases[:2])
         return {
             "zero": [each[0] for each in factors],
             "one": [each[1] for each in factors],
-            "sooner": [zero / one for zero, one in zip(late, soon, strict=False)],
+            "sooner": [zero / one for zero, one in pairs(measured, "solved", late, soon)],
         }
 
     def figures(self, measured: Cells) -> list[Figure]:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
-from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
+from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
 from s2s.reproduced import Band
 from s2s.results import Figure
@@ -83,9 +83,9 @@ class Mqar(Reproduction):
         """Shares of right answers."""
         widths = [width for kind, width in self.contestants if kind == "lstm"]
         attention = by_seed(measured, "right", *_first("transformer", self.contestants))
-        narrow, wide = (by_seed(measured, "right", "lstm", f"width-{width}") for width in (min(widths), max(widths)))
-        gains = [more - less for less, more in zip(narrow, wide, strict=False)]
-        return {"attention": attention, "narrow": narrow, "gain": gains}
+        narrow, wide = (("lstm", f"width-{width}") for width in (min(widths), max(widths)))
+        gains = [more - less for less, more in pairs(measured, "right", narrow, wide)]
+        return {"attention": attention, "narrow": by_seed(measured, "right", *narrow), "gain": gains}
 
     def figures(self, measured: Cells) -> list[Figure]:
         """Right answers against width."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
-from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
+from s2s.experiments.reproduce.contract import Numbers, Reproduction, pairs
 from s2s.experiments.translating import sizes_of, trainer_for, unigram_loss
 from s2s.experiments.whole_runs import prepared
 from s2s.recipe.schema import DeviceSettings, TokenizerSettings
@@ -113,10 +113,8 @@ class WarmUp(Reproduction):
         """What leaving the warm-up out costs."""
         found = {}
         for key, norm in (("cost", "post"), ("before", "pre")):
-            without, with_it = (
-                by_seed(measured, "loss", "transformer", f"{norm}-warmup-{warmup}") for warmup in (0, self.warmup)
-            )
-            found[key] = [one - other for one, other in zip(without, with_it, strict=False)]
+            parts = [("transformer", f"{norm}-warmup-{warmup}") for warmup in (0, self.warmup)]
+            found[key] = [without - with_it for without, with_it in pairs(measured, "loss", *parts)]
         return found
 
     def figures(self, measured: Cells) -> list[Figure]:
