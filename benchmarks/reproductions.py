@@ -33,7 +33,9 @@ def table() -> str:
             name = f"`{result.name}`: {result.verdict}" if place == 0 else ""
             row = (name, check.band.what, check.band.published, check.band, _ours(check), _state(check))
             lines.append(f"| {' | '.join(map(str, row))} |")
-    return "\n".join([*lines, "", *(_paragraph(result) for result in kept())]) + "\n"
+    missing = [f"`{name}`" for name in REPRODUCTIONS if name not in {result.name for result in kept()}]
+    rest = [f"Not measured yet: {', '.join(missing)}.\n"] if missing else []
+    return "\n".join([*lines, "", *(_paragraph(result) for result in kept()), *rest]) + "\n"
 
 
 def _ours(check: Check) -> str:
