@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from s2s.recipe.schema import Layers, Length, Probability, Width
-from s2s.recipe.schema import Section
+from s2s.recipe.schema import Layers, Length, Probability, Section, Width
 
 if TYPE_CHECKING:
     from torch import nn

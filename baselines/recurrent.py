@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from s2s.recipe.schema import Layers, Length, Probability, Width
-from s2s.recipe.schema import Section
+from s2s.recipe.schema import Layers, Length, Probability, Section, Width
 
 if TYPE_CHECKING:
     from torch import nn

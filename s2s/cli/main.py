@@ -23,6 +23,7 @@ _COMMANDS = {
     "fill": ("use", "Fill a blank with what a masked-language model expects there."),
     "probe": ("use", "Ask a masked-language model what it expects of people."),
     "compare": ("compare", "Compare models: every cell of the classroom table, measured."),
+    "reproduce": ("reproduce", "Measure a published finding again."),
     "report": ("compare", "Draw a comparison's report again."),
     "recipe": ("recipe", "Validate, show, list and copy recipes."),
     "data": ("data", "Look at a corpus before training."),

@@ -1,0 +1,75 @@
+"""Keeps what reproductions came to, for the table of docs/reproductions.md.
+
+python benchmarks/reproductions.py runs/reproduce-radius runs/reproduce-depth
+
+Of each folder that `s2s reproduce` made, the file goes to `docs/results/reproductions/<name>.json`; the table is
+written anew from these files.
+"""
+
+import argparse
+import runpy
+import shutil
+from pathlib import Path
+
+from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
+from s2s.reproduced import RESULT, Check, Reproduced, read
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results" / "reproductions"
+PAGE = ROOT / "docs" / "reproductions.md"
+
+
+def kept() -> list[Reproduced]:
+    """Those that were measured, in the order in which `s2s reproduce` lists them."""
+    paths = [RESULTS / f"{name}.json" for name in REPRODUCTIONS]
+    return [read(path) for path in paths if path.is_file()]
+
+
+def table() -> str:
+    """What was published, the band, and what came out; one line for each number."""
+    lines = ["| finding | quantity | published | band | here | |", "|---|---|---|---|---|---|"]
+    for result in kept():
+        for place, check in enumerate(result.checks):
+            name = f"`{result.name}`: {result.verdict}" if place == 0 else ""
+            row = (name, check.band.what, check.band.published, check.band, _ours(check), _state(check))
+            lines.append(f"| {' | '.join(map(str, row))} |")
+    missing = [f"`{name}`" for name in REPRODUCTIONS if name not in {result.name for result in kept()}]
+    rest = [f"Not measured yet: {', '.join(missing)}.\n"] if missing else []
+    return "\n".join([*lines, "", *(_paragraph(result) for result in kept()), *rest]) + "\n"
+
+
+def _ours(check: Check) -> str:
+    if check.ours is None:
+        return "not measured"
+    several = len(check.by_seed) > 1
+    return f"{check.ours:.4g}" + (f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if several else "")
+
+
+def _state(check: Check) -> str:
+    return "inside" if check.inside else "**outside**"
+
+
+def _paragraph(result: Reproduced) -> str:
+    seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
+    by = f"{result.machine['processor']}, {result.machine['date']}, commit {result.machine['commit'][:12]}"
+    cost = f"{result.core_seconds:,.0f} seconds of one core ({result.seconds:,.0f} by the clock, beside other work)"
+    return (
+        f"**{result.name}.** {result.finding} {result.method} `{result.command}`: {seeds}, {cost}; {by}. Source: "
+        + (f"{result.source}.\n")
+    )
+
+
+def main() -> None:
+    """Keeps the folders given, and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for folder in parser.parse_args().folders:
+        shutil.copy(folder / RESULT, RESULTS / f"{read(folder / RESULT).name}.json")
+    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(written(page, table(), "reproductions"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

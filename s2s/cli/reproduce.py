@@ -1,0 +1,25 @@
+"""`s2s reproduce`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; runs/reproduce-NAME when absent.")
+@click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; the finding's own number when absent.")
+def reproduce(name: str | None, out: Path | None, seeds: int | None) -> None:
+    """Measure a published finding again: `s2s reproduce radius`. Without NAME, list them with their numbers and costs.
+
+    What comes out is in DIR/report.html and DIR/reproduction.json. A command that was interrupted goes on where it was.
+    A finding that is not found again is a result like any other.
+    """
+    from s2s.experiments.reproduce.reproducing import listed, reproduce, told
+    from s2s.report.reproduction import draw
+
+    if name is None:
+        click.echo(listed())
+        return
+    result = reproduce(name, out or Path("runs") / f"reproduce-{name}", seeds, click.echo)
+    click.echo(f"{told(result)}\nreport:  {draw(out or Path('runs') / f'reproduce-{name}')}")

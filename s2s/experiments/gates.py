@@ -1,0 +1,187 @@
+"""What must be true of a measurement before anything is said of it.
+
+A model that never looked at its source has no quality to compare, one that still learns has not shown its own, and a
+rate at the end of its grid may not be the model's best. Each gate is a function of numbers alone; a cell that does not
+pass one is no verdict, and says which.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from s2s.evaluation.differences import LEVEL, Difference
+from s2s.evaluation.inference import Estimate
+
+SOURCE = 0.3
+"""Nats per token that the right sources must be worth."""
+LEARNING = 0.05
+"""Nats per token by which the loss may still fall with each doubling of the tokens."""
+STEADY = 0.1
+"""Share by which the machine's own speed may change while something is measured."""
+TIE = 1.0
+"""BLEU that nobody cares about."""
+# so many looks make a line
+_LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a measurement may be spoken of.
+
+    Attributes:
+        name: which condition.
+        passed: whether it holds.
+        sentence: what was found, with its numbers and what was asked for.
+    """
+
+    name: str
+    passed: bool
+    sentence: str
+
+
+def failed(gates: Sequence[Gate]) -> list[Gate]:
+    """Those that do not hold."""
+    return [gate for gate in gates if not gate.passed]
+
+
+def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Gate:
+    """Whether a translator translates: its loss is worse with the sources of other sentences.
+
+    Args:
+        right: its loss in nats per target token.
+        exchanged: the same with sources exchanged between sentences of similar length.
+        least: by how much the second must be higher.
+    """
+    gain = exchanged - right
+    said = f"its loss is {gain:.2f} nats lower with the right sources than with exchanged ones (≥ {least:g} wanted)"
+    # a loss that is no number proves nothing
+    return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is no number")
+
+
+def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> float | None:
+    """By how much the validation loss changes with each doubling of the tokens, at the end; below 0 where it falls.
+
+    A line through the looks of the last doubling against log₂ tokens, or through the last three where these are more;
+    None with fewer than three.
+    """
+    if len(tokens) < _LOOKS:
+        return None
+    x, y = np.log2(np.asarray(tokens, dtype=float)), np.asarray(losses, dtype=float)
+    first = min(int(np.searchsorted(x, x[-1] - 1 - 1e-9)), len(x) - _LOOKS)
+    return float(np.polyfit(x[first:], y[first:], 1)[0])
+
+
+def converged(tokens: Sequence[float], losses: Sequence[float], most: float = LEARNING) -> Gate:
+    """Whether a training was over: its loss falls by less than `most` nats with each doubling of the tokens.
+
+    Args:
+        tokens: learned from at each look at the validation set, rising.
+        losses: there, in nats per token.
+        most: by which it may still fall.
+    """
+    slope = slope_per_doubling(tokens, losses)
+    if slope is None:
+        return Gate("converged", False, f"{len(tokens)} looks at the validation set do not say whether it still learns")
+    if -slope < most:
+        said = f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {most:g} wanted)"
+        return Gate("converged", True, said)
+    return Gate(
+        "converged", False, f"still learning: its loss falls by {-slope:.2f} nats with each doubling of the tokens"
+    )
+
+
+def best_rate(losses: Mapping[float, float | None]) -> float | None:
+    """The rate with the lowest loss; None where training failed at all of them."""
+    known = {rate: loss for rate, loss in losses.items() if loss is not None and math.isfinite(loss)}
+    return min(known, key=lambda rate: known[rate]) if known else None
+
+
+def next_rate(losses: Mapping[float, float | None], factor: float = 2.0) -> float | None:
+    """The rate to try next, so that the best one comes to lie inside its grid; None where it does already.
+
+    Where training failed at all rates, a smaller one; a rate at which it failed ends the grid like a high loss.
+
+    Args:
+        losses: in nats by rate; None where training failed.
+        factor: by which the grid grows.
+    """
+    best = best_rate(losses)
+    if best is None or best == min(losses):
+        return min(losses) / factor
+    return max(losses) * factor if best == max(losses) else None
+
+
+def rate_inside(losses: Mapping[float, float | None]) -> Gate:
+    """Whether the best learning rate has worse ones on both sides.
+
+    Args:
+        losses: validation loss by rate; None where training failed.
+    """
+    best, wanted = best_rate(losses), next_rate(losses)
+    grid = ", ".join(f"{rate:g}" for rate in sorted(losses))
+    if best is None:
+        return Gate("rate inside its grid", False, f"training failed at every rate of {grid}")
+    where = "inside" if wanted is None else "at the end of"
+    return Gate("rate inside its grid", wanted is None, f"its best rate {best:g} lies {where} the grid {grid}")
+
+
+def machine_steady(references: Sequence[float], most: float = STEADY) -> Gate:
+    """Whether the machine was the same all the time, by how long one and the same product of matrices took.
+
+    Args:
+        references: seconds, whenever it was measured.
+        most: share by which the slowest may be slower than the fastest.
+    """
+    moved = max(references) / min(references) - 1
+    said = f"the same product took {1000 * min(references):.3g} to {1000 * max(references):.3g} ms"
+    return Gate("machine steady", moved <= most, f"{said}, {100 * moved:.0f} % more (≤ {100 * most:.0f} % wanted)")
+
+
+def above_chance(score: Estimate, cheating: float, unit: str = "%") -> Gate:
+    """Whether a score is better than that of the strongest answer which does not do what is asked.
+
+    Args:
+        score: with its interval.
+        cheating: what that answer scores.
+        unit: of both.
+    """
+    beyond = score.low is not None and score.low > cheating
+    low = "no interval" if score.low is None else f"at least {score.low:.1f} {unit}"
+    return Gate("above chance", beyond, f"{score.value:.1f} {unit} ({low}); without doing it {cheating:.1f} {unit}")
+
+
+def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU") -> Gate:
+    """Whether a difference that matters could have been seen.
+
+    Args:
+        difference: of two systems.
+        margin: the smallest that matters.
+        unit: of both.
+    """
+    seen = difference.detectable()
+    said = f"a difference of {seen:.1f} {unit} would have been seen in 80 % of such comparisons"
+    return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
+
+
+def standing(difference: Difference | None, gates: Sequence[Gate], p: float | None = None, margin: float = TIE) -> str:
+    """What may be said of the second of two systems: `better`, `worse`, `tie`, `still learning` or `not measurable`.
+
+    A tie needs a proof of its own, see `Difference.equivalence_p`: not to see a difference is not to see that there is
+    none. A difference that is both significant and proven to be smaller than the margin is a tie.
+
+    Args:
+        difference: second minus first, where high is good; None where there are too few seeds.
+        gates: of both systems.
+        p: that decides, corrected for how many are compared (Holm 1979); the difference's own where it is None.
+        margin: below it, nobody cares.
+    """
+    closed = failed(gates)
+    if closed or difference is None:
+        return "still learning" if closed and all(gate.name == "converged" for gate in closed) else "not measurable"
+    if difference.equivalence_p(margin) < LEVEL:
+        return "tie"
+    if (difference.p() if p is None else p) < LEVEL:
+        return "better" if difference.value > 0 else "worse"
+    return "not measurable"

@@ -1,0 +1,15 @@
+"""The reproductions, by the name that the command knows."""
+
+from s2s.experiments.reproduce.agreement import Agreement
+from s2s.experiments.reproduce.contract import Reproduction
+from s2s.experiments.reproduce.counting import Counting
+from s2s.experiments.reproduce.depth import Depth
+from s2s.experiments.reproduce.gradients import ForgetBias, Radius
+from s2s.experiments.reproduce.memory import Adding, CopyMemory
+from s2s.experiments.reproduce.recall import Mqar
+from s2s.experiments.reproduce.warm_up import WarmUp
+
+_ALL = (Depth(), Radius(), ForgetBias(), Counting(), Adding(), CopyMemory(), WarmUp(), Mqar(), Agreement())
+
+REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
+"""In the order in which they are listed."""

@@ -1,0 +1,73 @@
+"""What a reproduction is made of: a published finding, bands, measurements, and what they come to."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.reproduced import Band
+from s2s.results import Figure
+
+# each number of a finding by its band's key: one value for each seed
+Numbers = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Reproduction(ABC):
+    """A finding of the literature, and how it is measured here; its fields are sizes.
+
+    Attributes:
+        name: as typed.
+        finding: what was found, in one sentence.
+        source: where it was published; says "not verified" where a number was written down from memory.
+        method: what is measured here, and where that differs from the publication.
+        bands: what is expected, fixed before anything was measured.
+        seconds: that a run with the usual seeds takes of one core: the least and the most that was seen, or that follow
+            from the time of an update.
+        usual_seeds: how many repetitions there are where nothing is said.
+    """
+
+    name: ClassVar[str]
+    finding: ClassVar[str]
+    source: ClassVar[str]
+    method: ClassVar[str]
+    bands: ClassVar[tuple[Band, ...]]
+    seconds: ClassVar[tuple[float, float]]
+    usual_seeds: ClassVar[int] = 3
+
+    @abstractmethod
+    def cells(self, seeds: Sequence[int]) -> list[Cell]:
+        """All measurements; each is kept in a file of its own and not made twice."""
+
+    @abstractmethod
+    def measure(self, cell: Cell) -> Measured:
+        """Makes one measurement, in one thread.
+
+        Raises:
+            UserError: a training failed.
+        """
+
+    @abstractmethod
+    def numbers(self, measured: Cells) -> Numbers:
+        """What the bands speak of, seed by seed, as far as it was measured."""
+
+    def figures(self, measured: Cells) -> list[Figure]:
+        """Pictures of it."""
+        return []
+
+
+def by_seed(measured: Cells, key: str, model: str, part: str = "") -> list[Any]:
+    """What all measurements of one model and part have under a key, in the order of their seeds."""
+    return list(_own(measured, key, (model, part)).values())
+
+
+def pairs(measured: Cells, key: str, first: tuple[str, str], second: tuple[str, str]) -> list[tuple[Any, Any]]:
+    """What two kinds of measurements, each a model and a part, have under a key at the seeds that both have."""
+    one, two = _own(measured, key, first), _own(measured, key, second)
+    return [(one[seed], two[seed]) for seed in one if seed in two]
+
+
+def _own(measured: Cells, key: str, kind: tuple[str, str]) -> dict[int, Any]:
+    own = {cell.seed or 0: m[key] for cell, m in measured.items() if (cell.model, cell.part) == kind}
+    return dict(sorted(own.items()))

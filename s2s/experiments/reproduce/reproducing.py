@@ -1,0 +1,130 @@
+"""Measuring a finding again: what is expected is said first, every measurement is kept, and the result is a file."""
+
+import shlex
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from s2s.errors import UserError
+from s2s.experiments.comparison import machine
+from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
+from s2s.experiments.reproduce.contract import Reproduction
+from s2s.experiments.running import Kept, keep
+from s2s.files import write_atomically
+from s2s.recipe.schema import DeviceSettings
+from s2s.recipe.wording import suggestion
+from s2s.reproduced import RESULT, Check, Reproduced
+from s2s.results import Failure
+from s2s.training.devices import choose, prepare_process
+
+# small trainings gain nothing from a second thread, and one is the same everywhere
+_DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
+_CELLS = "cells"
+_CORE = "core_seconds"
+
+
+def listed() -> str:
+    """All of them: what was found, what is expected, where it was published, what it costs."""
+    return "\n\n".join(expected(each) for each in REPRODUCTIONS.values())
+
+
+def expected(reproduction: Reproduction) -> str:
+    """A finding, its published numbers and bands, its source and its cost."""
+    lines = [f"{reproduction.name}: {reproduction.finding}"]
+    lines += [f"  {band.what}: published {band.published}; counts as found: {band}" for band in reproduction.bands]
+    seeds = reproduction.usual_seeds
+    cost = f"{_clock(reproduction.seconds[0])} to {_clock(reproduction.seconds[1])} on one core"
+    return "\n".join([*lines, f"  source: {reproduction.source}", f"  cost: {cost} ({seeds} {_noun(seeds)})"])
+
+
+def reproduction_of(name: str) -> Reproduction:
+    """The reproduction of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in REPRODUCTIONS:
+        raise UserError(f"{name!r:.60} is no reproduction", remedy=suggestion(name, list(REPRODUCTIONS)))
+    return REPRODUCTIONS[name]
+
+
+def reproduce(name: str, folder: Path, seeds: int | None, say: Callable[[str], None]) -> Reproduced:
+    """Measures a finding again, and keeps what came out in the folder; what was measured there before is kept.
+
+    Args:
+        name: of the reproduction.
+        folder: is made where it is not there.
+        seeds: how many repetitions; None: the usual number.
+        say: takes a line for the user.
+
+    Raises:
+        UserError: there is no such reproduction.
+    """
+    reproduction = reproduction_of(name)
+    say(expected(reproduction))
+    prepare_process(_DEVICE)
+    chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
+    (folder / _CELLS).mkdir(parents=True, exist_ok=True)
+    kept: dict[Cell, Kept] = {}
+    for cell in reproduction.cells(chosen):
+        kept[cell] = keep(folder / _CELLS, cell, lambda cell: _timed(reproduction, cell))
+        say(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
+    measured: dict[Cell, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
+    option = "" if seeds is None else f" --seeds {seeds}"
+    result = Reproduced(
+        name=name,
+        finding=reproduction.finding,
+        source=reproduction.source,
+        method=reproduction.method,
+        expected=reproduction.seconds,
+        checks=checks(reproduction, measured),
+        seeds=chosen,
+        command=f"s2s reproduce {shlex.quote(name)}{option}",
+        seconds=sum(one.seconds for one in kept.values()),
+        core_seconds=sum(one[_CORE] for one in measured.values()),
+        machine=machine(choose(_DEVICE), alone=False),
+        failures=[
+            Failure(task=cell.key, model=cell.model, reason=one.failed) for cell, one in kept.items() if one.failed
+        ],
+        figures=reproduction.figures(measured),
+    )
+    write_atomically(folder / RESULT, result.model_dump_json(indent=1) + "\n")
+    return result
+
+
+def _timed(reproduction: Reproduction, cell: Cell) -> Measured:
+    """A measurement with the seconds that it took of a core: with one thread, what it takes where nothing else runs."""
+    began = time.process_time()
+    return {**reproduction.measure(cell), _CORE: time.process_time() - began}
+
+
+def checks(reproduction: Reproduction, measured: Cells) -> list[Check]:
+    """What was expected, beside the median over seeds; what was not measured is outside of every band."""
+    numbers = reproduction.numbers(measured)
+    found = []
+    for band in reproduction.bands:
+        values = [float(value) for value in numbers.get(band.key, ())]
+        ours = statistics.median(values) if values else None
+        found.append(Check(band=band, ours=ours, by_seed=values, inside=ours is not None and band.holds(ours)))
+    return found
+
+
+def told(result: Reproduced) -> str:
+    """What came out, in lines."""
+    lines = []
+    for check in result.checks:
+        ours = "not measured" if check.ours is None else f"{check.ours:.4g}"
+        spread = f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if len(check.by_seed) > 1 else ""
+        state = "inside" if check.inside else "OUTSIDE"
+        lines.append(f"  {check.band.what}: {ours}{spread}, {state} {check.band} (published {check.band.published})")
+    return "\n".join([f"{result.name}: {result.verdict}", *lines])
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _noun(seeds: int) -> str:
+    return "seed" if seeds == 1 else "seeds"

@@ -1,0 +1,133 @@
+"""Times that were not all waited for: against tables of textbooks, brute force and what is known without censoring."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from s2s.evaluation.survival import Times, censored_line, kaplan_meier, log_rank_p, slope_p
+
+# weeks of remission of leukaemia under 6-mercaptopurine and under placebo (Freireich et al. 1963)
+TREATED = Times([6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35])
+PLACEBO = Times([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23])
+
+
+def test_the_curve_is_the_textbooks():
+    curve = kaplan_meier(TREATED)
+    assert curve.times == [6, 7, 10, 13, 16, 22, 23]
+    assert [round(share.value, 4) for share in curve.left] == [0.8571, 0.8067, 0.7529, 0.6902, 0.6275, 0.5378, 0.4482]
+    assert curve.median().value == 23
+    assert kaplan_meier(PLACEBO).median().value == 8
+
+
+def test_its_interval_is_greenwoods_on_a_log_log_scale():
+    for times in (TREATED, PLACEBO):
+        share, variance = 1.0, 0.0
+        curve = kaplan_meier(times)
+        for t, found in zip(curve.times, curve.left, strict=True):
+            there = sum(each >= t for each in (*times.ended, *times.waited))
+            ended = times.ended.count(t)
+            share *= 1 - ended / there
+            assert found.value == pytest.approx(share)
+            if not share:
+                assert (found.low, found.high) == (0.0, 0.0)
+                continue
+            variance += ended / (there * (there - ended))
+            half = stats.norm.ppf(0.975) * math.sqrt(variance) / abs(math.log(share))
+            assert (found.low, found.high) == pytest.approx((share ** math.exp(half), share ** math.exp(-half)))
+
+
+def test_what_has_not_happened_in_half_of_the_runs_has_no_median():
+    assert kaplan_meier(Times([5.0], [10.0, 10.0])).median().value == math.inf
+    solved = kaplan_meier(Times([100.0, 200.0, 300.0]))
+    assert solved.median().value == 200.0
+    assert solved.median().low <= 200.0 <= solved.median().high
+
+
+def test_censored_runs_are_not_taken_for_solved_ones():
+    # in a budget of 10, half are solved; to leave the others out would say that 3 are enough
+    median = kaplan_meier(Times([1, 2, 3, 4], [10, 10, 10, 10, 10])).median().value
+    assert median == math.inf
+
+
+def test_many_runs_are_tested_as_in_the_textbook():
+    assert log_rank_p(TREATED, PLACEBO) == pytest.approx(4.17e-5, rel=0.01)
+    assert log_rank_p(PLACEBO, TREATED) == pytest.approx(log_rank_p(TREATED, PLACEBO))
+
+
+def _observed_less_expected(first, second):
+    """Mantel's sum over times: how many of the first group ended, less how many of all, times its share of the runs."""
+    total = 0.0
+    for t in sorted({*first.ended, *second.ended}):
+        there = [sum(each >= t for each in (*group.ended, *group.waited)) for group in (first, second)]
+        ended = [group.ended.count(t) for group in (first, second)]
+        total += ended[0] - sum(ended) * there[0] / sum(there)
+    return total
+
+
+def test_few_runs_are_tested_exactly():
+    first, second = Times([2, 3, 5], [6]), Times([3, 8, 9], [12, 12])
+    runs = [(t, 1) for t in first.ended] + [(t, 0) for t in first.waited]
+    runs += [(t, 1) for t in second.ended] + [(t, 0) for t in second.waited]
+    wanted = abs(_observed_less_expected(first, second))
+    as_far = []
+    for chosen in itertools.combinations(range(9), 4):
+        groups = [[runs[i] for i in range(9) if (i in chosen) == inside] for inside in (True, False)]
+        times = [Times([t for t, over in g if over], [t for t, over in g if not over]) for g in groups]
+        as_far.append(abs(_observed_less_expected(*times)) >= wanted - 1e-9)
+    assert log_rank_p(first, second) == pytest.approx(np.mean(as_far))
+
+
+def test_where_nothing_was_solved_nothing_differs():
+    assert log_rank_p(Times([], [10, 10, 10]), Times([], [10, 10, 10])) == 1.0
+    # three solved at once against three never: one of twenty ways, and its reverse
+    assert log_rank_p(Times([1, 1, 1]), Times([], [10, 10, 10])) == pytest.approx(0.1)
+
+
+def test_without_censoring_the_line_is_that_of_least_squares():
+    generator = np.random.default_rng(1)
+    x = generator.uniform(0, 50, 200)
+    y = 2 + 0.3 * x + generator.normal(0, 2, 200)
+    found, plain = censored_line(x, y, [False] * 200), stats.linregress(x, y)
+    assert (found.start, found.slope.value) == pytest.approx((plain.intercept, plain.slope), abs=1e-5)
+    assert found.spread == pytest.approx(np.std(y - plain.intercept - plain.slope * x), rel=1e-5)
+    half = stats.t.ppf(0.975, 198) * plain.stderr
+    assert (found.slope.low, found.slope.high) == pytest.approx((plain.slope - half, plain.slope + half), rel=0.02)
+    assert found.at(10) == pytest.approx(found.start + 10 * found.slope.value)
+
+
+def test_with_censoring_the_line_is_that_of_expectation_and_maximisation():
+    generator = np.random.default_rng(2)
+    x = generator.uniform(0, 10, 150)
+    true = 1 + 0.5 * x + generator.normal(0, 1, 150)
+    censored = true > 4.5
+    y = np.minimum(true, 4.5)
+    # what is missing is put at where it is expected, and the line drawn again (Dempster et al. 1977)
+    start, slope, spread = 0.0, 0.0, 2.0
+    for _ in range(3000):
+        fitted = start + slope * x
+        away = (y - fitted) / spread
+        hazard = stats.norm.pdf(away) / stats.norm.sf(away)
+        expected = np.where(censored, fitted + spread * hazard, y)
+        left = np.where(censored, spread**2 * (1 - hazard * (hazard - away)), 0.0)
+        slope, start = np.polyfit(x, expected, 1)
+        spread = math.sqrt(np.mean((expected - start - slope * x) ** 2 + left))
+    found = censored_line(x, y, censored)
+    assert (found.start, found.slope.value, found.spread) == pytest.approx((start, slope, spread), abs=1e-3)
+    assert found.slope.low < 0.5 < found.slope.high
+    assert slope_p(x, y, censored) < 1e-10
+    # to take the ends of measuring for what was measured would flatten it
+    assert stats.linregress(x, y).slope < 0.8 * found.slope.value
+
+
+def test_a_line_without_slope_is_scipys_censored_normal():
+    generator = np.random.default_rng(3)
+    y = generator.normal(5, 2, 100)
+    censored, x = y > 6, np.arange(100) % 2
+    y = np.minimum(y, 6)
+    found = censored_line(np.where(x == 0, -1.0, 1.0), y, censored)
+    theirs = stats.norm.fit(stats.CensoredData(uncensored=y[~censored], right=y[censored]))
+    assert found.start == pytest.approx(theirs[0], abs=0.1)
+    assert found.spread == pytest.approx(theirs[1], abs=0.1)

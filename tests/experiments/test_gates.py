@@ -1,0 +1,129 @@
+"""Gates close where they should: each is tried on both sides of its limit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from s2s.evaluation.differences import Difference, welch
+from s2s.evaluation.inference import Estimate
+from s2s.experiments.gates import (
+    Gate,
+    above_chance,
+    converged,
+    failed,
+    machine_steady,
+    next_rate,
+    powerful,
+    rate_inside,
+    slope_per_doubling,
+    standing,
+    uses_its_source,
+)
+
+
+def test_a_translator_that_needs_no_source_is_not_compared():
+    assert uses_its_source(2.0, 2.31).passed
+    assert not uses_its_source(2.0, 2.29).passed
+    # worse with the right sources than with wrong ones is no use either
+    assert not uses_its_source(2.6, 2.0).passed
+    assert not uses_its_source(math.nan, 2.0).passed
+    assert "0.31 nats" in uses_its_source(2.0, 2.31).sentence
+
+
+def _curve(per_doubling, looks=12):
+    tokens = np.arange(1, looks + 1) * 1e5
+    return tokens, 5 - per_doubling * np.log2(tokens)
+
+
+def test_a_training_that_still_learns_is_not_over():
+    assert converged(*_curve(0.04)).passed
+    assert not converged(*_curve(0.06)).passed
+    assert "still learning" in converged(*_curve(0.2)).sentence
+    # one that gets worse again has long been at its best
+    assert converged(*_curve(-0.3)).passed
+
+
+def test_only_the_last_doubling_says_how_it_ends():
+    tokens = [1e5, 2e5, 4e5, 8e5, 10e5, 12e5, 14e5, 16e5]
+    fallen = [6.0, 5.0, 4.0, 3.0, 2.999, 2.998, 2.997, 2.996]
+    assert slope_per_doubling(tokens, fallen) == pytest.approx(-0.004, abs=1e-3)
+    assert converged(tokens, fallen).passed
+    # the same looks in the other order of their falls: late learners are learners
+    late = [6.0, 5.999, 5.998, 5.997, 5.6, 5.2, 4.8, 4.4]
+    assert not converged(tokens, late).passed
+
+
+def test_two_looks_say_nothing():
+    assert not converged([1e5, 2e5], [3.0, 3.0]).passed
+    assert slope_per_doubling([1e5, 2e5], [3.0, 3.0]) is None
+    # three far apart are the last three
+    assert slope_per_doubling([1e5, 4e5, 16e5], [3.0, 2.0, 1.0]) == pytest.approx(-0.5)
+
+
+def test_a_grid_grows_while_its_best_is_at_an_end():
+    assert rate_inside({0.001: 3.0, 0.002: 2.0, 0.004: 2.5}).passed
+    assert not rate_inside({0.001: 3.0, 0.002: 2.5, 0.004: 2.0}).passed
+    assert not rate_inside({0.001: 2.0}).passed
+    assert next_rate({0.001: 3.0, 0.002: 2.5, 0.004: 2.0}) == 0.008
+    assert next_rate({0.001: 2.0, 0.002: 2.5}) == 0.0005
+    assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: 2.5}) is None
+    # where training fails, no larger rate is wanted
+    assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: None}) is None
+    assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: math.nan}) is None
+    assert next_rate({0.001: math.nan, 0.002: 2.0, 0.004: 2.5}) is None
+    assert rate_inside({0.001: 3.0, 0.002: 2.0, 0.004: None}).passed
+    assert next_rate({0.004: None, 0.008: None}) == 0.002
+    assert not rate_inside({0.004: None}).passed
+
+
+@pytest.mark.parametrize("best", [3e-5, 0.0011, 0.7])
+def test_growing_a_grid_ends_with_the_best_inside(best):
+    losses = {rate: abs(math.log(rate / best)) for rate in (0.001, 0.002)}
+    while (rate := next_rate(losses)) is not None:
+        losses[rate] = abs(math.log(rate / best))
+    assert rate_inside(losses).passed
+    assert min(losses, key=losses.get) / best == pytest.approx(1, rel=0.5)
+
+
+def test_a_machine_that_changed_is_not_timed():
+    assert machine_steady([1.35e-3, 1.48e-3, 1.40e-3]).passed
+    assert not machine_steady([1.35e-3, 1.49e-3]).passed
+    assert "1.35 to 3.07 ms" in machine_steady([3.07e-3, 1.35e-3]).sentence
+
+
+def test_what_a_cheat_could_say_is_no_skill():
+    assert not above_chance(Estimate(16.8, 14.0, 19.6), 15.9).passed
+    assert above_chance(Estimate(25.0, 22.0, 28.0), 15.9).passed
+    # without an interval nothing is excluded
+    assert not above_chance(Estimate(99.0, None, None), 15.9).passed
+
+
+def test_a_comparison_says_what_it_could_have_seen():
+    sharp, blunt = Difference(0.2, 0.2, 8), Difference(4.8, 3.0, 4)
+    assert powerful(sharp).passed
+    assert not powerful(blunt).passed
+    assert f"{blunt.detectable():.1f} BLEU" in powerful(blunt).sentence
+
+
+def test_a_tie_must_be_proven():
+    near = [30.0, 30.1, 29.9, 30.2, 29.8]
+    shifted = [each + 0.1 for each in near]
+    assert standing(welch(near, shifted), []) == "tie"
+    assert standing(welch(near, [each + 3 for each in near]), []) == "better"
+    assert standing(welch(near, [each - 3 for each in near]), []) == "worse"
+    # no difference is seen, and none is excluded: the seeds lie too far apart
+    assert standing(welch([20.0, 40.0, 30.0], [29.0, 31.0, 36.0]), []) == "not measurable"
+    # significant, but smaller than what anybody cares about
+    assert standing(Difference(0.5, 0.05, 20), []) == "tie"
+    assert standing(Difference(2.0, 0.5, 20), [], p=0.2) == "not measurable"
+
+
+def test_behind_a_closed_gate_there_is_no_verdict():
+    sure = Difference(10.0, 0.1, 20)
+    learning, blind = Gate("converged", False, ""), Gate("uses its source", False, "")
+    assert standing(sure, [Gate("power", True, "")]) == "better"
+    assert standing(sure, [learning]) == "still learning"
+    assert standing(sure, [learning, blind]) == "not measurable"
+    assert standing(None, []) == "not measurable"
+    assert failed([learning, Gate("power", True, "")]) == [learning]

@@ -1,0 +1,31 @@
+"""The page of reproductions is what the kept files say."""
+
+import runpy
+from pathlib import Path
+
+from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
+from s2s.experiments.reproduce.reproducing import checks
+from s2s.reproduced import read
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "reproductions"
+
+
+def test_the_table_is_what_the_kept_files_say():
+    ours = runpy.run_path(str(ROOT / "benchmarks" / "reproductions.py"))
+    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
+    page = (ROOT / "docs" / "reproductions.md").read_text(encoding="utf-8")
+    assert written(page, ours["table"](), "reproductions") == page
+    assert len(ours["kept"]()) == len(list(RESULTS.glob("*.json"))) > 0
+
+
+def test_the_kept_files_were_judged_by_the_bands_of_today():
+    for path in sorted(RESULTS.glob("*.json")):
+        result = read(path)
+        assert path.stem == result.name
+        assert [check.band for check in result.checks] == list(REPRODUCTIONS[result.name].bands)
+        for check in result.checks:
+            assert check.inside == (check.ours is not None and check.band.holds(check.ours))
+        assert result.failures == []
+        # nothing measured is nothing found
+        assert all(check.inside is False for check in checks(REPRODUCTIONS[result.name], {}))
