@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from s2s.files import write_atomically
 from s2s.report.figures import drawn, inlined, size
-from s2s.report.formatting import duration
+from s2s.report.numbers import duration
 from s2s.reproduced import RESULT, read
 
 PAGE = "report.html"

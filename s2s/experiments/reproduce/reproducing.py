@@ -4,6 +4,7 @@ import shlex
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from s2s.errors import UserError
@@ -69,7 +70,7 @@ def reproduce(name: str, folder: Path, seeds: int | None, say: Callable[[str], N
     (folder / _CELLS).mkdir(parents=True, exist_ok=True)
     kept: dict[Cell, Kept] = {}
     for cell in reproduction.cells(chosen):
-        kept[cell] = keep(folder / _CELLS, cell, lambda cell: _timed(reproduction, cell))
+        kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
         say(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
     measured: dict[Cell, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
     option = "" if seeds is None else f" --seeds {seeds}"

@@ -9,8 +9,8 @@ from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, pairs
 from s2s.experiments.translating import sizes_of, trainer_for, unigram_loss
 from s2s.experiments.whole_runs import prepared
+from s2s.recipe.reading import shipped
 from s2s.recipe.schema import DeviceSettings, TokenizerSettings
-from s2s.recipe.shipped import shipped
 from s2s.reproduced import Band
 from s2s.results import Figure
 from s2s.run.tasks import read
