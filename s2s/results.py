@@ -138,6 +138,8 @@ class Finding(Part):
     """What the figure is, e.g. `exponent of training time against length`."""
     verdict: str = ""
     """One line in words, from the tests' results."""
+    standing: Literal["better", "worse", "tie", "still learning", "not measurable", ""] = ""
+    """Beside the best of the others; empty where the verdict is no such judgement. The last two are no verdicts."""
     figure: str = ""
     """Name of the figure of the same result that shows it."""
     failed: str = ""

@@ -37,6 +37,9 @@ class Contestant:
     recipe: Any
     # numbers of layers to choose from, the first being its recipe's at first; none where there is no choice
     depths: tuple[int, ...] = ()
+    # the rates tried at its depth, and whether the one chosen has worse ones on both sides; nothing before they are
+    rates: tuple[float, ...] = ()
+    inside: bool = False
 
     @property
     def settings(self) -> Section:
@@ -51,12 +54,13 @@ class Contestant:
     def __reduce__(self) -> tuple[Any, ...]:
         # a recipe's class is made for its model, so pickle would not find it by name
         task = getattr(self.recipe, TASK)
-        return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json(), self.depths)
+        chosen = (self.depths, self.rates, self.inside)
+        return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json(), chosen)
 
 
-def _restored(name: str, task: str, kind: str, recipe: str, depths: tuple[int, ...]) -> Contestant:
+def _restored(name: str, task: str, kind: str, recipe: str, chosen: tuple[Any, ...]) -> Contestant:
     schema = schemas()[task]
-    return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe), depths)
+    return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe), *chosen)
 
 
 @dataclass(frozen=True)

@@ -87,44 +87,20 @@ def converged(tokens: Sequence[float], losses: Sequence[float], most: float = LE
     if -slope < most:
         said = f"its loss changes by {slope:+.3f} nats with each doubling of the tokens (a fall below {most:g} wanted)"
         return Gate("converged", True, said)
-    return Gate(
-        "converged", False, f"still learning: its loss falls by {-slope:.2f} nats with each doubling of the tokens"
-    )
+    return Gate("converged", False, f"its loss still falls by {-slope:.2f} nats with each doubling of the tokens")
 
 
-def best_rate(losses: Mapping[float, float | None]) -> float | None:
-    """The rate with the lowest loss; None where training failed at all of them."""
-    known = {rate: loss for rate, loss in losses.items() if loss is not None and math.isfinite(loss)}
-    return min(known, key=lambda rate: known[rate]) if known else None
-
-
-def next_rate(losses: Mapping[float, float | None], factor: float = 2.0) -> float | None:
-    """The rate to try next, so that the best one comes to lie inside its grid; None where it does already.
-
-    Where training failed at all rates, a smaller one; a rate at which it failed ends the grid like a high loss.
+def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
+    """Whether the learning rate chosen has worse ones on both sides, see `s2s.experiments.tuning`.
 
     Args:
-        losses: in nats by rate; None where training failed.
-        factor: by which the grid grows.
+        rate: the one chosen.
+        tried: all rates at the depth chosen.
+        inside: whether that is so.
     """
-    best = best_rate(losses)
-    if best is None or best == min(losses):
-        return min(losses) / factor
-    return max(losses) * factor if best == max(losses) else None
-
-
-def rate_inside(losses: Mapping[float, float | None]) -> Gate:
-    """Whether the best learning rate has worse ones on both sides.
-
-    Args:
-        losses: validation loss by rate; None where training failed.
-    """
-    best, wanted = best_rate(losses), next_rate(losses)
-    grid = ", ".join(f"{rate:g}" for rate in sorted(losses))
-    if best is None:
-        return Gate("rate inside its grid", False, f"training failed at every rate of {grid}")
-    where = "inside" if wanted is None else "at the end of"
-    return Gate("rate inside its grid", wanted is None, f"its best rate {best:g} lies {where} the grid {grid}")
+    grid = ", ".join(f"{each:g}" for each in sorted(tried))
+    where = "inside" if inside else "at an end of"
+    return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} what was tried: {grid}")
 
 
 def machine_steady(references: Sequence[float], most: float = STEADY) -> Gate:
@@ -185,3 +161,57 @@ def standing(difference: Difference | None, gates: Sequence[Gate], p: float | No
     if (difference.p() if p is None else p) < LEVEL:
         return "better" if difference.value > 0 else "worse"
     return "not measurable"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What may be said of a model beside another one.
+
+    Attributes:
+        standing: see `standing`.
+        sentence: with the numbers; for gates that are closed, what they say.
+    """
+
+    standing: str
+    sentence: str
+
+
+def judged(
+    names: tuple[str, str],
+    difference: Difference | None,
+    gates: Mapping[str, Sequence[Gate]],
+    p: float | None,
+    unit: str = "BLEU",
+) -> Judgement:
+    """Words for how a model stands to another one.
+
+    Args:
+        names: the model's and the other's.
+        difference: the model minus the other; None where there are too few seeds.
+        gates: of both, by name.
+        p: of the difference, corrected for how many are compared; None likewise.
+        unit: of the difference.
+    """
+    model, other = names
+    said = standing(difference, [gate for name in names for gate in gates[name]], p)
+    closed = {name: "; ".join(gate.sentence for gate in failed(gates[name])) for name in names}
+    if closed[model]:
+        return Judgement(said, f"{said}: {closed[model]}")
+    if closed[other]:
+        return Judgement(
+            said, f"no verdict beside {other}, the best of the others, which is no measure: {closed[other]}"
+        )
+    if difference is None or p is None:
+        return Judgement(said, f"one seed says nothing of how it stands to {other}: seeds differ, too")
+    low, high = difference.interval()
+    size = f"{difference.value:+.1f} {unit} ({low:.1f} to {high:.1f})"
+    if said == "tie":
+        equal = difference.equivalence_p(TIE)
+        return Judgement(
+            said, f"as good as {other} within {TIE:g} {unit}: {size}, p = {equal:.2g} of two one-sided tests"
+        )
+    if said in ("better", "worse"):
+        return Judgement(said, f"{said} than {other}: {size}, p = {p:.2g}")
+    return Judgement(
+        said, f"no difference from {other} to be seen: {size}, p = {p:.2g}; {powerful(difference).sentence}"
+    )

@@ -250,10 +250,11 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
     """
     best = best_trial(losses)
     recipe = at(entrant.recipe, best) if best else entrant.recipe
+    rates = tuple(sorted(_short(losses, best.layers))) if best else ()
     if updates is not None:
         changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
-    return replace(entrant, recipe=recipe)
+    return replace(entrant, recipe=recipe, rates=rates, inside=best is not None and inside(best, losses))
 
 
 def described(contestant: Contestant, tried: Tried) -> Contender:
@@ -267,7 +268,7 @@ def described(contestant: Contestant, tried: Tried) -> Contender:
         parameters=blueprint.parameters(contestant.name, contestant.settings),
         learning_rate=contestant.learning_rate,
         rates={f"{rate:g}": loss for rate, loss in sorted(_short(losses, layers).items())},
-        inside=best is not None and inside(best, losses),
+        inside=contestant.inside,
         depths={str(depth): _least(_short(losses, depth)) for depth in contestant.depths},
         whole={_words(trial): loss for trial, loss in losses.items() if trial.whole},
         tuning_seconds=tried.seconds,

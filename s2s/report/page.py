@@ -122,6 +122,7 @@ def _cell(finding: Finding, experiment: str, shared: str, counter: _Counter) -> 
         "value": value,
         "quantity": quantity,
         "verdict": finding.verdict,
+        "standing": finding.standing,
         "failed": finding.failed,
         "figure": counter.figures.get((experiment, finding.figure)),
         "link": f"figure-{experiment}-{finding.figure}",

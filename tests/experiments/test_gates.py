@@ -1,6 +1,7 @@
 """Gates close where they should: each is tried on both sides of its limit."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from s2s.experiments.gates import (
     above_chance,
     converged,
     failed,
+    judged,
     machine_steady,
-    next_rate,
     powerful,
     rate_inside,
     slope_per_doubling,
@@ -39,7 +40,7 @@ def _curve(per_doubling, looks=12):
 def test_a_training_that_still_learns_is_not_over():
     assert converged(*_curve(0.04)).passed
     assert not converged(*_curve(0.06)).passed
-    assert "still learning" in converged(*_curve(0.2)).sentence
+    assert "still falls by 0.20" in converged(*_curve(0.2)).sentence
     # one that gets worse again has long been at its best
     assert converged(*_curve(-0.3)).passed
 
@@ -61,29 +62,46 @@ def test_two_looks_say_nothing():
     assert slope_per_doubling([1e5, 4e5, 16e5], [3.0, 2.0, 1.0]) == pytest.approx(-0.5)
 
 
-def test_a_grid_grows_while_its_best_is_at_an_end():
-    assert rate_inside({0.001: 3.0, 0.002: 2.0, 0.004: 2.5}).passed
-    assert not rate_inside({0.001: 3.0, 0.002: 2.5, 0.004: 2.0}).passed
-    assert not rate_inside({0.001: 2.0}).passed
-    assert next_rate({0.001: 3.0, 0.002: 2.5, 0.004: 2.0}) == 0.008
-    assert next_rate({0.001: 2.0, 0.002: 2.5}) == 0.0005
-    assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: 2.5}) is None
-    # where training fails, no larger rate is wanted
-    assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: None}) is None
-    assert next_rate({0.001: 3.0, 0.002: 2.0, 0.004: math.nan}) is None
-    assert next_rate({0.001: math.nan, 0.002: 2.0, 0.004: 2.5}) is None
-    assert rate_inside({0.001: 3.0, 0.002: 2.0, 0.004: None}).passed
-    assert next_rate({0.004: None, 0.008: None}) == 0.002
-    assert not rate_inside({0.004: None}).passed
+def test_a_rate_at_an_end_says_so():
+    assert rate_inside(0.002, (0.001, 0.004, 0.002), True).passed
+    gate = rate_inside(0.008, (0.004, 0.008), False)
+    assert not gate.passed
+    assert gate.sentence == "its rate 0.008 lies at an end of what was tried: 0.004, 0.008"
 
 
-@pytest.mark.parametrize("best", [3e-5, 0.0011, 0.7])
-def test_growing_a_grid_ends_with_the_best_inside(best):
-    losses = {rate: abs(math.log(rate / best)) for rate in (0.001, 0.002)}
-    while (rate := next_rate(losses)) is not None:
-        losses[rate] = abs(math.log(rate / best))
-    assert rate_inside(losses).passed
-    assert min(losses, key=losses.get) / best == pytest.approx(1, rel=0.5)
+OPEN, CLOSED = Gate("converged", True, "it is over"), Gate("converged", False, "its loss still falls")
+READS = Gate("uses its source", False, "reads nothing")
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "gates", "standing", "sentence"),
+    [
+        (Difference(3.0, 0.5, 8), 0.001, {}, "better", r"better than lstm: \+3\.0 BLEU \(1\.8 to 4\.2\), p = 0\.001"),
+        (Difference(-3.0, 0.5, 8), 0.001, {}, "worse", r"worse than lstm: -3\.0 BLEU"),
+        (Difference(0.1, 0.1, 8), 0.4, {}, "tie", r"as good as lstm within 1 BLEU: \+0\.1"),
+        (
+            Difference(2.0, 1.5, 8),
+            0.2,
+            {},
+            "not measurable",
+            r"no difference.*p = 0\.2; a difference of 4\.8",
+        ),
+        (None, None, {}, "not measurable", "one seed says nothing"),
+        (Difference(3.0, 0.5, 8), 0.001, {"gru": [CLOSED]}, "still learning", "^still learning: its loss still falls"),
+        (
+            Difference(3.0, 0.5, 8),
+            0.001,
+            {"lstm": [CLOSED]},
+            "still learning",
+            "no verdict beside lstm, .*: its loss",
+        ),
+        (Difference(3.0, 0.5, 8), 0.001, {"gru": [READS, CLOSED]}, "not measurable", "reads nothing; its loss"),
+    ],
+)
+def test_a_judgement_names_what_it_rests_on(difference, p, gates, standing, sentence):
+    found = judged(("gru", "lstm"), difference, {"gru": [OPEN], "lstm": [OPEN]} | gates, p)
+    assert found.standing == standing
+    assert re.search(sentence, found.sentence)
 
 
 def test_a_machine_that_changed_is_not_timed():

@@ -37,11 +37,13 @@ def _planted(wrong, seed):
         "exact": exact_share(texts, references),
         "counts": {metric: counts_of(metric, texts, references) for metric in ("bleu", "chrf")},
         "examples": [["source", references[0], texts[0]]],
-        "updates": [5, 10],
-        "tokens": [100 * seed, 200 * seed],
-        "seconds": [1.0, 2.0],
-        "losses": [3.0, 2.0 + wrong],
-        "bleus": [1.0, 2.0],
+        "updates": [5, 10, 20, 40],
+        "tokens": [100 * seed, 200 * seed, 400 * seed, 800 * seed],
+        "seconds": [1.0, 2.0, 4.0, 8.0],
+        "losses": [3.0, 2.02 + wrong, 2.01 + wrong, 2.0 + wrong],
+        "bleus": [1.0, 1.5, 1.8, 2.0],
+        "source_use": {"right": 2.0 + wrong, "exchanged": 4.0, "pairs": 40},
+        "rate": {"chosen": 0.004, "tried": [0.002, 0.004, 0.008], "inside": True},
         "parameters": 1000,
         "flops": 6000.0,
         "run_seconds": 9.0,
@@ -62,63 +64,108 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_one_seed_is_too_few_and_two_are(contest):
+def test_one_seed_is_too_few(contest):
     result, _ = _result(contest, {"rnn": 0.6, "transformer": 0.2}, (1,))
     rnn, transformer = result.findings
-    assert "higher than rnn (randomisation p ≤ 0.001; 1 seed is too few for a test over seeds)" in transformer.verdict
-    assert "lower than transformer" in rnn.verdict
+    assert transformer.verdict == "one seed says nothing of how it stands to rnn: seeds differ, too"
+    assert {finding.standing for finding in result.findings} == {"not measurable"}
     # the interval is that of sentences
     assert "interval over sentences" in rnn.quantity
     assert rnn.low < rnn.value < rnn.high
-    result, _ = _result(contest, {"rnn": 0.6, "transformer": 0.2}, (1, 2))
-    assert "randomisation p ≤ 0.001 on seed 1; 2 seeds are too few" in result.findings[1].verdict
-    assert result.findings[1].quantity.endswith("(mean of 2 seeds)")
+    assert _table(result, "pairs")[0]["p (both)"] is None
 
 
-def test_three_seeds_decide_by_themselves(contest):
+def test_seeds_and_sentences_decide(contest):
     result, _ = _result(contest, {"rnn": 0.5, "transformer": 0.2}, (1, 2, 3))
     pair = _table(result, "pairs")[0]
     assert pair["seeds"] == 3
-    assert pair["p (t-test)"] < 0.05
-    assert f"higher than rnn (3 seeds, p = {pair['p (t-test)']:.3f}" in result.findings[1].verdict
-    assert pair["BLEU over seeds"] == pytest.approx(result.findings[1].value - result.findings[0].value, abs=0.01)
+    assert pair["p (both)"] < 0.05
+    rnn, transformer = result.findings
+    assert (rnn.standing, transformer.standing) == ("worse", "better")
+    assert transformer.verdict.startswith("better than rnn: +")
+    difference = pair["BLEU over seeds and sentences"]
+    assert difference == pytest.approx(transformer.value - rnn.value, abs=0.01)
+    assert pair["low (both)"] < difference < pair["high (both)"]
+    assert transformer.quantity.endswith("(mean of 3 seeds)")
 
 
-def test_no_difference_is_called_none(contest):
+def test_no_difference_is_called_none_and_says_what_would_have_been_seen(contest):
     result, _ = _result(contest, {"rnn": 0.3, "gru": 0.3}, (1, 2, 3))
-    verdict = result.findings[0].verdict
-    assert verdict.startswith("no significant difference from gru: ")
-    assert "(3 seeds, p = " in verdict
+    assert result.findings[0].standing == "not measurable"
+    assert result.findings[0].verdict.startswith("no difference from gru to be seen: ")
+    assert "BLEU would have been seen in 80 % of such comparisons" in result.findings[0].verdict
 
 
-def test_seeds_come_before_sentences(contest):
+def test_equal_runs_are_a_tie(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    measured = {cell: _planted(0.3, cell.seed) for cell in EXPERIMENT.cells(made)}
+    runs = [
+        {seed: measured[cell] for cell in measured if cell.model == m for seed in [cell.seed]} for m in ("rnn", "gru")
+    ]
+    assert compared(*runs).over_both.value == 0
+    narrow = replace(compared(*runs).over_both, error=0.1)
+    assert narrow.equivalence_p(1.0) < 0.05
+
+
+def test_seeds_that_deny_each_other_decide_nothing(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
     wrong = {("rnn", 1): 0.6, ("gru", 1): 0.2, ("rnn", 2): 0.2, ("gru", 2): 0.6, ("rnn", 3): 0.4, ("gru", 3): 0.4}
     measured = {cell: _planted(wrong[cell.model, cell.seed], cell.seed) for cell in EXPERIMENT.cells(made)}
-    verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
+    result = EXPERIMENT.conclude(made, measured)
     # the sentences of one seed are sure of what the other seeds deny
-    assert verdict.startswith("no significant difference")
-    assert "randomisation p ≤ 0.001" in verdict
+    assert result.findings[0].verdict.startswith("no difference from gru to be seen")
+    assert _table(result, "pairs")[0]["p (randomisation)"] <= 0.001
 
 
-def test_models_are_compared_as_runs_are():
+@pytest.mark.parametrize(
+    ("change", "standing", "sentence"),
+    [
+        ({"losses": [4.0, 3.5, 3.0, 2.5]}, "still learning", "its loss still falls by 0.50 nats"),
+        (
+            {"source_use": {"right": 2.2, "exchanged": 2.3, "pairs": 40}},
+            "not measurable",
+            "0.10 nats lower with the right",
+        ),
+        (
+            {"rate": {"chosen": 0.008, "tried": [0.004, 0.008], "inside": False}},
+            "not measurable",
+            "0.008 lies at an end of",
+        ),
+    ],
+)
+def test_a_model_that_has_not_learned_is_not_judged(contest, change, standing, sentence):
+    made = contest(["rnn", "transformer"], seeds=(1, 2, 3))
+    measured = {
+        cell: _planted(0.5 if cell.model == "rnn" else 0.2, cell.seed) | (change if cell.model == "rnn" else {})
+        for cell in EXPERIMENT.cells(made)
+    }
+    result = EXPERIMENT.conclude(made, measured)
+    rnn, transformer = result.findings
+    assert rnn.standing == transformer.standing == standing
+    assert rnn.verdict.startswith(f"{standing}: ")
+    assert sentence in rnn.verdict
+    assert sentence in transformer.verdict
+    assert transformer.verdict.startswith("no verdict beside rnn")
+    assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
+
+
+def test_sentences_are_compared_as_runs_are():
     runs = [{1: _planted(wrong, seed)} for wrong, seed in ((0.3, 5), (0.35, 6))]
     references, first = _texts(0.3, 5)
     wanted = {c.metric: c for c in compare({"a": first, "b": _texts(0.35, 6)[1]}, references) if c.system == "b"}
     pair = compared(*runs)
-    assert (pair.evidence.test_p, pair.chrf_p) == pytest.approx(
-        (wanted["bleu"].p_value, wanted["chrf"].p_value), abs=1e-9
-    )
+    assert (pair.bleu_p, pair.chrf_p) == pytest.approx((wanted["bleu"].p_value, wanted["chrf"].p_value), abs=1e-9)
     assert pair.bleu.low < pair.bleu.value < pair.bleu.high
+    assert pair.over_both is None
     assert compared(runs[0], {2: runs[1][1]}) is None
 
 
 def test_the_best_of_the_others_is_the_measure(contest):
-    result, _ = _result(contest, {"rnn": 0.6, "gru": 0.4, "transformer": 0.1}, (1,))
+    result, _ = _result(contest, {"rnn": 0.6, "gru": 0.4, "transformer": 0.1}, (1, 2, 3))
     verdicts = {finding.model: finding.verdict for finding in result.findings}
-    assert "lower than transformer" in verdicts["rnn"]
-    assert "lower than transformer" in verdicts["gru"]
-    assert "higher than gru" in verdicts["transformer"]
+    assert "worse than transformer" in verdicts["rnn"]
+    assert "worse than transformer" in verdicts["gru"]
+    assert "better than gru" in verdicts["transformer"]
     assert [row["models"] for row in _table(result, "pairs")] == ["gru − rnn", "transformer − rnn", "transformer − gru"]
 
 
@@ -147,6 +194,7 @@ def test_real_runs_say_everything_and_again_the_same(contest, tmp_path):
     found = measured[cells[0]]
     assert found["parameters"] == parameter_count(load(made.folder / "runs" / "gru-seed1").model)
     assert len(found["counts"]["bleu"]) == 40
+    assert found["source_use"]["exchanged"] > 0
     assert found["updates"] == [6, 12]
     again = EXPERIMENT.measure(replace(made, folder=tmp_path / "again"), cells[0])
     assert {k: v for k, v in json.loads(json.dumps(again)).items() if "seconds" not in k} == {

@@ -202,7 +202,7 @@ def _curves(of_all: Sequence[Trials]) -> Figure:
         (axis("distance", first["unit"], log=distances[0] > 0), axis("right answers", "%")),
         [*shown, series("without memory", "", distances, baseline, reference=True)],
         f"Trained on distances up to {first['distances'][first['trained'] - 1]}; what lies beyond is longer than "
-        "trained on. The dashed line is  the best answer without memory. Intervals (95 %): Wilson's over all answers "
+        "trained on. The dashed line is the best answer without memory. Intervals (95 %): Wilson's over all answers "
         "or Student's over seeds, whichever is wider.",
     )
 

@@ -1,13 +1,17 @@
 """What whole runs on translation say: scores over seeds, tests between models, curves and costs."""
 
+import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
+from s2s.evaluation.differences import Difference, over_seeds_and_sentences
+from s2s.evaluation.inference import Estimate, draws, estimate, holm, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.gates import TIE, Gate, Judgement, converged, judged, rate_inside, uses_its_source
 from s2s.experiments.presenting import (
     Column,
     Interval,
@@ -24,7 +28,7 @@ from s2s.experiments.presenting import (
     table,
 )
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import Evidence, against, difference, percent
+from s2s.experiments.verdicts import percent
 from s2s.results import Figure, Finding, Table
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
@@ -34,10 +38,13 @@ _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
 class Pair:
     """How the second of two models differs from the first."""
 
-    evidence: Evidence  # the tests that decide about BLEU: over seeds, and of the sentences of one seed
+    seeds: tuple[int, int]  # how many each has
+    over_both: Difference | None  # of BLEU, in doubt about seeds and sentences: what decides; None below two seeds
+    seed: int  # of the two runs whose sentences are tested alone
     bleu: Estimate  # the difference on these sentences, with its bootstrap interval
+    bleu_p: float  # the p-value of paired randomisation
     chrf: Estimate  # likewise
-    chrf_p: float  # the p-value of paired randomisation
+    chrf_p: float
 
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
@@ -49,19 +56,38 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[_finding(model, runs, pairs) for model in runs],
         figures=_figures(runs),
-        tables=[_summary(runs), _pairs(pairs), _every_run(runs), _examples(runs)],
+        tables=[_summary(runs), _gates(runs), _pairs(pairs), _every_run(runs), _examples(runs)],
     )
 
 
 def compared(first: BySeed, second: BySeed) -> Pair | None:
     """By how much the second model is better, and whether that is more than chance; None without a seed in common."""
-    bleus = ({seed: run["scores"]["bleu"]["value"] for seed, run in runs.items()} for runs in (first, second))
-    evidence = difference(*bleus)
-    if evidence is None:
+    seed = next((seed for seed in first if seed in second), None)
+    if seed is None:
         return None
-    seed = next(seed for seed in first if seed in second)
+    counts = [[np.array(run["counts"]["bleu"]) for run in runs.values()] for runs in (first, second)]
+    over_both = over_seeds_and_sentences(
+        counts[0], counts[1], partial(scores_of, metrics()["bleu"]), draws(len(counts[0][0]))
+    )
     (bleu, bleu_p), (chrf, chrf_p) = (_over_sentences(metric, first[seed], second[seed]) for metric in _NAMES)
-    return Pair(replace(evidence, test="randomisation", test_p=bleu_p, seed=seed), bleu, chrf, chrf_p)
+    return Pair((len(first), len(second)), over_both, seed, bleu, bleu_p, chrf, chrf_p)
+
+
+def gates(runs: BySeed) -> list[Gate]:
+    """What must be true of a model's runs before anything is said of its scores."""
+    made = list(runs.values())
+    looks = min(len(run["losses"]) for run in made)
+    tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
+    closed = [converged(tokens.tolist(), losses.tolist())]
+    worth = [run["source_use"] for run in made if run.get("source_use")]
+    if worth:
+        closed.append(
+            uses_its_source(*(statistics.mean(each[key] for each in worth) for key in ("right", "exchanged")))
+        )
+    rate = made[0].get("rate")
+    if rate:
+        closed.append(rate_inside(rate["chosen"], rate["tried"], rate["inside"]))
+    return closed
 
 
 def _over_sentences(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
@@ -82,13 +108,37 @@ def _score(metric: str, runs: BySeed) -> Estimate:
     return percent([score["value"] for score in scores])
 
 
-def _finding(model: str, runs: Runs, pairs: dict[tuple[str, str], Pair]) -> Finding:
+def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Finding:
     seeds = len(runs[model])
     interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
-    values = {name: _score("bleu", own).value for name, own in runs.items()}
-    verdict = against(model, values, {models: pair.evidence for models, pair in pairs.items()}, "BLEU")
-    quantity = f"BLEU on the test set ({interval})"
-    return finding("translation quality", model, _score("bleu", runs[model]), "BLEU", quantity, verdict, "scores")
+    said = _judgement(model, runs, pairs)
+    shown = finding(
+        "translation quality",
+        model,
+        _score("bleu", runs[model]),
+        "BLEU",
+        f"BLEU on the test set ({interval})",
+        said.sentence,
+        "scores",
+    )
+    return shown.model_copy(update={"standing": said.standing})
+
+
+def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Judgement:
+    """How a model stands to the best of the others; the p-values of all pairs are corrected together (Holm 1979)."""
+    known = {models: pair.over_both.p() for models, pair in pairs.items() if pair.over_both}
+    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+    others = [name for name in runs if (name, model) in pairs or (model, name) in pairs]
+    if not others:
+        return Judgement("not measurable", "no other model was measured at the same seed")
+    other = max(others, key=lambda name: _score("bleu", runs[name]).value)
+    turned = (other, model) not in pairs
+    key = (model, other) if turned else (other, model)
+    over_both = pairs[key].over_both
+    if over_both and turned:
+        over_both = replace(over_both, value=-over_both.value)
+    closed = {name: gates(runs[name]) for name in (model, other)}
+    return judged((model, other), over_both, closed, corrected.get(key))
 
 
 def _figures(runs: Runs) -> list[Figure]:
@@ -119,21 +169,38 @@ def _summary(runs: Runs) -> Table:
     return table("scores", "Scores, sizes and costs: means over seeds", columns, every_model(runs))
 
 
-def _pairs(pairs: dict[tuple[str, str], Pair]) -> Table:
+def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
     columns = [
         Column("models"),
         Column("seed resampled", "seed"),
         Interval("BLEU", "bleu", 2),
-        Column("p (randomisation)", "test_p", 4),
+        Column("p (randomisation)", "bleu_p", 4),
         Column("chrF2++", lambda pair: pair["chrf"].value, 2),
         Column("p (randomisation, chrF2++)", "chrf_p", 4),
-        Column("seeds"),
-        Interval("BLEU over seeds", "over_seeds", 2, "seeds"),
-        Column("p (t-test)", "p", 4),
+        Column("seeds", lambda pair: min(pair["seeds"])),
+        Interval("BLEU over seeds and sentences", _with_interval, 2, "both"),
+        Column("p (both)", lambda pair: pair["over_both"] and pair["over_both"].p(), 4),
+        Column("p (equal within 1 BLEU)", lambda pair: pair["over_both"] and pair["over_both"].equivalence_p(TIE), 4),
+        Column("seen in 80 % (BLEU)", lambda pair: pair["over_both"] and pair["over_both"].detectable(), 2),
     ]
-    rows = [{"models": f"{b} − {a}", **vars(pair), **vars(pair.evidence)} for (a, b), pair in pairs.items()]
-    title = "Differences between models: randomisation of sentences, and paired t-test over seeds"
+    rows = [{"models": f"{b} − {a}", **vars(pair)} for (a, b), pair in pairs.items()]
+    title = "Differences between models: of one seed's sentences, and over all seeds and sentences"
     return table("pairs", title, columns, rows)
+
+
+def _with_interval(pair: Measured) -> Estimate | None:
+    both: Difference | None = pair["over_both"]
+    return Estimate(both.value, *both.interval()) if both else None
+
+
+def _gates(runs: Runs) -> Table:
+    rows = [{"model": model, **vars(gate)} for model, own in runs.items() for gate in gates(own)]
+    columns = [
+        *map(Column, ("model", "name")),
+        Column("holds", lambda gate: "yes" if gate["passed"] else "no"),
+        Column("what was found", "sentence"),
+    ]
+    return table("gates", "What must be true of a model before it is judged", columns, rows)
 
 
 def _every_run(runs: Runs) -> Table:
