@@ -30,8 +30,9 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     discipline, reference = discipline_of(base), base.model
     discipline.check(kind)
     blueprint = discipline.blueprint(base)
-    # short trainings, and exercises of few pieces: recurrent translators learn sooner from vectors as large as states
-    usual = {"scale_embeddings": base.task == "translation"}
+    # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
+    # grammar are; of natural text they learn less in the end (docs/log.md)
+    usual = {"scale_embeddings": base.task == "translation" and base.data.corpus == "built-in"}
     given = beside_width(reference)
     names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
     shared = usual | {name: given[name] for name in names if name in given}

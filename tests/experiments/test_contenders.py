@@ -78,3 +78,10 @@ def test_what_only_one_model_knows_is_kept_in_its_recipe_and_on_its_way_to_anoth
     told = dump(contestant.recipe)
     assert "bidirectional: false" in told
     assert "attention: additive" in told
+
+
+@pytest.mark.parametrize(("recipe", "scaled"), [("compare", True), ("compare_multi30k", False)])
+def test_vectors_are_as_large_as_states_where_all_pieces_are_frequent(recipe, scaled):
+    base = read(shipped()[recipe])
+    assert entered("lstm", base, {}).model.scale_embeddings is scaled
+    assert entered("lstm", base, {"scale_embeddings": not scaled}).model.scale_embeddings is not scaled
