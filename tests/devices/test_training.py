@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from s2s.data import ahead
+from s2s.data import examples
 from s2s.data.encoding import Encoded
 from s2s.errors import UserError
 from s2s.recipe.installed import module_of
@@ -173,7 +173,7 @@ def test_the_next_batches_are_made_by_a_thread_and_are_the_same(pairs, pretend, 
 
 def test_what_fails_in_the_thread_is_told(pairs, pretend, monkeypatch):
     trainer = _trainer(pairs, pretend)
-    fetching = ahead.Ahead(trainer.examples, pretend.device)
+    fetching = examples.Ahead(trainer.examples, pretend.device)
     first, second = trainer.groups[:2]
     fetching.batches(first, 0, second)
     wrong = [np.array([10**6])]

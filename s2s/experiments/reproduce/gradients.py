@@ -29,9 +29,9 @@ def factor_per_step(encoder: Encoder, vectors: Tensor, seed: int) -> float:
     A line through the logarithm of its norm against distance, of a random direction of the last state; the shortest
     distances, in which it turns into the direction that lasts longest, are left out.
     """
-    vectors = vectors.double().requires_grad_()
+    vectors = vectors.cpu().double().requires_grad_()
     valid = torch.ones(vectors.shape[:2], dtype=torch.bool)
-    last = encoder.double().read(vectors, valid).states[:, -1]
+    last = encoder.cpu().double().read(vectors, valid).states[:, -1]
     generator = torch.Generator().manual_seed(seed)
     direction = torch.randn(last.shape[1], generator=generator, dtype=last.dtype)
     (given,) = torch.autograd.grad((last @ direction).sum(), vectors)
@@ -94,7 +94,7 @@ class Radius(Reproduction):
             weight = layer.get_parameter("weight_hh_l0").detach()
             generator = torch.Generator().manual_seed(seed)
             weight.copy_(torch.randn(width, width, generator=generator))
-            weight.mul_(radius / float(torch.linalg.eigvals(weight.double()).abs().max()))
+            weight.mul_(radius / float(torch.linalg.eigvals(weight.cpu().double()).abs().max()))
             still.append(factor_per_step(encoder, torch.zeros(1, self.steps, width), seed))
             # as large as the models' token vectors
             inputs = torch.randn(_TEXTS, self.steps, width, generator=generator) / math.sqrt(width)
