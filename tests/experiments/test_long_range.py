@@ -39,6 +39,8 @@ def _measured(right, asked=100, trained=3, solved=None, **changes):
         "right": list(right),
         "pieces": [0.5] * 5,
         "baseline": [0.1] * 5,
+        "cheat": "knows half of it",
+        "cheating": [0.3] * 5,
         "title": "first-token recall",
         "unit": "symbols",
         "settings": {"width": 8},
@@ -240,7 +242,9 @@ def test_curves_have_intervals_and_the_baseline_beside_them(contest):
     result = _conclude(contest, {"gru": [GOOD, BAD], "rnn": [BAD, BAD]}, (1, 2))
     curves = result.figures[0]
     assert curves.name == result.findings[0].figure == "recall"
-    gru, rnn, baseline = curves.series
+    gru, rnn, baseline, cheating = curves.series
+    assert (cheating.label, cheating.reference) == ("knows half of it", True)
+    assert cheating.y == pytest.approx([30] * 5)
     assert gru.y == pytest.approx([100, 98, 80, 98, 30])
     assert rnn.y == pytest.approx(list(BAD))
     assert baseline.reference

@@ -6,6 +6,7 @@ from functools import cache
 import torch
 
 from s2s.data.agreement import Agreement
+from s2s.data.cheating import CHEATS
 from s2s.data.exercises import EXERCISES, Examples, Exercise, joined, unseen
 from s2s.experiments.contest import (
     Cell,
@@ -155,6 +156,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     check_translates(_build(), cell.model)
     learned = learn(_build, train, held_out, sizes.budget, seed, contest.computer)
     answered = [answers(learned.model, test, contest.computer) for test in tests]
+    cheat = CHEATS.get(cell.part)
     return {
         "distances": list(distances.tested),
         "trained": len(distances.trained),
@@ -162,6 +164,8 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         "right": [int(each.right.sum()) for each in answered],
         "pieces": [each.pieces for each in answered],
         "baseline": [exercise.baseline(distance) for distance in distances.tested],
+        "cheat": cheat.how if cheat else None,
+        "cheating": [cheat.accuracy(distance) for distance in distances.tested] if cheat else None,
         "title": exercise.title,
         "unit": exercise.unit,
         "settings": settings.model_dump(mode="json"),

@@ -195,15 +195,23 @@ def _curves(of_all: Sequence[Trials]) -> Figure:
         series(each.model, each.model, distances, [_percent(each.accuracy(i)) for i in range(len(distances))])
         for each in of_all
     ]
-    baseline = [100 * value for value in first["baseline"]]
+    references = {"without memory": first["baseline"]}
+    # measurements that were kept before know nothing of cheating
+    if first.get("cheating"):
+        references[first["cheat"]] = first["cheating"]
+    lines = [
+        series(how, "", distances, [100 * value for value in answers], reference=True)
+        for how, answers in references.items()
+    ]
     return figure(
         of_all[0].name,
         f"{first['title'].capitalize()}: accuracy against distance",
         (axis("distance", first["unit"], log=distances[0] > 0), axis("right answers", "%")),
-        [*shown, series("without memory", "", distances, baseline, reference=True)],
+        [*shown, *lines],
         f"Trained on distances up to {first['distances'][first['trained'] - 1]}; what lies beyond is longer than "
-        "trained on. The dashed line is the best answer without memory. Intervals (95 %): Wilson's over all answers "
-        "or Student's over seeds, whichever is wider.",
+        "trained on. Dashed lines are the best answers without memory and, where it is known, of one who reads but does "
+        "not do what is asked: a model that is not above them has shown nothing. Intervals (95 %): Wilson's over all "
+        "answers or Student's over seeds, whichever is wider.",
     )
 
 
@@ -232,6 +240,11 @@ def _tenth(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 1)
 
 
+def _cheating(own: Trials) -> float | None:
+    """What the best answer of one who does not do what is asked scores at the longest distance trained on."""
+    return own.any["cheating"][own.any["trained"] - 1] if own.any.get("cheating") else None
+
+
 def _summary(trials: Sequence[Trials]) -> Table:
 
     def succeed(own: Trials) -> str:
@@ -249,6 +262,7 @@ def _summary(trials: Sequence[Trials]) -> Table:
         Column("at 2 × (%)", partial(longer, beyond=0), _tenth),
         Column("at 4 × (%)", partial(longer, beyond=1), _tenth),
         Column("without memory (%)", lambda own: own.any["baseline"][own.any["trained"] - 1], _tenth),
+        Column("by cheating (%)", _cheating, _tenth),
         Column("effective memory (median)", lambda own: float(statistics.median(own.memories()))),
         Column("updates to 99 % (median)", lambda own: own.steps()),
     ]
