@@ -210,8 +210,8 @@ def _curves(of_all: Sequence[Trials]) -> Figure:
         [*shown, *lines],
         f"Trained on distances up to {first['distances'][first['trained'] - 1]}; what lies beyond is longer than "
         "trained on. Dashed lines are the best answers without memory and, where it is known, of one who reads but "
-        "does not do what is asked: a model that is not above them has shown nothing. Intervals (95 %): Wilson's over all "
-        "answers or Student's over seeds, whichever is wider.",
+        "does not do what is asked: a model that is not above them has shown nothing. Intervals (95 %): Wilson's over "
+        "all answers or Student's over seeds, whichever is wider.",
     )
 
 
