@@ -33,7 +33,7 @@ class WarmUp(Reproduction):
     method = (
         "Six layers that read and six that write, width 64, English to German on the built-in corpus; Adam (0.9, 0.98) "
         "at 0.001, which stays (a decay that begins with the first update would be another, lower rate), clipping "
-        "off, 600 updates of 512 tokens, warm-up of 0 or 200 updates. Validation loss in nats per token in place of "
+        "at 100, 600 updates of 512 tokens, warm-up of 0 or 200 updates. Validation loss in nats per token in place of "
         "BLEU, for so short a training writes little that could be scored; a tenth of the publication's training."
     )
     bands = (
