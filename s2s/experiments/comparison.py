@@ -173,6 +173,8 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers
     trials: dict[Cell, Kept] = {}
     # what is tried next depends on what the trials before it were like
     while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
+        if trials:
+            watch.expect(sum(_expected(TUNING, cell, entrants.computer) for cell in new))
         trials |= _all_kept(TUNING, entrants, new, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
     updates: Mapping[str, int] = {}

@@ -107,6 +107,11 @@ class Watch:
     ) -> None:
         self._bar.stop()
 
+    def expect(self, seconds: float) -> None:
+        """Counts measurements that nobody knew of when it began."""
+        self._expected += seconds
+        self._bar.update(self._line, total=self._expected)
+
     def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
         """Says what is measured now."""
         if cells:
@@ -133,7 +138,7 @@ def _words(cell: Cell) -> str:
 
 
 def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, rest = divmod(max(0, round(seconds)), 60)
     return f"{minutes}:{rest:02}"
 
 
