@@ -14,7 +14,7 @@ FORMAT = 1
 
 
 class Band(Part):
-    """A number of a finding, and within what ours counts as the same; fixed before anything was measured."""
+    """A number of a finding, and within what ours counts as the same."""
 
     key: str
     """What it is called among the measurements."""

@@ -22,7 +22,7 @@ class Reproduction(ABC):
         finding: what was found, in one sentence.
         source: where it was published; says "not verified" where a number was written down from memory.
         method: what is measured here, and where that differs from the publication.
-        bands: what is expected, fixed before anything was measured.
+        bands: what is expected; one that is changed after a measurement is told in docs/reproductions.md.
         seconds: that a run with the usual seeds takes of one core: the least and the most that was seen, or that follow
             from the time of an update.
         usual_seeds: how many repetitions there are where nothing is said.
