@@ -140,6 +140,8 @@ class Finding(Part):
     """One line in words, from the tests' results."""
     standing: Literal["better", "worse", "tie", "still learning", "not measurable", ""] = ""
     """Beside the best of the others; empty where the verdict is no such judgement. The last two are no verdicts."""
+    variations: dict[str, bool] = {}
+    """Whether the verdict keeps its sign with another choice, by what was chosen instead, e.g. `half the updates`."""
     figure: str = ""
     """Name of the figure of the same result that shows it."""
     failed: str = ""
@@ -204,6 +206,7 @@ COMPARISON = "comparison.json"
 RESULT = "result.json"
 
 Task = Literal["translation", "classification"]
+Profile = Literal["quick", "lecture", "definitive"]
 
 # A table's rows, in its order: name, what it asks, the experiment that answers.
 Rows = dict[str, tuple[str, str]]
@@ -271,8 +274,8 @@ class Summary(Part):
     """What reproduces it."""
     task: Task = "translation"
     """What the models are compared on; it decides the table's rows."""
-    profile: Literal["quick", "standard"]
-    """Name of the sizes used."""
+    profile: Profile | Literal["standard"]
+    """Name of the sizes used; `standard` in comparisons of before there was `lecture`."""
     match: Literal["parameters", "time"]
     """What was made equal: the numbers of parameters and of updates, or of parameters and the training time."""
     models: list[str] = []

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 
@@ -13,7 +13,7 @@ from s2s.recipe.installed import models
 from s2s.recipe.page import read_value
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.wording import suggestion
-from s2s.results import TABLES, Summary, Task
+from s2s.results import TABLES, Profile, Summary, Task
 from s2s.run.tasks import read
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 # where the recipes of a task are named
 _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
-_RECIPES = {"quick": "compare", "standard": "compare_multi30k"}
+_RECIPES: dict[Profile, str] = {"quick": "compare", "lecture": "compare_lecture", "definitive": "compare_multi30k"}
 _SEEDS = 3
 
 
@@ -52,7 +52,7 @@ class Planned:
 @click.command()
 @click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
 @click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
-@click.option("--profile", type=click.Choice(["quick", "standard"]), help="Sizes for translation; quick when absent.")
+@click.option("--profile", type=click.Choice(get_args(Profile)), help="Sizes for translation; quick when absent.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; 3 when absent.")
 @click.option("--match", type=click.Choice(["parameters", "time"]), help="What is made equal; parameters when absent.")
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
@@ -126,7 +126,7 @@ def order(asked: Order) -> Planned:
     task: Task = "classification" if asked.task else "translation"
     _check_options(asked)
     experiments = _experiments(asked.experiments, task)
-    profile = cast(Literal["quick", "standard"], asked.profile or "quick")
+    profile = cast(Profile, asked.profile or "quick")
     overrides = [word for word in asked.words if "=" in word]
     own = [word for word in overrides if word.partition(".")[0] in models()]
     _check_owners(own, names)

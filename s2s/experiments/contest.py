@@ -10,13 +10,13 @@ from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.messages import TASK
 from s2s.recipe.schema import Section
-from s2s.results import TABLES, Figure, Finding, Result, Table
+from s2s.results import TABLES, Figure, Finding, Profile, Result, Table
 from s2s.run.tasks import schemas
 from s2s.training.devices import Computer
 
-Profile = Literal["quick", "standard"]
-# what an experiment's sizes are given for; without sizes of its own, a GPU has those of the profile
-Scale = Literal["quick", "standard", "standard on a GPU"]
+# what an experiment's sizes are given for; without sizes of its own, a lecture has those of `definitive`, and a GPU
+# those of the profile
+Scale = Literal["quick", "lecture", "definitive", "definitive on a GPU"]
 S = TypeVar("S")
 
 CELLS = "cells"
@@ -86,8 +86,10 @@ class Contest:
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
         """An experiment's sizes for this profile on this device."""
-        on_a_gpu = self.profile == "standard" and self.computer.device.type == "cuda"
-        return table["standard on a GPU"] if on_a_gpu and "standard on a GPU" in table else table[self.profile]
+        on_a_gpu = self.profile == "definitive" and self.computer.device.type == "cuda"
+        if on_a_gpu and "definitive on a GPU" in table:
+            return table["definitive on a GPU"]
+        return table[self.profile] if self.profile in table else table["definitive"]
 
     def contestant(self, name: str) -> Contestant:
         """The contestant of that name."""

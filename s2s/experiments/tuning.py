@@ -171,7 +171,7 @@ def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, f
 
 def _cells(contest: Contest) -> list[Cell]:
     """The trials of each model that were made, and those that come next."""
-    whole = contest.sizes({"quick": 0, "standard": 2})
+    whole = contest.sizes({"quick": 0, "definitive": 2})
     cells = []
     for each in contest.contestants:
         made = _made(contest, each)

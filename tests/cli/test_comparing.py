@@ -39,7 +39,7 @@ def test_words_with_an_equals_sign_change_the_task_or_one_model():
 
 
 def test_the_standard_profile_takes_real_data():
-    planned = order(_order("rnn", "gru", profile="standard"))
+    planned = order(_order("rnn", "gru", profile="definitive"))
     assert planned.base.data.corpus == "bentrevett/multi30k"
     assert planned.summary.seeds == [1, 2, 3]
 

@@ -244,7 +244,7 @@ def test_without_either_result_nothing_is_predicted():
 
 
 def test_a_gpu_is_given_longer_trainings(contest):
-    made = contest(["rnn"], profile="standard")
+    made = contest(["rnn"], profile="definitive")
     usual = made.sizes(gradients.SIZES)
     gpu = replace(made, computer=replace(made.computer, device=torch.device("cuda")))
     assert gpu.sizes(gradients.SIZES).schooling.updates > usual.schooling.updates

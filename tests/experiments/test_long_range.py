@@ -155,18 +155,18 @@ def test_on_a_processor_only_recall_is_repeated(contest):
     assert [cell.seed for cell in quick if cell.part == "recall"] == [1, 1, 2, 2]
     assert {cell.seed for cell in quick if cell.part != "recall"} == {1}
     assert len({cell.key for cell in quick}) == len(quick) == 4 + 2 * 6
-    made = contest(["rnn"], seeds=(1, 2), profile="standard")
+    made = contest(["rnn"], seeds=(1, 2), profile="definitive")
     assert len(EXPERIMENT.cells(made)) == 2 + 6
     gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
     assert len(EXPERIMENT.cells(dataclasses.replace(made, computer=gpu))) == 14
 
 
 def test_a_gpu_gets_longer_sequences(contest):
-    made = contest(["rnn"], profile="standard")
-    assert made.sizes(SIZES) is SIZES["standard"]
+    made = contest(["rnn"], profile="definitive")
+    assert made.sizes(SIZES) is SIZES["definitive"]
     gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
-    assert dataclasses.replace(made, computer=gpu).sizes(SIZES) is SIZES["standard on a GPU"]
-    assert dataclasses.replace(made, computer=gpu).sizes({"standard": 1, "quick": 2}) == 1
+    assert dataclasses.replace(made, computer=gpu).sizes(SIZES) is SIZES["definitive on a GPU"]
+    assert dataclasses.replace(made, computer=gpu).sizes({"definitive": 1, "quick": 2}) == 1
     quick = dataclasses.replace(made, computer=gpu, profile="quick")
     assert quick.sizes(SIZES) is SIZES["quick"]
 

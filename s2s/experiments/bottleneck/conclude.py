@@ -11,7 +11,7 @@ from s2s.experiments.presenting import Column, Interval, axis, figure, series
 from s2s.experiments.translating import resampled_scores
 
 # of sources, by length, at most
-BUCKETS: dict[Scale, int] = {"quick": 4, "standard": 5}
+BUCKETS: dict[Scale, int] = {"quick": 4, "definitive": 5}
 _BLEU = Score(
     row="fixed-size bottleneck",
     key="bleu",

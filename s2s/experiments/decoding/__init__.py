@@ -30,7 +30,7 @@ SIZES: dict[Scale, tuple[Sizes, ...]] = {
         Sizes(1, (16, 32, 64, 128, 256, 512, 1024), _TARGETS[:9], 10),
         Sizes(64, (16, 32, 64, 128, 256), _TARGETS[:7], 10),
     ),
-    "standard": (
+    "definitive": (
         Sizes(1, (16, 32, 64, 128, 256, 512, 1024, 2048), _TARGETS, 20),
         Sizes(64, (16, 32, 64, 128, 256, 512), _TARGETS[:11], 10),
     ),

@@ -72,7 +72,7 @@ SIZES: dict[Scale, Sizes] = {
         warmups=(0, 25),
         deep_seeds=1,
     ),
-    "standard": Sizes(
+    "definitive": Sizes(
         span=240,
         texts=16,
         together=2,
@@ -87,10 +87,10 @@ SIZES: dict[Scale, Sizes] = {
     ),
 }
 # as much as keeps it busy for the same time
-SIZES["standard on a GPU"] = replace(
-    SIZES["standard"],
-    schooling=replace(SIZES["standard"].schooling, updates=2_000, tokens=4_096),
-    deep=replace(SIZES["standard"].deep, updates=1_000, tokens=2_048, every=1_000),
+SIZES["definitive on a GPU"] = replace(
+    SIZES["definitive"],
+    schooling=replace(SIZES["definitive"].schooling, updates=2_000, tokens=4_096),
+    deep=replace(SIZES["definitive"].deep, updates=1_000, tokens=2_048, every=1_000),
 )
 
 

@@ -97,7 +97,7 @@ SIZES: dict[Scale, Sizes] = {
         budget=Budget(updates=400, rows=64, batches=4, every=20, trial=120, rates=(0.001, 0.004), warmup=20),
         other_seeds=1,
     ),
-    "standard": Sizes(
+    "definitive": Sizes(
         distances=_all_up_to(recall=64, copy=32, others=32, depth=16, seconds=60),
         parameters=60_000,
         examples=4_000,
@@ -107,7 +107,7 @@ SIZES: dict[Scale, Sizes] = {
         other_seeds=1,
     ),
     # where a long sequence costs little more than a short one
-    "standard on a GPU": Sizes(
+    "definitive on a GPU": Sizes(
         distances=_all_up_to(recall=512, copy=256, others=64, depth=32, seconds=60),
         parameters=200_000,
         examples=10_000,

@@ -36,11 +36,11 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes((64, 128, 256, 512, 768, 1024, 2048), 1, (16, 32, 64, 128, 256, 512)),
-    "standard": Sizes((64, 128, 256, 512, 768, 1024, 1536, 2048, 3072), 1, (16, 32, 64, 128, 256, 512, 1024)),
+    "definitive": Sizes((64, 128, 256, 512, 768, 1024, 1536, 2048, 3072), 1, (16, 32, 64, 128, 256, 512, 1024)),
 }
 # there the lengths go on to where memory ends
-SIZES["standard on a GPU"] = replace(
-    SIZES["standard"], lengths=tuple(n for k in range(6, 16) for n in (2**k, 3 * 2 ** (k - 1)))
+SIZES["definitive on a GPU"] = replace(
+    SIZES["definitive"], lengths=tuple(n for k in range(6, 16) for n in (2**k, 3 * 2 ** (k - 1)))
 )
 
 

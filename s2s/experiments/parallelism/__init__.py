@@ -80,7 +80,7 @@ SIZES: dict[Scale, Sizes] = {
         seconds=15,
         variants=("rows",),
     ),
-    "standard": Sizes(
+    "definitive": Sizes(
         counted=(16, 32, 64, 128, 256, 512, 1024),
         written=(8, 16, 32, 64, 128),
         lengths=(16, 32, 64, 128, 256, 512, 1024, 2048),
@@ -94,8 +94,8 @@ SIZES: dict[Scale, Sizes] = {
     ),
 }
 # On a GPU the standard sizes go on to where memory or patience ends.
-SIZES["standard on a GPU"] = replace(
-    SIZES["standard"], lengths=tuple(2**k for k in range(4, 17)), tokens=65_536, by_step=512, patience=4.0
+SIZES["definitive on a GPU"] = replace(
+    SIZES["definitive"], lengths=tuple(2**k for k in range(4, 17)), tokens=65_536, by_step=512, patience=4.0
 )
 
 

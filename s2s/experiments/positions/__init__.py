@@ -38,8 +38,8 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(sentences=200, all_kinds=False, seeds=1),
-    "standard": Sizes(sentences=500, all_kinds=False, seeds=1),
-    "standard on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=None),
+    "definitive": Sizes(sentences=500, all_kinds=False, seeds=1),
+    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=None),
 }
 
 

@@ -30,8 +30,8 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.4, seeds=1),
-    "standard": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.3, seeds=1),
-    "standard on a GPU": Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None),
+    "definitive": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.3, seeds=1),
+    "definitive on a GPU": Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None),
 }
 
 

@@ -45,8 +45,8 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(0.5, 0.25, looks=6, sentences=150, seeds=1),
-    "standard": Sizes(0.4, 0.15, looks=6, sentences=500, seeds=1),
-    "standard on a GPU": Sizes(1.0, 0.4, looks=12, sentences=500, seeds=None),
+    "definitive": Sizes(0.4, 0.15, looks=6, sentences=500, seeds=1),
+    "definitive on a GPU": Sizes(1.0, 0.4, looks=12, sentences=500, seeds=None),
 }
 
 
