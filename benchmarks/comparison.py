@@ -10,96 +10,106 @@ anew.
 import argparse
 import runpy
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-from s2s.report.numbers import duration, interval, with_unit
-from s2s.results import COMPARISON, RESULT, ROWS, Finding, Result, read_result, read_summary
+from s2s.questions import TABLES
+from s2s.report.drawing import kept_results
+from s2s.report.matrix import Box, Line, heading, left_out, matrix
+from s2s.report.numbers import duration, with_unit
+from s2s.results import COMPARISON, RESULT, Summary, read_summary
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "comparison"
-PICTURES = ("parallelism/depth.png",)
-# Rows of the kept comparison that do not bear what they said, each with what was found wrong when it was examined.
-# They come back when they are measured again.
-WITHDRAWN = {
-    "parallel computation": "a share of the peak rewards work that need not be done, and on two cores says nothing of "
-    "parallelism",
-    "training speed": "a product of matrices that was timed beside the models took up to 2.3 times as long in one "
-    "round as in another, so the machine was not steady",
-    "memory": "the decoder's causal mask was a matrix, which no fused attention takes; and the intervals around a "
-    "deterministic line say nothing",
-    "long-term dependencies": "the trainings stopped before the gated models had learned: with 2,050 updates at rate "
-    "0.004 the same LSTM recalls over 128 symbols, not 0",
-    "fixed-size bottleneck": "37 of the 1,000 sources have more than 20 words, so long sentences were hardly tested",
-    "position information": "the models had learned for a tenth of what translating takes",
-    "translation quality": "1.2 million target tokens, a tenth of the ladder's: the order of how soon models learn, "
-    "not of how well; and every learning rate was the highest that was tried",
-    "decoding cost": "as training speed: what was timed beside the models moved by a factor of two",
-    "scalability": "one learning rate served all sizes: with half of it the doubled Transformer alone has 3.49 instead "
-    "of 3.72, and its exponent 0.067 instead of 0.040",
-    "fine-tuning": "one arm learned for 660 updates, the other for 180",
-}
+_LEGEND = (
+    "▲ better and ▼ worse than the best of the others are tested, = equal is proven. ↑ high figures are good, ↓ low "
+    "ones. In brackets: 95 % intervals, or ranges where the row says so."
+)
 
 
 def keep(folder: Path) -> None:
-    """Copies what is worth keeping of a comparison.
+    """Copies what is worth keeping of a comparison: what is finished of it, and the pictures beside its table.
 
     Args:
-        folder: of a finished and drawn comparison.
+        folder: of a drawn comparison.
     """
     shutil.rmtree(KEPT, ignore_errors=True)
-    found = read_summary(folder / COMPARISON)
-    results = [f"{name}/{RESULT}" for name in found.experiments]
-    for name in (COMPARISON, *results, *PICTURES):
+    results = [f"{path.parent.name}/{RESULT}" for path in sorted(folder.glob(f"*/{RESULT}"))]
+    pictures = [f"{line.row.experiment}/{line.figure}.png" for line in found(folder)[1] if line.row.key and line.figure]
+    for name in (COMPARISON, *results, *dict.fromkeys(pictures)):
         (KEPT / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, KEPT / name)
 
 
+def found(folder: Path) -> tuple[Summary, list[Line]]:
+    """What a comparison was, and the rows of its table, finished or not.
+
+    Args:
+        folder: of the comparison.
+    """
+    summary = read_summary(folder / COMPARISON)
+    return summary, matrix(summary, summary.models, list(kept_results(folder, summary)))
+
+
 def table() -> str:
-    """The classroom table, from the kept files."""
-    summary = read_summary(KEPT / COMPARISON)
-    results = [read_result(KEPT / name / RESULT) for name in summary.experiments]
-    findings = {(finding.row, finding.model): finding for result in results for finding in result.findings}
+    """The classroom table, from the kept files; rows without any verdict or figure are named below it."""
+    summary, lines = found(KEPT)
+    grey = [line.name for line in lines if line.finished and all(box.open for box in line.boxes)]
     rows = [f"| | {' | '.join(f'`{model}`' for model in summary.models)} |", f"|---|{'---|' * len(summary.models)}"]
-    for row in (row for row in ROWS if row not in WITHDRAWN):
-        cells = [findings[row, model] for model in summary.models]
-        asked = next((cell.quantity for cell in cells if cell.quantity), "")
-        rows.append(f"| **{row}**: {asked} | {' | '.join(_figure(cell) for cell in cells)} |")
-    withdrawn = ", ".join(WITHDRAWN)
-    machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date"))
+    for line in (line for line in lines if line.finished and line.name not in grey):
+        arrow = f" {line.arrow}" if line.arrow else ""
+        rows.append(f"| **{line.name}**{arrow}: {heading(line)} | {' | '.join(map(_figure, line.boxes))} |")
+    machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
     parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
-    return "\n".join(
-        [
-            *rows,
-            "",
-            f"`{summary.command}`: seeds {', '.join(map(str, summary.seeds))}; parameters {parameters}; {machine}; "
-            f"measurements of {duration(summary.seconds)}, added up. In brackets: 95 % intervals.",
-            "",
-            f"Withdrawn until they are measured again, each for the reason that [the page](docs/comparison.md) gives: "
-            f"{withdrawn}.",
-            "",
-        ]
-    )
+    told = [
+        _LEGEND,
+        f"`{summary.command}`: seeds {', '.join(map(str, summary.seeds))}; parameters {parameters}; {machine}; "
+        f"measurements of {duration(summary.seconds)}, added up.",
+        *_gaps(summary, lines),
+    ]
+    if grey:
+        told.append(f"No verdict, for reasons that [the page](docs/comparison.md) gives: {', '.join(grey)}.")
+    return "\n".join([*rows, *(text for each in told for text in ("", each)), ""])
 
 
 def verdicts() -> str:
     """Every cell in words, from the kept files."""
-    summary = read_summary(KEPT / COMPARISON)
-    lines = []
-    for row, (_, experiment) in ROWS.items():
-        lines += [f"**{row[0].upper()}{row[1:]}.**", ""]
-        if row in WITHDRAWN:
-            lines += [f"Withdrawn: {WITHDRAWN[row]}.", ""]
-            continue
-        result: Result = read_result(KEPT / experiment / RESULT)
-        lines += [f"- `{cell.model}`: {cell.failed or cell.verdict}." for cell in result.findings if cell.row == row]
-        lines.append("")
-    return "\n".join([*lines, f"Measured on {summary.machine['date']}, commit {summary.machine['commit']}.", ""])
+    summary, lines = found(KEPT)
+    said = []
+    for line in (line for line in lines if line.finished):
+        said += [f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks}", ""]
+        if len({box.verdict for box in line.boxes}) == 1 and line.boxes[0].verdict:
+            said.append(f"All: {line.boxes[0].word}; {line.boxes[0].verdict}.")
+        else:
+            said += [_words(box) for box in line.boxes]
+        said += ["", *([f"Others: {line.row.literature}", ""] if line.row.literature else [])]
+    said += [text for each in _gaps(summary, lines) for text in (each, "")]
+    machine = summary.machine
+    return "\n".join([*said, f"Measured on {machine.get('date', '?')}, commit {machine.get('commit', '?')}.", ""])
 
 
-def _figure(cell: Finding) -> str:
-    if cell.value is None:
-        return cell.failed or cell.verdict
-    return with_unit(interval(cell.value, cell.low, cell.high), cell.unit)
+def _gaps(summary: Summary, lines: Sequence[Line]) -> list[str]:
+    """What the table does not hold, and why."""
+    outside, why = left_out(summary)
+    there = {line.name for line in lines if line.finished}
+    missing = [name for name in TABLES[summary.task] if name not in there and name not in outside]
+    told = [f"Not in the profile {summary.profile}: {', '.join(outside)}, because {why}."] if outside else []
+    return [*told, *([f"Not measured yet: {', '.join(missing)}."] if missing else [])]
+
+
+def _figure(box: Box) -> str:
+    if box.open or not box.value:
+        return f"*{box.word}*"
+    value = with_unit(f"{box.value} {box.ends if box.ends.startswith('(') else f'({box.ends})'}", box.unit)
+    value = value if box.ends else with_unit(box.value, box.unit)
+    return f"{value} {box.sign}" if box.word in ("better", "worse", "tie") else value
+
+
+def _words(box: Box) -> str:
+    steady = f" ({box.steady})" if box.steady else ""
+    named = not box.verdict or (box.word != "measured" and not box.verdict.startswith(box.word))
+    said = ": ".join([*([box.word] if named else []), *([box.verdict] if box.verdict else [])])
+    return f"- `{box.model}`: {said}{steady}."
 
 
 def main() -> None:

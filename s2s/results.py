@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from s2s.errors import UserError
 from s2s.files import write_atomically
+from s2s.questions import TABLES, Profile, Task
 
 # raised when a field changes its meaning, so that an old file is refused and not misread
 FORMAT = 1
@@ -29,7 +30,7 @@ C = TypeVar("C")
 
 def _one_of_ours(name: str) -> str:
     """A result is written into a folder of its experiment's name, so a file from elsewhere must not choose it."""
-    known = {experiment for rows in TABLES.values() for _, experiment in rows.values()}
+    known = {row.experiment for rows in TABLES.values() for row in rows.values()}
     if name not in known:
         raise ValueError(f"{name!r:.60} is no experiment; there are {', '.join(sorted(known))}")
     return name
@@ -98,6 +99,15 @@ class Heatmap(Part):
     """Row by row."""
 
 
+class Mark(Part):
+    """A place on the horizontal axis that a reader should know of, such as where the lengths learned from end."""
+
+    at: float | str
+    """Where: a number; or the name of a group, behind which it stands."""
+    label: str
+    """What is there."""
+
+
 class Figure(Part):
     """A picture, as data."""
 
@@ -115,6 +125,8 @@ class Figure(Part):
     """What lines, bars and points show."""
     heatmaps: list[Heatmap] = []
     """What heat-maps show."""
+    marks: list[Mark] = []
+    """Vertical lines through lines, bars and points."""
     caption: str = ""
     """What to look for, and what the intervals are."""
 
@@ -123,7 +135,7 @@ class Finding(Part):
     """A cell of the classroom table: one model, one row."""
 
     row: str
-    """The table's row, one of `TABLES` of its task."""
+    """The table's row, one of `s2s.questions.TABLES` of its task."""
     model: str
     """The table's column."""
     value: float | None = None
@@ -142,6 +154,8 @@ class Finding(Part):
     """Beside the best of the others; empty where the verdict is no such judgement. The last two are no verdicts."""
     variations: dict[str, bool] = {}
     """Whether the verdict keeps its sign with another choice, by what was chosen instead, e.g. `half the updates`."""
+    tokens: float | None = None
+    """Target tokens that the model had learned from; None where it learned nothing for this row."""
     figure: str = ""
     """Name of the figure of the same result that shows it."""
     failed: str = ""
@@ -204,40 +218,6 @@ class Result(Part):
 # The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.
 COMPARISON = "comparison.json"
 RESULT = "result.json"
-
-Task = Literal["translation", "classification"]
-Profile = Literal["quick", "lecture", "definitive"]
-
-# A table's rows, in its order: name, what it asks, the experiment that answers.
-Rows = dict[str, tuple[str, str]]
-
-# The classroom table.
-ROWS: Rows = {
-    "sequential steps": ("How long is the chain of operations that must wait for each other?", "parallelism"),
-    "parallel computation": ("How much of the machine is in use?", "parallelism"),
-    "training speed": ("How many tokens are learned from in a second?", "parallelism"),
-    "memory": ("How does memory grow with length?", "memory"),
-    "long-term dependencies": ("How far back can it reach?", "long-range"),
-    "vanishing and exploding gradients": ("What is left of a gradient per step of distance?", "gradients"),
-    "fixed-size bottleneck": ("Does quality fall with the length of the source?", "bottleneck"),
-    "position information": ("What does it know of the order of words?", "positions"),
-    "translation quality": ("How good are its translations?", "quality"),
-    "decoding cost": ("What does an output token cost?", "decoding"),
-    "scalability": ("What does a larger model gain?", "scaling"),
-    "fine-tuning": ("What does it gain from having learned something else?", "transfer"),
-}
-
-# The table of each task that models are compared on.
-TABLES: dict[Task, Rows] = {
-    "translation": ROWS,
-    "classification": {
-        "accuracy": ("How many texts does it give the right class?", "classification"),
-        "accuracy of long texts": ("Does it get worse with the length of the text?", "text-length"),
-        "calibration": ("Does it know how often it is right?", "classification"),
-        "training speed": ("How many tokens are learned from in a second?", "classification"),
-        "training cost": ("What does a whole run take of the processor?", "classification"),
-    },
-}
 
 
 class Contender(Part):
@@ -343,7 +323,7 @@ def _read(path: Path, kind: type[P]) -> P:
 
 def reference() -> str:
     """All fields of a comparison's files, as a page in Markdown."""
-    parts = (Result, Finding, Figure, Axis, Series, Heatmap, Table, Failure, Summary, Contender)
+    parts = (Result, Finding, Figure, Axis, Series, Mark, Heatmap, Table, Failure, Summary, Contender)
     return _HEAD + "".join(_section(part) for part in parts)
 
 
@@ -358,6 +338,13 @@ def _section(part: type[Part]) -> str:
 def _type(field: FieldInfo) -> str:
     kind = field.annotation
     text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-    for old, new in (("typing.", ""), ("s2s.results.", ""), ("NoneType", "null"), ("None", "null"), ("|", "or")):
+    for old, new in (
+        ("typing.", ""),
+        ("s2s.results.", ""),
+        ("s2s.questions.", ""),
+        ("NoneType", "null"),
+        ("None", "null"),
+        ("|", "or"),
+    ):
         text = text.replace(old, new)
     return f"`{text}`"

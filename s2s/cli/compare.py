@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import click
 
 from s2s.errors import UserError, quoted
+from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
 from s2s.recipe.installed import models
 from s2s.recipe.page import read_value
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.wording import suggestion
-from s2s.results import TABLES, Profile, Summary, Task
+from s2s.results import Summary
 from s2s.run.tasks import read
 
 if TYPE_CHECKING:
@@ -22,21 +23,19 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 # where the recipes of a task are named
 _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
-_RECIPES: dict[Profile, str] = {"quick": "compare", "lecture": "compare_lecture", "definitive": "compare_multi30k"}
-_SEEDS = 3
 
 
 @dataclass(frozen=True)
 class Order:
     """The command line as it was given; None where an option is absent."""
 
-    words: tuple[str, ...]
-    profile: str | None
-    seeds: int | None
-    match: str | None
-    experiments: tuple[str, ...]
-    recipe: Path | None
-    out: Path | None
+    words: tuple[str, ...] = ()
+    profile: str | None = None
+    seeds: int | None = None
+    match: str | None = None
+    experiments: tuple[str, ...] = ()
+    recipe: Path | None = None
+    out: Path | None = None
     task: Path | None = None
 
 
@@ -52,13 +51,14 @@ class Planned:
 @click.command()
 @click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
 @click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
-@click.option("--profile", type=click.Choice(get_args(Profile)), help="Sizes for translation; quick when absent.")
-@click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; 3 when absent.")
+@click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions and sizes; quick when absent.")
+@click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; by profile when absent: 3, 5, 5.")
 @click.option("--match", type=click.Choice(["parameters", "time"]), help="What is made equal; parameters when absent.")
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
 @click.option("--resume", type=_FILE, metavar="DIR", help="Go on with a comparison.")
+@click.option("--cost", is_flag=True, help="Say what it will cost, and begin nothing.")
 def compare(
     words: tuple[str, ...],
     task: Path | None,
@@ -69,26 +69,28 @@ def compare(
     recipe: Path | None,
     out: Path | None,
     resume: Path | None,
+    cost: bool,
 ) -> None:
-    """Compare models: `s2s compare rnn transformer` measures every cell of the classroom table.
+    """Compare models: `s2s compare rnn transformer` measures what 15 minutes can settle of the classroom table.
 
     MODEL is an installed model (`s2s models`). `section.key=value` changes the task that all share, and
     `MODEL.key=value` a setting of one model. With --task, the models name classes of texts instead of translating.
     What is found is in DIR/report.html.
     """
     asked = Order(words, profile, seeds, match, experiments, recipe, out, task)
+    planned = None if resume else order(asked)
     if resume:
         check_lone(asked)
-        folder = resume
-    else:
-        planned = order(asked)
-        from s2s.experiments.comparison import begin
+    from s2s.experiments.comparison import begin, costs, go_on
 
-        folder = planned.folder
-        begin(folder, planned.base, planned.summary)
+    if planned and not cost:
+        begin(planned.folder, planned.base, planned.summary)
+    folder = planned.folder if planned else resume or Path()
+    if cost:
+        click.echo(costs(folder, planned and (planned.summary, planned.base)))
+        return
     from rich.console import Console
 
-    from s2s.experiments.comparison import go_on
     from s2s.report.drawing import draw
 
     go_on(folder, Console())
@@ -125,15 +127,16 @@ def order(asked: Order) -> Planned:
     names = _models([word for word in asked.words if "=" not in word])
     task: Task = "classification" if asked.task else "translation"
     _check_options(asked)
-    experiments = _experiments(asked.experiments, task)
     profile = cast(Profile, asked.profile or "quick")
+    plan = plan_of(task, profile)
+    experiments = _experiments(asked.experiments, task, plan)
     overrides = [word for word in asked.words if "=" in word]
     own = [word for word in overrides if word.partition(".")[0] in models()]
     _check_owners(own, names)
     named = asked.task or asked.recipe
-    base = read(recipe_path(named or Path(_RECIPES[profile])), [word for word in overrides if word not in own])
+    base = read(recipe_path(named or Path(plan.recipe)), [word for word in overrides if word not in own])
     _check_recipe(base, task, named)
-    seeds = asked.seeds or _SEEDS
+    seeds = asked.seeds or plan.seeds
     folder = asked.out or Path("runs") / "-".join(["compare", *names, *([base.name] if asked.task else [])])
     summary = Summary(
         command=_command(asked),
@@ -164,12 +167,7 @@ def _models(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
-def experiments_of(task: Task) -> tuple[str, ...]:
-    """The experiments that fill a task's table, in its order."""
-    return tuple(dict.fromkeys(experiment for _, experiment in TABLES[task].values()))
-
-
-def _experiments(words: Sequence[str], task: Task) -> list[str]:
+def _experiments(words: Sequence[str], task: Task, plan: Plan) -> list[str]:
     known = experiments_of(task)
     for word in words:
         if word in known:
@@ -178,7 +176,7 @@ def _experiments(words: Sequence[str], task: Task) -> list[str]:
         what = f"{word!r} is an experiment on {others[0]}, not on {task}" if others else f"{word!r} is no experiment"
         remedy = f"on {task} there are {', '.join(known)}" if others else suggestion(word, known)
         raise UserError(what, where="--experiment", remedy=remedy)
-    return [name for name in known if name in words or not words]
+    return [name for name in known if name in (words or plan.experiments)]
 
 
 def _check_options(asked: Order) -> None:

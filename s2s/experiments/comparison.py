@@ -20,13 +20,15 @@ from rich.console import Console
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
+from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.gradients.conclude import predicts
 from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
+from s2s.questions import TABLES, plan_of
 from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, RESULT, TABLES, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
@@ -44,7 +46,7 @@ def all_experiments() -> dict[str, Experiment]:
 
     Each is the `EXPERIMENT` of the folder of its name.
     """
-    names = dict.fromkeys(name for table in TABLES.values() for _, name in table.values())
+    names = dict.fromkeys(row.experiment for table in TABLES.values() for row in table.values())
     known = {name: import_module(f"s2s.experiments.{name.replace('-', '_')}").EXPERIMENT for name in names}
     return {each: known[each] for name in names for each in (known[name].reads, name) if each}
 
@@ -84,44 +86,87 @@ def _check_free(folder: Path, base: Any) -> None:
     raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
 
 
-def go_on(folder: Path, console: Console) -> None:
-    """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
-
-    Raises:
-        UserError: it is none.
-    """
+def _check_begun(folder: Path) -> None:
     if not (folder / COMPARISON).exists():
         raise UserError(
             "is no comparison, or one that did not begin",
             where=str(folder),
             remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
         )
+
+
+def go_on(folder: Path, console: Console) -> None:
+    """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
+
+    Raises:
+        UserError: it is none.
+    """
+    _check_begun(folder)
     command = ["s2s", "compare", "--resume", str(folder)]
     with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
         sweep(folder)
         _go_on(folder, console)
 
 
-def _go_on(folder: Path, console: Console) -> None:
-    summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
-    prepare_process(base.device)
-    computer = choose(base.device)
+def costs(folder: Path, new: tuple[Summary, Any] | None) -> str:
+    """What is still to be done of a comparison, in words; nothing is begun.
+
+    Args:
+        folder: of the comparison.
+        new: for one that was not begun, what it asks and its task.
+
+    Raises:
+        UserError: it could not begin.
+    """
+    if new is None:
+        _check_begun(folder)
+        summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
+    else:
+        summary, base = new[0], discipline_of(new[1]).resolved(new[1])
+        _check_free(folder, base)
+    return _told(_planned(folder, summary, base), summary)[0]
+
+
+def _planned(folder: Path, summary: Summary, base: Any) -> Contest:
+    """The contest as it is before rates and depths are chosen."""
     entries = _entries(base, summary)
-    chosen = [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
-    # before rates and depths are chosen
     contestants = tuple(
         Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
         for model, recipe in entries.items()
         if model not in absent
     )
-    entrants = Contest(folder, summary.profile, contestants, tuple(summary.seeds), computer, absent)
-    ahead = sum(
-        _expected(experiment, cell, computer)
-        for experiment in (TUNING, *chosen)
-        for cell in _missing(experiment, entrants, experiment.cells(entrants))
-    )
+    # as comparisons were called whose sizes are those of `definitive`
+    profile = "definitive" if summary.profile == "standard" else summary.profile
+    return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), absent)
+
+
+def _chosen(summary: Summary) -> list[Experiment]:
+    return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
+
+
+def _told(entrants: Contest, summary: Summary) -> tuple[str, float]:
+    """What is still to be done, in words, and the seconds that it takes."""
+    each = [cost(TUNING, entrants, tuning.foreseen(entrants))]
+    each += [cost(experiment, entrants, experiment.cells(entrants)) for experiment in _chosen(summary)]
+    # the models that others look at are kept as whole runs
+    whole = {one.reads for one in EXPERIMENTS.values()} - {""}
+    runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
+    lines = [told(each, runs, number_for(entrants.computer))]
+    plan = plan_of(summary.task, summary.profile)
+    if beyond := plan.beyond(summary.experiments):
+        lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile lecture settles it")
+    return "\n".join(lines), sum(one.seconds for one in each)
+
+
+def _go_on(folder: Path, console: Console) -> None:
+    summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
+    prepare_process(base.device)
+    entrants = _planned(folder, summary, base)
+    computer, chosen = entrants.computer, _chosen(summary)
+    text, ahead = _told(entrants, summary)
     with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
+        watch.say(text)
         contest, seconds = _contest(entrants, summary, watch, workers)
         watch.say(
             "\n".join(
@@ -130,12 +175,13 @@ def _go_on(folder: Path, console: Console) -> None:
                 for each in read_summary(folder / COMPARISON).contenders
             )
         )
+        by = machine(computer, any(experiment.alone for experiment in chosen))
         for experiment in chosen:
             seconds += _measure(experiment, contest, watch, workers)
+            # what is there so far can be drawn and kept
+            summary = read_summary(folder / COMPARISON)
+            write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
         _look_across(folder)
-        summary = read_summary(folder / COMPARISON)
-        by = machine(computer, any(experiment.alone for experiment in chosen))
-        write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
 
 
 def machine(computer: Computer, alone: bool) -> dict[str, str]:
@@ -171,10 +217,10 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
     """The contest with each model's learning rate and depth, and the seconds that choosing them took."""
     trials: dict[Cell, Kept] = {}
+    foreseen = set(tuning.foreseen(entrants))
     # what is tried next depends on what the trials before it were like
     while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
-        if trials:
-            watch.expect(sum(_expected(TUNING, cell, entrants.computer) for cell in new))
+        watch.expect(sum(expected(TUNING, cell, entrants.computer) for cell in new if cell not in foreseen))
         trials |= _all_kept(TUNING, entrants, new, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
     updates: Mapping[str, int] = {}
@@ -189,29 +235,18 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 
 
-def _missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
-    """Which of the cells are still to be measured."""
-    folder = contest.cells_of(experiment.name)
-    return [cell for cell in cells if (before := kept(folder, cell)) is None or before.failed]
-
-
-def _expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
-    """By how many seconds the comparison becomes longer."""
-    return cell.seconds if experiment.alone else cell.seconds / number_for(computer)
-
-
 def _all_kept(
     experiment: Experiment, contest: Contest, cells: Sequence[Cell], watch: Watch, workers: Workers
 ) -> dict[Cell, Kept]:
     """These measurements of an experiment; those that are not there yet are made."""
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
-    missing = _missing(experiment, contest, cells)
+    new = missing(experiment, contest, cells)
     workers = Workers(1) if experiment.alone else workers
-    watch.begins(experiment.name, missing)
-    for cell, given in workers.each(partial(keep, folder, partial(experiment.measure, contest)), missing):
+    watch.begins(experiment.name, new)
+    for cell, given in workers.each(partial(keep, folder, partial(experiment.measure, contest)), new):
         ended = given or died(folder, cell)
-        watch.ends(experiment.name, cell, ended, _expected(experiment, cell, contest.computer))
+        watch.ends(experiment.name, cell, ended, expected(experiment, cell, contest.computer))
     return {cell: before for cell in cells if (before := kept(folder, cell))}
 
 

@@ -8,9 +8,10 @@ from typing import Any, Literal, TypeVar
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
+from s2s.questions import TABLES, Profile
 from s2s.recipe.messages import TASK
 from s2s.recipe.schema import Section
-from s2s.results import TABLES, Figure, Finding, Profile, Result, Table
+from s2s.results import Figure, Finding, Result, Table
 from s2s.run.tasks import schemas
 from s2s.training.devices import Computer
 
@@ -133,7 +134,7 @@ class Experiment:
     """A question, how it is measured, and what the measurements say.
 
     Beside the module that measures lie `METHOD.md`, how it is measured, and `LIMITS.md`, what the numbers do not say.
-    `TABLES` of `s2s.results` says which row of the table it fills.
+    `TABLES` of `s2s.questions` says which row of the table it fills.
     """
 
     name: str  # as typed after `--experiment`
@@ -153,7 +154,7 @@ class Experiment:
     @property
     def rows(self) -> list[str]:
         """The rows of its task's table that it fills."""
-        return [row for table in TABLES.values() for row, (_, name) in table.items() if name == self.name]
+        return [name for table in TABLES.values() for name, row in table.items() if row.experiment == self.name]
 
     def conclude(self, contest: Contest, measured: Cells) -> Result:
         """What the measurements say, as it is kept."""

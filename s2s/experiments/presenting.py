@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from s2s.evaluation.inference import Estimate, Slope, mean
 from s2s.experiments.contest import BySeed, Measured
-from s2s.results import Axis, Figure, Finding, Series, Table
+from s2s.results import Axis, Figure, Finding, Mark, Series, Table
 
 Value = str | float | int | None
 Runs = Mapping[str, BySeed]  # whole runs by model and seed, whatever their task
@@ -137,15 +137,30 @@ def figure(
     shown: Sequence[Series],
     caption: str = "",
     kind: Literal["lines", "bars"] = "lines",
+    marks: Mapping[str, float | str] | None = None,
 ) -> Figure:
-    """A figure of series, by its horizontal and its vertical axis; the caption says what to look for."""
-    return Figure(name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), caption=caption)
+    """A figure of series, by its horizontal and its vertical axis; the caption says what to look for.
+
+    `marks` are places that a reader should know of, by what is there, such as where the lengths learned from end; in
+    groups, the name of the last one before it.
+    """
+    lines = [Mark(at=at, label=label) for label, at in (marks or {}).items()]
+    return Figure(
+        name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), marks=lines, caption=caption
+    )
 
 
 def finding(
-    row: str, model: str, value: Estimate | float | None, unit: str, quantity: str, verdict: str, picture: str
+    row: str,
+    model: str,
+    value: Estimate | float | None,
+    unit: str,
+    quantity: str,
+    verdict: str,
+    picture: str,
+    tokens: float | None = None,
 ) -> Finding:
-    """A cell of the table; the `picture` is the figure that shows it."""
+    """A cell of the table; the `picture` is the figure that shows it, `tokens` how many the model had learned from."""
     shown = _estimate(value)
     return Finding(
         row=row,
@@ -157,6 +172,7 @@ def finding(
         quantity=quantity,
         verdict=verdict,
         figure=picture,
+        tokens=tokens,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured
+from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import beside_width, solved
 from s2s.experiments.running import Kept, kept
@@ -22,6 +22,8 @@ RATES = (0.001, 0.002, 0.004, 0.008)
 LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
 # of the updates that a whole training has
 SHARE = 0.25
+# how many of the best trials are repeated in full
+_WHOLE: Mapping[Scale, int] = {"quick": 0, "definitive": 2}
 # The settings that say how deep a model is; one that has neither is tried at its own depth alone.
 _LAYERS = ("encoder_layers", "decoder_layers")
 _PART = re.compile(r"(?P<whole>whole-)?(?:layers-(?P<layers>\d+)-)?rate-(?P<millionths>\d+)")
@@ -171,12 +173,24 @@ def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, f
 
 def _cells(contest: Contest) -> list[Cell]:
     """The trials of each model that were made, and those that come next."""
-    whole = contest.sizes({"quick": 0, "definitive": 2})
+    whole = contest.sizes(_WHOLE)
     cells = []
     for each in contest.contestants:
         made = _made(contest, each)
         losses = {trial: _loss_of(one) for trial, one in made.items()}
         cells += [_cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, whole))]
+    return cells
+
+
+def foreseen(contest: Contest) -> list[Cell]:
+    """The trials that are sure to come, and those that were made: as if a rate in the middle were always the best."""
+    whole = contest.sizes(_WHOLE)
+    cells = []
+    for each in contest.contestants:
+        losses = {trial: _loss_of(one) for trial, one in _made(contest, each).items()}
+        while new := next_trials(each.depths, losses, whole):
+            losses |= {trial: abs(math.log2(trial.rate / RATES[len(RATES) // 2])) for trial in new}
+        cells += [_cell(each, trial) for trial in losses]
     return cells
 
 

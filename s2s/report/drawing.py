@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboard.compat.proto.summary_pb2 import Summary as Entries  # pyright: ignore[reportAttributeAccessIssue]
@@ -11,8 +12,10 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.report.figures import Drawing, drawn
+from s2s.report.matrix import matrix
 from s2s.report.numbers import csv_name, figure_csv, table_csv
 from s2s.report.page import Pictures, page
+from s2s.report.papers import CSV, TEX, table_as_csv, table_as_latex
 from s2s.results import COMPARISON, RESULT, Figure, Result, Summary, read_result, read_summary
 
 PAGE = "report.html"
@@ -21,7 +24,7 @@ _LARGEST = 1e300
 
 
 def draw(folder: Path) -> Path:
-    """Draws figures, tables of numbers, TensorBoard's files and the page of a comparison, finished or not.
+    """Draws figures, tables, TensorBoard's files and the page of a comparison, finished or not.
 
     Gives the page in the folder that `s2s compare` made.
 
@@ -35,7 +38,7 @@ def draw(folder: Path) -> Path:
             remedy="name a folder that s2s compare made, e.g. runs/compare-rnn-transformer",
         )
     summary = read_summary(folder / COMPARISON)
-    results = list(_results(folder, summary))
+    results = list(kept_results(folder, summary))
     # in the order of the command
     named = summary.models or [contender.model for contender in summary.contenders]
     names = list(dict.fromkeys([*named, *(model for result in results for model in result.models)]))
@@ -46,12 +49,19 @@ def draw(folder: Path) -> Path:
         for table in result.tables:
             write_atomically(folder / result.experiment / csv_name(result, table), table_csv(table))
     _write_board(folder / BOARD, results, pictures)
+    lines = matrix(summary, names, results)
+    write_atomically(folder / CSV, table_as_csv(lines))
+    write_atomically(folder / TEX, table_as_latex(lines, names, f"{', '.join(names)}: {summary.command}"))
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
 
 
-def _results(folder: Path, summary: Summary) -> Iterator[Result]:
-    """What is finished: what the command asked for in its order, then what else is there."""
+def kept_results(folder: Path, summary: Summary) -> Iterator[Result]:
+    """What is finished of a comparison: what its command asked for in its order, then what else is there.
+
+    Raises:
+        UserError: a file is damaged.
+    """
     there = sorted(path.parent.name for path in folder.glob(f"*/{RESULT}"))
     for name in dict.fromkeys([*summary.experiments, *there]):
         path = folder / name / RESULT
@@ -79,6 +89,8 @@ def _check(path: Path, result: Result) -> None:
             if any(len(values) != len(one.x) for values in (one.y, one.low, one.high) if values is not None):
                 wrong.append(f"{where}: the values of {one.label!r} are not as many as its places")
             wrong += _too_large(where, one.label, one.x, one.y, one.low, one.high)
+        for mark in figure.marks:
+            wrong += _too_large(where, mark.label, [mark.at])
         for one in figure.heatmaps:
             wrong += _too_large(where, one.label, *one.values)
             if len(one.values) != len(one.rows) or any(len(row) != len(one.columns) for row in one.values):
@@ -94,7 +106,7 @@ def _check(path: Path, result: Result) -> None:
         )
 
 
-def _too_large(where: str, label: str, *rows: Sequence[float | str | None] | None) -> list[str]:
+def _too_large(where: str, label: str, *rows: Sequence[Any] | None) -> list[str]:
     numbers = (value for row in rows for value in row or () if isinstance(value, float | int))
     far = any(abs(value) > _LARGEST for value in numbers)
     return [f"{where}: a value of {label!r} is beyond what an axis holds (1e300)"] if far else []

@@ -38,24 +38,36 @@ def brief(value: float, digits: int = 4) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals."""
-    return _signed(f"{value:,.{decimals}f}")
+    """A number with so many decimals; below 0, rounded to tens or hundreds."""
+    return _signed(f"{round(value, decimals):,.{max(0, decimals)}f}")
 
 
 def interval(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A measured figure and its interval: `0.93 (0.91–0.95)`; all have as many decimals as the interval allows."""
+    """A measured figure and its interval: `0.930 (0.910–0.950)`, see `halves`."""
+    figure, ends, power = halves(value, low, high)
+    return f"{figure} ({ends}){power}" if ends else f"{figure}{power}"
+
+
+def halves(value: float, low: float | None = None, high: float | None = None) -> tuple[str, str, str]:
+    """A measured figure, the ends of its interval, and the power of ten that multiplies both; the last may be empty.
+
+    All are rounded to the second significant digit of the interval's width: `23.5` and `21.0–25.9`, `18,400` and
+    `17,500–19,200`. Whole numbers stay whole, and no more than six digits are shown.
+    """
     if low is None or high is None:
-        end = "" if low is high else f" (from {number(low)})" if low is not None else f" (up to {number(high or 0.0)})"
-        return number(value) + end
-    half, largest = (high - low) / 2, max(abs(value), abs(low), abs(high))
-    exponent = math.floor(math.log10(largest)) if largest else 0
+        ends = "" if low is high else f"from {number(low)}" if low is not None else f"up to {number(high or 0.0)}"
+        return number(value), ends, ""
+    largest = max(abs(value), abs(low), abs(high))
+    power, scale = "", 1.0
     if largest and not _SMALL <= largest < _LARGE:
-        scale = 10.0**exponent
-        texts = [fixed(v / scale, _shared_decimals(value / scale, half / scale)) for v in (value, low, high)]
-        return f"{_and_ends(*texts)} × 10{str(exponent).translate(_SUPERSCRIPTS)}"
-    if all(float(v).is_integer() for v in (value, low, high)):
-        return _and_ends(*(fixed(v, 0) for v in (value, low, high)))
-    return _and_ends(*(fixed(v, _shared_decimals(value, half)) for v in (value, low, high)))
+        exponent = math.floor(math.log10(largest))
+        power, scale = f" × {power_of_ten(exponent)}", 10.0**exponent
+    value, low, high = value / scale, low / scale, high / scale
+    whole = not power and all(float(each).is_integer() for each in (value, low, high))
+    decimals = 0 if whole else _decimals_within(high - low, largest / scale)
+    figure, first, last = (fixed(each, decimals) for each in (value, low, high))
+    # a dash between negative numbers reads as another sign
+    return figure, f"{first}{' to ' if '−' in first + last else '–'}{last}", power
 
 
 def with_unit(text: str, unit: str) -> str:
@@ -91,27 +103,19 @@ def _with_exponent(value: float, digits: int) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
+    return max(0, _decimals_of(value, digits))
+
+
+def _decimals_of(value: float, digits: int) -> int:
     # by the text of the rounded number, so that 0.9996 with three digits is 1.00 and not 1.000
     exponent = int(f"{value:.{digits - 1}e}".split("e")[1]) if value else 0
-    return max(0, digits - 1 - exponent)
+    return digits - 1 - exponent
 
 
-def _shared_decimals(value: float, half: float) -> int:
-    """So many that the figure has two or three digits and the interval's half shows at least one."""
-    by_value = _decimals(value, 3 if abs(value) >= 1 else 2) if value else 0
-    if half <= 0:
-        return by_value
-    first, exponent = f"{half:.0e}".split("e")
-    by_half = -int(exponent) + (1 if first == "1" else 0)
-    # never more than six digits in all
-    most = _decimals(max(abs(value), half), 6)
-    return max(0, min(max(by_value, by_half), most))
-
-
-def _and_ends(value: str, low: str, high: str) -> str:
-    # a dash between negative numbers reads as another sign
-    between = " to " if "−" in low + high else "–"
-    return f"{value} ({low}{between}{high})"
+def _decimals_within(width: float, largest: float) -> int:
+    """So many, perhaps below 0, that an interval's width keeps two significant digits, and no number more than six."""
+    most = _decimals(largest, 6)
+    return min(_decimals_of(width, 2), most) if width > 0 else min(_decimals(largest, 3), most)
 
 
 def _signed(text: str) -> str:
@@ -134,7 +138,7 @@ def figure_csv(figure: Figure) -> str:
         head = ["label", "model", "row", "column", titled(figure.y.label, figure.y.unit) or "value"]
         rows = [(one, *named) for one in figure.heatmaps for named in zip(one.rows, one.values, strict=True)]
         cells = [(one, name, *cell) for one, name, row in rows for cell in zip(one.columns, row, strict=True)]
-        return _csv(head, [[one.label, one.model, *cell] for one, *cell in cells])
+        return csv_text(head, [[one.label, one.model, *cell] for one, *cell in cells])
     head = [
         *("label", "model", "reference"),
         titled(figure.x.label, figure.x.unit) or "x",
@@ -146,12 +150,12 @@ def figure_csv(figure: Figure) -> str:
         ends = [values or [None] * len(one.x) for values in (one.low, one.high)]
         named = (one.label, one.model, "yes" if one.reference else "no")
         rows += [(*named, *point) for point in zip(one.x, one.y, *ends, strict=True)]
-    return _csv(head, rows)
+    return csv_text(head, rows)
 
 
 def table_csv(table: Table) -> str:
     """A table with all digits."""
-    return _csv(table.columns, table.rows)
+    return csv_text(table.columns, table.rows)
 
 
 def csv_name(result: Result, part: Figure | Table) -> str:
@@ -225,7 +229,8 @@ def _shown(value: Cell) -> str:
     return "–" if value is None else value if isinstance(value, str) else brief(value)
 
 
-def _csv(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """A CSV file's text, in which no spreadsheet finds a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(spreadsheet_cell, head))

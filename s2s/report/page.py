@@ -8,13 +8,17 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from s2s.questions import TABLES, plan_of
 from s2s.report.figures import Drawing, inlined, size
-from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, interval, number, table_sheet, with_unit
+from s2s.report.matrix import Line, left_out, matrix
+from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.report.styles import MARKS, PALETTE
-from s2s.results import TABLES, Contender, Figure, Finding, Result, Summary
+from s2s.results import Contender, Figure, Result, Summary
 
 # so many rows of a table are shown without being asked for
 _LONG = 16
+# so many figures stand beside the table
+_KEY = 6
 _HERE = Path(__file__).parent
 _MATCHED = {
     "parameters": "Widths are solved so that the numbers of parameters agree within 5 %, and all train for the same "
@@ -25,6 +29,8 @@ _MATCHED = {
 
 # by experiment and figure: as it is meant, and with linear axes where these differ
 Pictures = Mapping[tuple[str, str], Sequence[Drawing]]
+# likewise: what the template shows of them
+Figures = Mapping[tuple[str, str], Mapping[str, object]]
 
 
 def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pictures: Pictures) -> str:
@@ -39,22 +45,29 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
     )
     surroundings.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     surroundings.filters["typeset"] = _typeset
-    finished = {result.experiment for result in results}
-    missing, asked = [name for name in summary.experiments if name not in finished], {*summary.experiments, *finished}
-    counter = _Counter(results)
+    lines = matrix(summary, models, results)
+    counter = _Counter(results, _key(lines, results))
+    figures = {
+        (result.experiment, figure.name): _figure(result, figure, pictures[result.experiment, figure.name], counter)
+        for result in results
+        for figure in result.figures
+    }
     return surroundings.get_template("report.html").render(
         title=f"{_listed(models)}, compared",
         summary=summary,
         lead="The classroom table" if summary.task == "translation" else summary.task.capitalize(),
         facts=_facts(summary),
-        missing=missing,
+        brief=_brief(summary),
+        gaps=_gaps(summary, results),
         models=[
             {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
             for i, model in enumerate(models)
         ],
-        rows=_rows(summary, models, results, counter),
-        unasked=[name for name, (_, experiment) in TABLES[summary.task].items() if experiment not in asked],
-        sections=[_section(summary, models, result, pictures, counter) for result in results],
+        lines=lines,
+        numbers={line.name: counter.figures.get((line.row.experiment, line.figure)) for line in lines},
+        shown=counter.key,
+        key=[figures[at] for at in counter.key],
+        sections=[_section(summary, models, result, figures, counter) for result in results],
         fairness=_fairness(summary, counter),
         style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
         script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
@@ -73,80 +86,57 @@ def command_for(command: str, experiment: str) -> str:
 
 
 class _Counter:
-    """Numbers of figures and tables, as a paper counts them; the classroom table is the first."""
+    """Numbers of figures and tables, as a paper counts them; the matrix is the first table, key figures come first."""
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    def __init__(self, results: Sequence[Result], key: Sequence[tuple[str, str]]) -> None:
         figures = [(result.experiment, figure.name) for result in results for figure in result.figures]
         tables = [(result.experiment, table.name) for result in results for table in result.tables]
-        self.figures = {key: i for i, key in enumerate(figures, 1)}
-        self.tables = {key: i for i, key in enumerate(tables, 2)}
+        self.key = key
+        self.figures = {at: i for i, at in enumerate(dict.fromkeys([*key, *figures]), 1)}
+        self.tables = {at: i for i, at in enumerate(tables, 2)}
         self.next_table = len(tables) + 2
 
 
-def _rows(
-    summary: Summary, models: Sequence[str], results: Sequence[Result], counter: _Counter
-) -> list[dict[str, object]]:
-    """The table of the task, as far as this comparison asks for it."""
-    finished = {result.experiment: result for result in results}
-    rows = []
-    for name, (asks, experiment) in TABLES[summary.task].items():
-        result = finished.get(experiment)
-        if not result and experiment not in summary.experiments:
-            continue
-        found = [
-            [finding for finding in result.findings if (finding.row, finding.model) == (name, model)] if result else []
-            for model in models
-        ]
-        quantities = {finding.quantity for cell in found for finding in cell if finding.value is not None}
-        # what is the same in all cells is said once
-        shared = quantities.pop() if len(quantities) == 1 else ""
-        rows.append(
-            {
-                "name": name,
-                "asks": asks,
-                "experiment": experiment,
-                "finished": result is not None,
-                "quantity": shared,
-                "cells": [[_cell(finding, experiment, shared, counter) for finding in cell] for cell in found],
-            }
-        )
-    return rows
+def _key(lines: Sequence[Line], results: Sequence[Result]) -> list[tuple[str, str]]:
+    """The figures that stand beside the table, by experiment and name."""
+    there = {(result.experiment, figure.name) for result in results for figure in result.figures}
+    named = dict.fromkeys((line.row.experiment, line.figure) for line in lines if line.row.key)
+    return [at for at in named if at in there][:_KEY]
 
 
-def _cell(finding: Finding, experiment: str, shared: str, counter: _Counter) -> dict[str, object]:
-    value, quantity = "", ""
-    if finding.value is not None:
-        value = with_unit(interval(finding.value, finding.low, finding.high), finding.unit)
-        quantity = finding.quantity if finding.quantity != shared else ""
+def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
+    """What the table does not hold, and why."""
+    finished = {result.experiment for result in results}
+    outside, why = left_out(summary)
+    absent = [
+        name
+        for name, row in TABLES[summary.task].items()
+        if row.experiment not in {*summary.experiments, *finished} and name not in outside
+    ]
     return {
-        "value": value,
-        "quantity": quantity,
-        "verdict": finding.verdict,
-        "standing": finding.standing,
-        "failed": finding.failed,
-        "figure": counter.figures.get((experiment, finding.figure)),
-        "link": f"figure-{experiment}-{finding.figure}",
+        "missing": [name for name in summary.experiments if name not in finished],
+        "outside": outside,
+        "why": why,
+        "unasked": absent,
+        "beyond": plan_of(summary.task, summary.profile).beyond(summary.experiments),
     }
 
 
 def _section(
-    summary: Summary, models: Sequence[str], result: Result, pictures: Pictures, counter: _Counter
+    summary: Summary, models: Sequence[str], result: Result, figures: Figures, counter: _Counter
 ) -> dict[str, object]:
     name = result.experiment
     return {
         "name": name,
         "title": name.replace("-", " ").capitalize(),
         "result": result,
-        "rows": [row for row, (_, experiment) in TABLES[summary.task].items() if experiment == name],
+        "rows": [row for row, asked in TABLES[summary.task].items() if asked.experiment == name],
         "method": _paragraphs(result.method),
         "limits": _paragraphs(result.limits),
         "others": [] if result.models == list(models) else result.models,
         "seeds": _seeds(result.seeds),
         "seconds": duration(result.seconds),
-        "figures": [
-            _figure(result, figure, pictures[name, figure.name], counter.figures[name, figure.name])
-            for figure in result.figures
-        ],
+        "figures": [figures[name, figure.name] for figure in result.figures],
         "tables": [
             {
                 "key": f"table-{name}-{table.name}",
@@ -161,13 +151,14 @@ def _section(
     }
 
 
-def _figure(result: Result, figure: Figure, ways: Sequence[Drawing], place: int) -> dict[str, object]:
-    sides = []
+def _figure(result: Result, figure: Figure, ways: Sequence[Drawing], counter: _Counter) -> dict[str, object]:
+    sides, place = [], counter.figures[result.experiment, figure.name]
     for way, side in zip(("meant", "linear"), ways, strict=False):
         width, height = size(side.svg)
         inside = Markup(inlined(side.svg, f"f{place}{way}"))
         sides.append(vars(side) | {"way": way, "width": width, "height": height, "inside": inside})
     return {
+        "at": (result.experiment, figure.name),
         "key": f"figure-{result.experiment}-{figure.name}",
         "number": place,
         "title": figure.title,
@@ -246,6 +237,14 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("measurements took, added up", duration(summary.seconds)),
         *summary.machine.items(),
     ]
+
+
+def _brief(summary: Summary) -> str:
+    """The same in a line, as far as it matters to whom only looks."""
+    machine = [summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine]
+    named = [f"{summary.profile} profile"] if summary.task == "translation" else []
+    equal = "equal parameters and updates" if summary.match == "parameters" else "equal parameters and training time"
+    return " · ".join([*named, _seeds(summary.seeds), equal, *machine])
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
 from s2s.report.numbers import brief, interval, number, places, power_of_ten, titled, with_unit
-from s2s.report.styles import INK, PAGE, Style, styles
+from s2s.report.styles import GREY, INK, PAGE, Style, styles
 from s2s.results import Figure, Series
 
 # longer curves get a band and few markers, shorter ones a bar at each point
@@ -52,6 +52,8 @@ class Plot:
         # an axis without a positive value cannot be logarithmic
         self.log_x = figure.x.log and not linear and any(x > 0 for x in xs)
         self.log_y = figure.y.log and not linear and any(y > 0 for y in ys)
+        # a mark beyond the data is seen, too
+        xs += [float(mark.at) for mark in figure.marks if xs and not isinstance(mark.at, str)]
         self.xs = [x for x in xs if x > 0 or not self.log_x]
         self.ys = [y for y in ys if y > 0 or not self.log_y]
 
@@ -76,9 +78,36 @@ class Plot:
         ]
         if bars:
             axes.axhline(0.0 if not self.log_y else bottom, color=INK, linewidth=0.7)
+        self._marks(axes)
         # at the top, where it is read without turning the head
         axes.set_title(titled(self.figure.y.label, self.figure.y.unit), loc="left", fontsize=9, pad=9, color=INK)
         axes.set_xlabel(titled(self.figure.x.label, self.figure.x.unit))
+
+    def _marks(self, axes: Axes) -> None:
+        """A dashed line for each mark, its label beside its upper end, the next one's below."""
+        drawn = 0
+        for mark in self.figure.marks:
+            name = _name(mark.at)
+            if self.names and name not in self.names:
+                continue
+            at = self.names.index(name) + 0.5 if self.names else float(mark.at)
+            if at <= 0 and self.log_x:
+                continue
+            axes.axvline(at, color=GREY, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1.8)
+            across = axes.transAxes.inverted().transform(axes.transData.transform((at, axes.get_ylim()[0])))[0]
+            side = 1 if across < 0.6 else -1
+            axes.annotate(
+                mark.label,
+                (at, 1 - 0.07 * drawn),
+                (3 * side, -2),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="left" if side > 0 else "right",
+                va="top",
+                fontsize=8,
+                color=GREY,
+            )
+            drawn += 1
 
     def spots(self) -> list[tuple[float, float, str]]:
         """Each point that is shown: where it stands on the axes, and what is measured there."""

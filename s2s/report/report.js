@@ -56,7 +56,19 @@
   const plots = document.querySelectorAll(".plot");
   plots.forEach(connect);
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  // what a link leads to is unfolded, with all around it and what it heads
+  function unfold() {
+    const goal = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!goal) return;
+    const inside = goal.matches(".experiment") ? goal.querySelectorAll(".appendix") : [];
+    [goal, ...inside].forEach((one) => { if (one.localName === "details") one.open = true; });
+    for (let one = goal; one; one = one.parentElement) if (one.localName === "details") one.open = true;
+    goal.scrollIntoView();
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
   // paper cannot be clicked on
-  addEventListener("beforeprint", () => document.querySelectorAll(".recipe").forEach((one) => { one.open = true; }));
+  const folded = ".recipe, .appendix, .words";
+  addEventListener("beforeprint", () => document.querySelectorAll(folded).forEach((one) => { one.open = true; }));
   document.documentElement.dataset.connected = plots.length;
 })();

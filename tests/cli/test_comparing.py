@@ -4,17 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from s2s.cli.compare import Order, check_lone, experiments_of, order
+from s2s.cli.compare import Order, check_lone, order
 from s2s.errors import UserError
+from s2s.questions import PLANS, TABLES, experiments_of, plan_of
 
 
 def _order(*words, **options):
-    return Order(
-        words,
-        *(options.get(k) for k in ("profile", "seeds", "match")),
-        options.get("experiments", ()),
-        *(Path(options[k]) if k in options else None for k in ("recipe", "out", "task")),
-    )
+    paths = {key: Path(value) for key, value in options.items() if key in ("recipe", "out", "task")}
+    return Order(words, **(options | paths))
 
 
 def test_two_models_are_enough():
@@ -23,7 +20,7 @@ def test_two_models_are_enough():
     assert planned.base.name == "compare"
     assert planned.summary.models == ["rnn", "transformer"]
     assert planned.summary.seeds == [1, 2, 3]
-    assert planned.summary.experiments == list(experiments_of("translation"))
+    assert planned.summary.experiments == list(PLANS["quick"].experiments)
     assert planned.summary.command == "s2s compare rnn transformer"
 
 
@@ -38,10 +35,27 @@ def test_words_with_an_equals_sign_change_the_task_or_one_model():
     assert planned.summary.command.endswith("--seeds 1 --experiment memory --experiment parallelism")
 
 
-def test_the_standard_profile_takes_real_data():
-    planned = order(_order("rnn", "gru", profile="definitive"))
-    assert planned.base.data.corpus == "bentrevett/multi30k"
-    assert planned.summary.seeds == [1, 2, 3]
+@pytest.mark.parametrize(
+    ("profile", "recipe", "seeds"),
+    [("quick", "compare", 3), ("lecture", "compare_lecture", 5), ("definitive", "compare_multi30k", 5)],
+)
+def test_a_profile_gives_questions_seeds_and_data_and_the_command_has_the_last_word(profile, recipe, seeds):
+    planned = order(_order("rnn", "gru", profile=profile))
+    assert planned.base.name == recipe
+    assert planned.summary.seeds == list(range(1, seeds + 1))
+    everything = list(experiments_of("translation"))
+    assert (planned.summary.experiments == everything) is (profile != "quick")
+    asked = order(_order("rnn", "gru", profile=profile, seeds=2, experiments=("quality",)))
+    assert (asked.summary.seeds, asked.summary.experiments) == ([1, 2], ["quality"])
+
+
+def test_what_a_profile_leaves_out_is_known_with_its_reason():
+    plan = plan_of("translation", "quick")
+    assert plan.beyond(["memory", "quality"]) == ["quality"]
+    assert plan.why
+    assert set(plan.experiments) < set(experiments_of("translation"))
+    for task, profile in (("translation", "lecture"), ("translation", "standard"), ("classification", "quick")):
+        assert plan_of(task, profile).beyond(experiments_of(task)) == []
 
 
 def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
@@ -109,10 +123,9 @@ def test_resuming_takes_nothing_else():
 
 def test_every_row_of_the_table_has_an_experiment_that_fills_it():
     from s2s.experiments.comparison import EXPERIMENTS as catalogue
-    from s2s.results import TABLES
 
     assert sorted(catalogue) == sorted(name for task in TABLES for name in experiments_of(task))
     for task, rows in TABLES.items():
         filled = {row: name for name in experiments_of(task) for row in catalogue[name].rows}
-        assert filled == {row: name for row, (_, name) in rows.items()}
+        assert filled == {name: row.experiment for name, row in rows.items()}
     assert all(experiment.name == name and experiment.question for name, experiment in catalogue.items())

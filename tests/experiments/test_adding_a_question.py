@@ -1,6 +1,5 @@
 """docs/adding-a-question.md: the folder on the page, measured on planted runs and concluded."""
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 from s2s import experiments
 from s2s.cli.compare import Order, order
 from s2s.experiments.comparison import all_experiments
-from s2s.results import TABLES, Result
+from s2s.questions import TABLES, Row
+from s2s.results import Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-question.md"
 FOLDER = "s2s/experiments/length_ratio"
@@ -30,11 +30,11 @@ def test_the_question_on_the_page_is_asked_and_answered(contest, tmp_path, monke
         (tmp_path / "added" / "length_ratio" / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path / "added")])
     (line,) = re.findall(r'```python\n("[^"].*)\n```', page)
-    for row, asks in ast.literal_eval(f"{{{line}}}").items():
-        monkeypatch.setitem(TABLES["translation"], row, asks)
+    for name, row in eval(f"{{{line}}}", {"Row": Row}).items():
+        monkeypatch.setitem(TABLES["translation"], name, row)
     experiment = all_experiments()["length-ratio"]
     assert experiment.rows == ["length of translations"]
-    asked = order(Order(("rnn", "gru"), None, 1, None, ("length-ratio",), None, None))
+    asked = order(Order(("rnn", "gru"), experiments=("length-ratio",)))
     assert asked.summary.experiments == ["length-ratio"]
     made = contest(["rnn", "gru"])
     _run(made.folder / "runs" / "rnn-seed1", ["a b c", "a b"] * 20)

@@ -11,7 +11,7 @@ from s2s.experiments.bottleneck import EXPERIMENT
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.lengths import buckets
 from s2s.experiments.translating import counts_of, sentence_scores
-from s2s.results import ROWS
+from s2s.questions import ROWS
 
 
 def _planted(per_word, seed=1):

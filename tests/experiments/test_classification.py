@@ -14,7 +14,7 @@ from s2s.evaluation.significance import mcnemar
 from s2s.experiments.classification import EXPERIMENT
 from s2s.experiments.classification.conclude import compared
 from s2s.models.contract import parameter_count
-from s2s.results import TABLES
+from s2s.questions import TABLES
 from s2s.run.loaded import load
 
 CLASSES = ["World", "Sports", "Business"]

@@ -10,7 +10,8 @@ import pytest
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
-from s2s.results import COMPARISON, RESULT, TABLES, read_result, read_summary
+from s2s.questions import TABLES
+from s2s.results import COMPARISON, RESULT, read_result, read_summary
 from s2s.tasks.classification.task import Classification
 
 EXPERIMENTS = ("classification", "text-length")
@@ -106,7 +107,7 @@ def _check_accuracies(folder: Path) -> None:
 
 def _check_page(folder: Path) -> None:
     before = (folder / "report.html").read_text(encoding="utf-8")
-    shown = re.findall(r'<a href="#experiment-[a-z-]+">([a-z -]+)</a><span class="asks">', before)
+    shown = re.findall(r'<th scope="row"[^>]*><a href="#experiment-[a-z-]+">([a-z -]+)</a>', before)
     assert shown == list(TABLES["classification"])
     assert "Rows that this comparison was not asked for" not in before
     assert "translation" not in before.lower().split("</style>")[1].split("<script>")[0]

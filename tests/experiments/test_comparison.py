@@ -11,6 +11,7 @@ from s2s.cli.compare import Order, order
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
 from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
+from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Series, read_result, read_summary
 
 TINY = (
@@ -73,7 +74,7 @@ def counting(monkeypatch, few_trials):
 
 
 def _begin(folder: Path, *words: str) -> Path:
-    planned = order(Order((*words, *TINY), None, 2, None, ("memory",), None, folder))
+    planned = order(Order((*words, *TINY), seeds=2, experiments=("memory",), out=folder))
     comparison.begin(planned.folder, planned.base, planned.summary)
     return folder
 
@@ -178,3 +179,54 @@ def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counti
     assert (_begin(folder, "rnn", "lstm") / COMPARISON).exists()
     with pytest.raises(UserError, match="continue it with"):
         _begin(folder, "rnn", "lstm")
+
+
+def _two(counting, monkeypatch):
+    """Two questions that are asked one after the other."""
+    both = {}
+    for name in ("memory", "decoding"):
+        given = (counting.cells, counting.measure, lambda *given: counting.conclusion(*given))
+        both[name] = Asked(name, "How often?", *given, alone=name == "memory")
+    monkeypatch.setattr(comparison, "EXPERIMENTS", both)
+
+
+def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(counting, tmp_path, monkeypatch):
+    _two(counting, monkeypatch)
+    folder = tmp_path / "costs"
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("memory", "decoding"), out=folder))
+    before = comparison.costs(folder, (planned.summary, planned.base)).splitlines()
+    assert not folder.exists()
+    assert before[1:3] == [
+        "memory: 4 measurements, less than a minute, one after another",
+        "decoding: 4 measurements, less than a minute",
+    ]
+    # of two rates, at two depths
+    assert before[3].startswith("in all 16 measurements: less than a minute")
+    comparison.begin(folder, planned.base, planned.summary)
+    with pytest.raises(UserError, match="continue it with"):
+        comparison.costs(folder, (planned.summary, planned.base))
+    counting.interrupt_at = 5
+    with pytest.raises(Stopped):
+        comparison.go_on(folder, Console(file=io.StringIO()))
+    again = comparison.costs(folder, None).splitlines()
+    assert again[0] == "decoding: 3 measurements, less than a minute"
+    assert again[1].endswith("; 13 are kept")
+    # what is answered can be drawn while the rest is not
+    page = draw(folder).read_text(encoding="utf-8")
+    assert "Nothing is shown yet of: decoding." in page
+    assert 'id="experiment-memory"' in page
+    summary = read_summary(folder / COMPARISON)
+    assert summary.machine["date"]
+    assert summary.seconds > 0
+    told, counting.interrupt_at = io.StringIO(), None
+    comparison.go_on(folder, Console(file=told))
+    assert told.getvalue().splitlines()[: len(again)] == again
+    assert len(counting.asked) == 8
+
+
+def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(counting, tmp_path, monkeypatch):
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("quality",), out=tmp_path / "quality"))
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"quality": comparison.all_experiments()["quality"]})
+    told = comparison.costs(planned.folder, (planned.summary, planned.base)).splitlines()
+    assert told[-1].startswith("too short for quality: ")
+    assert told[-1].endswith("--profile lecture settles it")

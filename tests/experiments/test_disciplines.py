@@ -14,9 +14,10 @@ from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.tuning import Trial, Tried, chosen, described, short_training
 from s2s.experiments.whole_runs import cost_of, pauses, prepared
 from s2s.models.contract import parameter_count
+from s2s.questions import TABLES
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump, shipped
-from s2s.results import TABLES, read_summary
+from s2s.results import read_summary
 from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.tasks.classification.task import Classification, build_classifier

@@ -12,7 +12,8 @@ from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.gradients import EXPERIMENT, Sizes
 from s2s.experiments.gradients.conclude import predicts, slant, verdict
 from s2s.experiments.gradients.dynamics import Schooling
-from s2s.results import ROWS, Finding, Result, Table
+from s2s.questions import ROWS
+from s2s.results import Finding, Result, Table
 
 TINY = Sizes(
     span=24,

@@ -13,7 +13,8 @@ from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, Distances, Size
 from s2s.experiments.long_range.conclude import Trials, memory, pooled, within
 from s2s.experiments.long_range.learning import Budget
 from s2s.experiments.matching import size_of
-from s2s.results import ROWS, Result
+from s2s.questions import ROWS
+from s2s.results import Result
 
 TINY = Sizes(
     distances={"recall": Distances((1, 2), (4, 8), 1.0), "dyck": Distances((1, 2), (4, 8), 1.0)},

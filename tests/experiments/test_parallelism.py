@@ -7,7 +7,8 @@ from s2s.experiments import parallelism
 from s2s.experiments.contest import Cell
 from s2s.experiments.instruments import Machine
 from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
-from s2s.results import ROWS, Result
+from s2s.questions import ROWS
+from s2s.results import Result
 
 TINY = replace(
     SIZES["quick"],
@@ -81,7 +82,7 @@ def measured(tiny, measured_once):
 def test_every_model_has_its_three_cells(measured):
     shared, found = measured
     result = EXPERIMENT.conclude(shared, found)
-    rows = [row for row, (_, experiment) in ROWS.items() if experiment == EXPERIMENT.name]
+    rows = [name for name, row in ROWS.items() if row.experiment == EXPERIMENT.name]
     assert [(f.model, f.row) for f in result.findings] == [(m, r) for m in shared.models for r in rows]
     figures = {figure.name: figure for figure in result.figures}
     for finding in result.findings:

@@ -21,8 +21,8 @@ from s2s.experiments.positions import (
 from s2s.experiments.positions.conclude import TRAINED
 from s2s.experiments.translating import counts_of, sizes_of
 from s2s.experiments.whole_runs import prepared
+from s2s.questions import ROWS
 from s2s.recipe.installed import module_of
-from s2s.results import ROWS
 from s2s.tasks.translation.task import build_model
 
 TINY = Sizes(sentences=12, all_kinds=False, seeds=1)

@@ -13,7 +13,7 @@ from s2s.experiments.quality import EXPERIMENT
 from s2s.experiments.quality.conclude import compared
 from s2s.experiments.translating import counts_of
 from s2s.models.contract import parameter_count
-from s2s.results import ROWS
+from s2s.questions import ROWS
 from s2s.run.loaded import load
 
 

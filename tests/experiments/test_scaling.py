@@ -8,7 +8,7 @@ from s2s.experiments import scaling
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
-from s2s.results import ROWS
+from s2s.questions import ROWS
 
 TINY = Sizes(factors=(0.5, 1, 2), updates=0.34, seeds=1)
 

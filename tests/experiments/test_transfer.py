@@ -12,7 +12,7 @@ from s2s.experiments.transfer import EXPERIMENT, Sizes, halves, pretrained, shar
 from s2s.experiments.transfer.conclude import SHARES, gain_of
 from s2s.experiments.translating import chosen_pairs, counts_of
 from s2s.experiments.whole_runs import prepared
-from s2s.results import ROWS
+from s2s.questions import ROWS
 from s2s.training.trainer import Trainer
 
 TINY = Sizes(pretraining=2.0, finetuning=0.34, looks=2, sentences=10, seeds=1)

@@ -13,6 +13,7 @@ from s2s.results import (
     Figure,
     Finding,
     Heatmap,
+    Mark,
     Result,
     Series,
     Summary,
@@ -172,6 +173,7 @@ def recalls() -> Figure:
         x=Axis(label="distance", unit="tokens", log=True),
         y=Axis(label="accuracy", unit="%"),
         series=series,
+        marks=[Mark(at=32.0, label="trained to 32 <&>"), Mark(at=512.0, label="asked for")],
         caption="Bars are Wilson intervals over 3 seeds.",
     )
 
@@ -336,10 +338,30 @@ def sizes() -> Figure:
 def quality() -> Result:
     """Scores as bars and as points."""
     findings = [
-        Finding(row="translation quality", model=m, value=20.123 + 3 * i, unit="BLEU", figure="scores")
-        for i, m in enumerate(MODELS[:2])
+        Finding(
+            row="translation quality",
+            model=model,
+            value=20.123 + 3 * i,
+            unit="BLEU",
+            verdict=f"{standing}: {i} & <some> of 100 %",
+            standing=standing,
+            variations={"half the updates": True, "another rate": i > 0},
+            tokens=1_160_000.0 * (1 + i),
+            figure="scores",
+        )
+        for i, (model, standing) in enumerate(zip(MODELS[:2], ("worse", "better"), strict=True))
     ]
-    findings.append(Finding(row="translation quality", model="transformer", verdict="too few seeds for a verdict"))
+    learning = "its loss still falls by 0.12 nats with each doubling of the tokens"
+    findings.append(
+        Finding(
+            row="translation quality",
+            model="transformer",
+            value=30.0,
+            unit="BLEU",
+            verdict=learning,
+            standing="still learning",
+        )
+    )
     return Result(
         experiment="quality",
         question="How good are translations?",

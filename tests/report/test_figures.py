@@ -9,7 +9,7 @@ import pytest
 from s2s.report.figures import drawn
 from s2s.report.plots import tick_places, tick_texts
 from s2s.report.styles import styles
-from s2s.results import Axis, Figure, Heatmap, Series
+from s2s.results import Axis, Figure, Heatmap, Mark, Series
 
 LOG = Axis(label="time", unit="ms", log=True)
 MODELS = ["rnn", "transformer"]
@@ -83,6 +83,37 @@ def test_a_spot_stands_on_the_marker_of_its_value():
     assert len(markers) == len(x)
     for spot, place in zip(drawing.spots, markers, strict=True):
         assert spot[:2] == pytest.approx(tuple(map(float, place)), abs=0.06)
+
+
+def test_a_mark_is_a_dashed_line_at_its_place_with_its_label():
+    x = [16.0, 64.0, 256.0]
+    lines = Figure(
+        name="f", title="t", x=LOG, series=[_series(x, [1.0, 2.0, 3.0])], marks=[Mark(at=64.0, label="<end>")]
+    )
+    drawing = drawn(lines, MODELS)
+    assert "&lt;end&gt;" in drawing.svg
+    place = re.search(
+        r'd="M ([\d.]+) [\d.]+ \nL \1 [\d.]+ \n" clip-path="[^"]*" style="[^"]*stroke-dasharray', drawing.svg
+    )
+    assert float(place[1]) == pytest.approx(drawing.spots[1][0], abs=0.1)
+    # behind the group that it names
+    names = ["1–10", "11–20", "21–30"]
+    bars = lines.model_copy(
+        update={"kind": "bars", "x": Axis(label="words"), "series": [_series(names, [1.0, 2.0, 3.0])]}
+    )
+    at = [Mark(at=names[1], label="end"), Mark(at="none", label="of no group")]
+    drawing = drawn(bars.model_copy(update={"marks": at}), MODELS)
+    place = re.search(
+        r'd="M ([\d.]+) [\d.]+ \nL \1 [\d.]+ \n" clip-path="[^"]*" style="[^"]*stroke-dasharray', drawing.svg
+    )
+    assert float(place[1]) == pytest.approx((drawing.spots[1][0] + drawing.spots[2][0]) / 2, abs=0.2)
+    assert "of no group" not in drawing.svg
+
+
+def test_a_mark_beyond_the_data_is_seen():
+    series = [_series([1.0, 2.0], [1.0, 2.0])]
+    drawing = drawn(Figure(name="f", title="t", series=series, marks=[Mark(at=8.0, label="end")]), MODELS)
+    assert drawing.spots[1][0] < 200
 
 
 def test_a_legend_has_all_names_even_empty_ones_and_such_as_begin_with_an_underscore():

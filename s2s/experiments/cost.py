@@ -1,0 +1,82 @@
+"""What a comparison will cost, told before it begins: measurements, time and disk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from s2s.experiments.contest import Cell, Contest, Experiment
+from s2s.experiments.disciplines import discipline_of
+from s2s.experiments.running import kept, number_for
+from s2s.training.devices import Computer
+
+# a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
+_BYTES = 2 * 5 * 4
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one experiment."""
+
+    name: str
+    cells: int  # all measurements
+    missing: int  # those that are still to be made
+    seconds: float  # that these take by the clock, beside each other as far as that is allowed
+    alone: bool  # whether it is not
+
+
+def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
+    """Which of the cells are still to be measured: those that no file holds, and those that failed."""
+    folder = contest.cells_of(experiment.name)
+    return [cell for cell in cells if (before := kept(folder, cell)) is None or before.failed]
+
+
+def expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
+    """By how many seconds the comparison becomes longer."""
+    return cell.seconds if experiment.alone else cell.seconds / number_for(computer)
+
+
+def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> Cost:
+    """What of an experiment's measurements is still to be done."""
+    new = missing(experiment, contest, cells)
+    seconds = sum(expected(experiment, cell, contest.computer) for cell in new)
+    return Cost(experiment.name, len(cells), len(new), seconds, experiment.alone)
+
+
+def disk(contest: Contest) -> int:
+    """Bytes that the trained models take, at most: a whole run for each model and seed."""
+    counts = (
+        discipline_of(each.recipe).blueprint(each.recipe).parameters(each.name, each.settings)
+        for each in contest.contestants
+    )
+    return _BYTES * len(contest.seeds) * sum(counts)
+
+
+def told(costs: Sequence[Cost], runs: int, processes: int) -> str:
+    """The costs of all experiments in words, one a line, and their sum.
+
+    Args:
+        costs: of all, the choosing of rates and depths first.
+        runs: bytes of disk that trained models take.
+        processes: how many measure beside each other.
+    """
+    lines = [
+        f"{each.name}: {each.missing} measurements, {about(each.seconds)}{', one after another' if each.alone else ''}"
+        for each in costs
+        if each.missing
+    ]
+    new, there = sum(each.missing for each in costs), sum(each.cells - each.missing for each in costs)
+    whole = about(sum(each.seconds for each in costs))
+    known = f"; {there} are kept" if there else ""
+    space = f", and {runs / 1e9:.1f} GB of disk at most" if runs else ""
+    # which rates are tried depends on those before
+    more = "; a model whose best learning rate is at an end of those tried adds a trial" if costs[0].missing else ""
+    beside = f", {processes} beside each other" if processes > 1 else ""
+    return "\n".join([*lines, f"in all {new} measurements{beside}: {whole}{space}{known}{more}"])
+
+
+def about(seconds: float) -> str:
+    """A time that nobody knows for certain: `about 3 h 50 min`."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute"
+    hours, rest = divmod(minutes, 60)
+    return f"about {hours} h {rest} min" if hours else f"about {minutes} min"

@@ -1,0 +1,182 @@
+"""What a comparison asks: the rows of each task's table, and which of them a profile can settle in its time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Task = Literal["translation", "classification"]
+Profile = Literal["quick", "lecture", "definitive"]
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    asks: str
+    """What it asks of a model."""
+    experiment: str
+    """Which experiment answers."""
+    good: Literal["high", "low", ""] = ""
+    """Which figures are good ones; empty where a figure is neither."""
+    literature: str = ""
+    """What others found, with whom; empty where nothing is known for certain."""
+    key: bool = False
+    """Whether its figure stands beside the table, at the head of the report."""
+
+
+# In their order, by name.
+Rows = dict[str, Row]
+
+# The classroom table.
+ROWS: Rows = {
+    "sequential steps": Row(
+        "How long is the chain of operations that must wait for each other?",
+        "parallelism",
+        "low",
+        "O(n) in a recurrence, O(1) in self-attention (Vaswani et al. 2017, table 1), O(log n) in a scan (Martin and "
+        "Cundy 2018).",
+        key=True,
+    ),
+    "parallel computation": Row(
+        "How much of the machine is in use?",
+        "parallelism",
+        "high",
+        "On p processors a computation takes no longer than its work divided by p plus its longest chain (Brent 1974).",
+    ),
+    "training speed": Row(
+        "How many tokens are learned from in a second?",
+        "parallelism",
+        "high",
+        "A layer of self-attention does less than a recurrent one while sentences are shorter than vectors: n²·d "
+        "against n·d² (Vaswani et al. 2017, table 1).",
+    ),
+    "memory": Row(
+        "How does memory grow with length?",
+        "memory",
+        "low",
+        "Attention's grows as n² where weights are kept, as n where they are made block by block (Dao et al. 2022).",
+        key=True,
+    ),
+    "long-term dependencies": Row(
+        "How far back can it reach?",
+        "long-range",
+        "high",
+        "The longer the way, the harder it is to learn by gradient descent (Bengio et al. 1994); an LSTM bridged more "
+        "than 1,000 steps (Hochreiter and Schmidhuber 1997).",
+        key=True,
+    ),
+    "vanishing and exploding gradients": Row(
+        "What is left of a gradient per step of distance?",
+        "gradients",
+        "",
+        "In a tanh recurrence gradients vanish where the matrix's largest singular value is below 1, and explode only "
+        "where it is above (Pascanu et al. 2013).",
+        key=True,
+    ),
+    "fixed-size bottleneck": Row(
+        "Does quality fall with the length of the source?",
+        "bottleneck",
+        "high",
+        "It falls where one vector holds the sentence (Cho et al. 2014), and with attention not even at 50 words "
+        "(Bahdanau et al. 2015).",
+        key=True,
+    ),
+    "position information": Row(
+        "What does it know of the order of words?",
+        "positions",
+        "",
+        "Learned and sinusoidal positions serve a Transformer equally well (Vaswani et al. 2017, table 3); a causal "
+        "decoder learns positions without either (Haviv et al. 2022).",
+    ),
+    "translation quality": Row(
+        "How good are its translations?",
+        "quality",
+        "high",
+        "The Transformer beat recurrent and convolutional models (Vaswani et al. 2017); a recurrent one with the "
+        "same techniques beat it in turn (Chen et al. 2018).",
+        key=True,
+    ),
+    "decoding cost": Row(
+        "What does an output token cost?",
+        "decoding",
+        "low",
+        "Writing token by token, a Transformer waits for its keys and values, which are read again for each "
+        "(Shazeer 2019).",
+    ),
+    "scalability": Row(
+        "What does a larger model gain?",
+        "scaling",
+        "high",
+        "The loss of a Transformer language model falls with its parameters to the power of −0.076, embeddings not "
+        "counted (Kaplan et al. 2020).",
+    ),
+    "fine-tuning": Row(
+        "What does it gain from having learned something else?",
+        "transfer",
+        "high",
+        "Having learned a large language pair first gave four small ones 5.6 BLEU on average (Zoph et al. 2016).",
+    ),
+}
+
+# The table of each task that models are compared on.
+TABLES: dict[Task, Rows] = {
+    "translation": ROWS,
+    "classification": {
+        "accuracy": Row(
+            "How many texts does it give the right class?",
+            "classification",
+            "high",
+            "A linear model of words and their pairs is often as accurate as deep ones (Joulin et al. 2017).",
+            key=True,
+        ),
+        "accuracy of long texts": Row(
+            "Does it get worse with the length of the text?", "text-length", "high", key=True
+        ),
+        "calibration": Row(
+            "Does it know how often it is right?",
+            "classification",
+            "low",
+            "Modern networks are surer than they are right (Guo et al. 2017).",
+            key=True,
+        ),
+        "training speed": Row("How many tokens are learned from in a second?", "classification", "high"),
+        "training cost": Row("What does a whole run take of the processor?", "classification", "low"),
+    },
+}
+
+
+def experiments_of(task: Task) -> tuple[str, ...]:
+    """The experiments that fill a task's table, in its order."""
+    return tuple(dict.fromkeys(row.experiment for row in TABLES[task].values()))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a comparison asks, and how thoroughly, where its command says nothing else."""
+
+    recipe: str  # of the task that all models share; empty where the command names it
+    seeds: int  # repetitions
+    experiments: tuple[str, ...]  # those that its time is enough for
+    why: str = ""  # why not the others
+
+    def beyond(self, experiments: Iterable[str]) -> list[str]:
+        """Those of the experiments that it cannot settle."""
+        return [name for name in experiments if name not in self.experiments]
+
+
+PLANS: dict[Profile, Plan] = {
+    "quick": Plan(
+        "compare",
+        3,
+        ("parallelism", "memory", "long-range", "gradients", "decoding"),
+        "models must be trained for it until they learn no more, which takes longer than a quarter of an hour",
+    ),
+    "lecture": Plan("compare_lecture", 5, experiments_of("translation")),
+    "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
+}
+"""Of comparisons of translators, by the word that is typed after `--profile`."""
+
+
+def plan_of(task: Task, profile: str) -> Plan:
+    """A comparison's plan; it asks everything of classifiers, and where a profile is of an older version."""
+    everything = Plan("", 3, experiments_of(task))
+    return everything if task != "translation" else {**PLANS}.get(profile, everything)  # pyright: ignore[reportArgumentType, reportCallIssue]

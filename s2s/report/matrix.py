@@ -1,0 +1,153 @@
+"""The classroom table as a matrix of verdicts: what the page, the files for papers and README print of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from s2s.questions import TABLES, Row, plan_of
+from s2s.report.numbers import halves, titled
+from s2s.results import Finding, Result, Summary
+
+# what stands beside the word of a standing, so that a reader need not tell colours apart
+SIGNS = {"better": "▲", "worse": "▼", "tie": "=", "still learning": "…", "not measurable": "?", "measured": "·"}
+ARROWS = {"high": "↑", "low": "↓", "": ""}
+# those that are no verdicts: grey
+OPEN = ("still learning", "not measurable", "failed", "no figure", "not measured")
+# of which finding a row's sentence is
+_FIRST = ("better", "tie", "measured", "worse")
+
+
+@dataclass(frozen=True)
+class Box:
+    """One model in one row."""
+
+    model: str
+    word: str  # its standing, or why it has none
+    value: str = ""  # its figure; empty where there is none
+    ends: str = ""  # of the figure's interval
+    unit: str = ""  # where it is not the row's
+    verdict: str = ""  # in words, or why it failed
+    steady: str = ""  # of how many other choices the verdict survives, and which it does not
+    finding: Finding | None = None  # what it is made from
+
+    @property
+    def sign(self) -> str:
+        """What stands beside the word."""
+        return SIGNS.get(self.word, "")
+
+    @property
+    def stays(self) -> str:
+        """The first half of `steady`, and what it does not stay with."""
+        count, _, tried = self.steady.partition(": ")
+        return f"{count}: not with{tried.partition('not with')[2]}" if "not with" in tried else count
+
+    @property
+    def open(self) -> bool:
+        """Whether it is no verdict and no figure to build on."""
+        return self.word in OPEN
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the matrix."""
+
+    name: str
+    row: Row
+    unit: str  # of all its figures; empty where they have none, or several
+    quantity: str  # what all its figures are; likewise
+    boxes: list[Box]  # of all models, in their order; empty where the experiment is not finished
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.boxes)
+
+    @property
+    def arrow(self) -> str:
+        """Whether high or low figures are good; empty where neither are."""
+        return ARROWS[self.row.good]
+
+    @property
+    def tokens(self) -> str:
+        """After how many target tokens it was measured; empty where nothing was learned."""
+        seen = [box.finding.tokens for box in self.boxes if box.finding and box.finding.tokens]
+        low, high = (f"{each / 1e6:.2f}" for each in (min(seen), max(seen))) if seen else ("", "")
+        return f"after {low if low == high else f'{low} to {high}'} M target tokens" if seen else ""
+
+    @property
+    def figure(self) -> str:
+        """Name of the figure that shows it; empty where there is none."""
+        return next((box.finding.figure for box in self.boxes if box.finding and box.finding.figure), "")
+
+    @property
+    def sentence(self) -> str:
+        """What is to be said of it in one sentence: of the model that is best, or why there is nothing to say."""
+        said = [box for box in self.boxes if box.verdict]
+        if not said:
+            return ""
+        if len({box.verdict for box in said}) == 1:
+            return said[0].verdict if len(said) > 1 else f"{said[0].model}: {said[0].verdict}"
+        best = min(said, key=self._order)
+        return f"{best.model}: {best.verdict}"
+
+    def _order(self, box: Box) -> tuple[int, float]:
+        """The best standing first, then the best figure."""
+        place = _FIRST.index(box.word) if box.word in _FIRST else len(_FIRST)
+        value = box.finding.value if box.finding else None
+        return place, 0.0 if value is None or not self.row.good else -value if self.row.good == "high" else value
+
+
+def matrix(summary: Summary, models: Sequence[str], results: Sequence[Result]) -> list[Line]:
+    """The rows that a comparison asks for, and others that were found."""
+    finished = {result.experiment: result for result in results}
+    return [
+        _line(name, row, models, finished.get(row.experiment))
+        for name, row in TABLES[summary.task].items()
+        if row.experiment in finished or row.experiment in summary.experiments
+    ]
+
+
+def _line(name: str, row: Row, models: Sequence[str], result: Result | None) -> Line:
+    if result is None:
+        return Line(name, row, "", "", [])
+    found: Mapping[str, Finding] = {finding.model: finding for finding in result.findings if finding.row == name}
+    measured = [finding for finding in found.values() if finding.value is not None]
+    # what is the same in all cells is said once
+    units, quantities = {finding.unit for finding in measured}, {finding.quantity for finding in measured}
+    unit = units.pop() if len(units) == 1 else ""
+    quantity = quantities.pop() if len(quantities) == 1 else ""
+    return Line(name, row, unit, quantity, [_box(model, found.get(model), unit) for model in models])
+
+
+def _box(model: str, finding: Finding | None, unit: str) -> Box:
+    if finding is None:
+        return Box(model, "not measured")
+    if finding.failed:
+        return Box(model, "failed", verdict=finding.failed, finding=finding)
+    word = finding.standing or ("measured" if finding.value is not None else "no figure")
+    value, ends = "", ""
+    if finding.value is not None:
+        value, ends, power = halves(finding.value, finding.low, finding.high)
+        value, ends = f"{value}{power}", f"({ends}){power}" if power and ends else ends
+    own = finding.unit if finding.unit != unit else ""
+    return Box(model, word, value, ends, own, finding.verdict, steadiness(finding), finding)
+
+
+def steadiness(finding: Finding) -> str:
+    """`stays in 1 of 2: with another rate; not with half the updates`; empty where nothing else was tried."""
+    if not finding.variations:
+        return ""
+    kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
+    tried = [f"{word} {', '.join(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
+    return f"stays in {len(kept)} of {len(finding.variations)}: {'; '.join(tried)}"
+
+
+def heading(line: Line) -> str:
+    """What the figures of a row are, with their unit."""
+    return titled(line.quantity, line.unit)
+
+
+def left_out(summary: Summary) -> tuple[list[str], str]:
+    """Rows that the comparison's profile does not ask for, and why; none where it asks for all."""
+    plan = plan_of(summary.task, summary.profile)
+    asked = {*plan.experiments, *summary.experiments}
+    return [name for name, row in TABLES[summary.task].items() if row.experiment not in asked], plan.why

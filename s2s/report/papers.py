@@ -1,0 +1,95 @@
+"""The classroom table for papers and for other programs: LaTeX with booktabs, and CSV with all digits."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from s2s.report.matrix import Box, Line, steadiness
+from s2s.report.numbers import csv_text
+
+CSV, TEX = "table.csv", "table.tex"
+_HEAD = (
+    *("row", "model", "standing", "value", "low", "high", "unit", "quantity", "good", "verdict", "stays"),
+    *("target tokens", "failed", "others found"),
+)
+_SIGNS = {"better": r"$\blacktriangle$", "worse": r"$\blacktriangledown$", "tie": "$=$"}
+_PLAIN = str.maketrans(
+    {
+        **{sign: rf"\{sign}" for sign in "#$%&_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "−": "$-$",
+        "–": "--",
+        "×": r"$\times$",
+        "≤": r"$\leq$",
+        "≥": r"$\geq$",
+        "\u202f": r"\,",
+        "…": r"\dots{}",
+    }
+)
+_SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+
+
+def table_as_csv(lines: Sequence[Line]) -> str:
+    """A line for each model in each row, with all digits."""
+    return csv_text(_HEAD, (_cells(line, box) for line in lines for box in line.boxes))
+
+
+def _cells(line: Line, box: Box) -> tuple[str | float | None, ...]:
+    one = box.finding
+    figures = (one.value, one.low, one.high, one.unit, one.quantity) if one else (None, None, None, "", "")
+    said, stays, tokens = (one.verdict, steadiness(one), one.tokens) if one else ("", "", None)
+    failed = one.failed if one else ""
+    return (
+        *(line.name, box.model, box.word, *figures, line.row.good, said),
+        *(stays, tokens, failed, line.row.literature),
+    )
+
+
+def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -> str:
+    r"""A `table` with booktabs: two lines a row, figures above their intervals; it needs `amssymb`, too."""
+    body = [text for line in lines if line.finished for text in (*_rows(line), r"\addlinespace")]
+    return "\n".join(
+        [
+            r"% \usepackage{booktabs,amssymb}",
+            r"\begin{table}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+            rf"\caption{{{escaped(caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * len(models)}}}",
+            r"\toprule",
+            _row(["", *map(escaped, models)]),
+            r"\midrule",
+            *body[:-1],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _rows(line: Line) -> Iterator[str]:
+    arrow = {"↑": r" $\uparrow$", "↓": r" $\downarrow$"}.get(line.arrow, "")
+    yield _row([f"{escaped(line.name)}{arrow}", *(_figure(box) for box in line.boxes)])
+    ends = [escaped(box.ends) for box in line.boxes]
+    if line.unit or any(ends):
+        yield _row([rf"\quad {escaped(line.unit)}".rstrip(), *ends])
+
+
+def _figure(box: Box) -> str:
+    if box.open or not box.value:
+        return rf"\textit{{{escaped(box.word)}}}"
+    value = escaped(f"{box.value} {box.unit}".rstrip())
+    return f"{value} {_SIGNS[box.word]}" if box.word in _SIGNS else value
+
+
+def _row(cells: Sequence[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
+
+
+def escaped(text: str) -> str:
+    """A text as LaTeX takes it."""
+    plain = text.translate(_PLAIN)
+    return re.sub("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda power: f"$^{{{power[0].translate(_SUPERSCRIPTS)}}}$", plain)

@@ -1,0 +1,85 @@
+"""The table for papers and for other programs holds what the results hold."""
+
+import csv
+import re
+
+import pytest
+
+from s2s.report.matrix import matrix, steadiness
+from s2s.report.papers import escaped, table_as_latex
+from s2s.results import Finding
+
+
+def test_every_cell_of_the_table_is_in_the_csv_file_with_all_digits(drawn_folder, found):
+    with (drawn_folder / "table.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    there = {(row["row"], row["model"]): row for row in rows}
+    assert len(there) == len(rows)
+    findings = [finding for result in found[1] for finding in result.findings]
+    for finding in findings:
+        row = there.pop((finding.row, finding.model))
+        for key in ("value", "low", "high"):
+            assert row[key] == "" or float(row[key]) == getattr(finding, key)
+        assert (row["unit"], row["quantity"], row["failed"]) == (finding.unit, finding.quantity, finding.failed)
+        assert row["stays"] == steadiness(finding)
+        assert row["verdict"] == finding.verdict
+    assert {row["standing"] for row in there.values()} == {"not measured"}
+
+
+def test_the_latex_table_has_a_column_for_each_model_and_nothing_that_latex_takes_for_its_own(drawn_folder, models):
+    text = (drawn_folder / "table.tex").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(rows) > 6
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(models)}
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    bare = re.sub(r"\\[#$%&_{}]|\$[^$]*\$", "", text.split(r"\caption")[1])
+    assert not set("#$%^_~") & set(bare)
+    assert r"\textless{}" in escaped("<")
+    assert "sequential steps $\\downarrow$ & 1 & 1 & 0 & \\textit{failed} \\\\" in text
+    # what is no verdict is no figure either
+    assert "translation quality $\\uparrow$ & 20.1 $\\blacktriangledown$ & 23.1 $\\blacktriangle$ & " in text
+    assert "\\textit{still learning} & \\textit{not measured}" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("50 % & _a_ {b} #1 $x^2", r"50 \% \& \_a\_ \{b\} \#1 \$x\textasciicircum{}2"),
+        ("1.2 × 10⁻⁵", r"1.2 $\times$ 10$^{-5}$"),
+        ("−6.8–0", "$-$6.8--0"),
+        ("\\begin~", r"\textbackslash{}begin\textasciitilde{}"),
+    ],
+)
+def test_a_text_becomes_latex_letter_by_letter(text, latex):
+    assert escaped(text) == latex
+
+
+def test_a_table_of_nothing_is_a_table_too(found):
+    summary = found[0]
+    text = table_as_latex(matrix(summary, ["rnn"], []), ["rnn"], "none")
+    assert text.count(r"\midrule") == text.count(r"\bottomrule") == 1
+
+
+def _line(found, standings, good=True):
+    """The row of translation quality, with these standings and rising figures."""
+    summary, results = found
+    findings = [
+        Finding(row="translation quality", model=f"m{i}", value=float(i), verdict=f"is {s} {i}", standing=s)
+        for i, s in enumerate(standings)
+    ]
+    result = results[2].model_copy(update={"findings": findings})
+    lines = matrix(summary, [f"m{i}" for i in range(len(standings))], [result])
+    return next(line for line in lines if line.name == "translation quality")
+
+
+@pytest.mark.parametrize(
+    ("standings", "sentence"),
+    [
+        (("worse", "better", "tie"), "m1: is better 1"),
+        (("tie", "worse", "tie"), "m2: is tie 2"),
+        (("not measurable", "worse"), "m1: is worse 1"),
+        (("still learning", "not measurable"), "m1: is not measurable 1"),
+    ],
+)
+def test_a_rows_sentence_is_that_of_the_best_that_can_be_said(found, standings, sentence):
+    assert _line(found, standings).sentence == sentence
