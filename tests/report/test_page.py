@@ -286,7 +286,8 @@ def test_headings_go_down_by_one_and_cells_have_scopes(page):
 
 # what a reader does: rests the pointer on the third value of every drawing; the tip then says its text
 _POINTING = """<script>
-const said = [];
+const said = [], wide = () => document.documentElement.scrollWidth - innerWidth;
+const folded = wide();
 document.querySelectorAll("details").forEach((one) => { one.open = true; });
 document.querySelectorAll(".switch input").forEach((one) => { one.checked = true; });
 document.querySelectorAll(".plot").forEach((plot) => {
@@ -300,6 +301,7 @@ document.querySelectorAll(".plot").forEach((plot) => {
   const tip = document.querySelector("#tip");
   said.push([tip.hidden ? "nothing" : tip.textContent, spots.length ? at[2] : ""]);
 });
+document.documentElement.dataset.beyond = Math.max(folded, wide());
 document.body.appendChild(document.createElement("pre")).textContent = JSON.stringify(said);
 document.body.lastChild.id = "said";
 </script></body>"""
@@ -319,7 +321,7 @@ def _browse(path: Path, folder: Path) -> tuple[str, str]:
         "--disable-extensions",
     ]
     options += [f"--user-data-dir={folder / 'profile'}", "--proxy-server=127.0.0.1:9", f"--log-net-log={log}"]
-    options += ["--enable-logging=stderr", "--window-size=1200,900", "--dump-dom"]
+    options += ["--enable-logging=stderr", "--window-size=1280,900", "--dump-dom"]
     done = subprocess.run(
         [browser, *options, path.as_uri()], capture_output=True, timeout=120, check=False, encoding="utf-8"
     )
@@ -340,6 +342,8 @@ def test_a_browser_shows_all_of_it_asks_for_nothing_and_tells_values_under_the_p
     page = Tree(shown).root
     plots = page.all("svg", role="img")
     assert page.one("html").attributes["data-connected"] == str(len(plots))
+    # nothing stands beyond the right edge, folded or not
+    assert int(page.one("html").attributes["data-beyond"]) <= 0
     _check_complete(page, *found, models)
     said = json.loads(page.one("pre", id="said").text)
     figures = [figure for result in found[1] for figure in result.figures]
