@@ -6,20 +6,7 @@ from pathlib import Path
 import pytest
 
 from s2s.report.drawing import draw
-from s2s.results import (
-    Axis,
-    Contender,
-    Failure,
-    Figure,
-    Finding,
-    Heatmap,
-    Mark,
-    Result,
-    Series,
-    Summary,
-    Table,
-    write,
-)
+from s2s.results import Axis, Contender, Failure, Figure, Finding, Heatmap, Mark, Result, Series, Summary, Table, write
 
 ODD = 'Über-LSTM <"R&D"> of a very long name, really'
 MODELS = ["rnn", "lstm-attention", "transformer", ODD]
@@ -245,18 +232,10 @@ def shuffles() -> Figure:
 
 def reaches() -> list[Finding]:
     """Cells of all models but the last."""
+    what = {"unit": "tokens", "quantity": "largest distance solved ≥ 95 %", "figure": "recall"}
+    said = {"row": "long-term dependencies", "verdict": "shorter than transformer (p = 0.02)"}
     return [
-        Finding(
-            row="long-term dependencies",
-            model=model,
-            value=float(4 * 2**i),
-            low=float(4 * 2**i),
-            high=float(8 * 2**i),
-            unit="tokens",
-            quantity="largest distance solved ≥ 95 %",
-            verdict="shorter than transformer (p = 0.02)",
-            figure="recall",
-        )
+        Finding(model=model, value=4.0 * 2**i, low=4.0 * 2**i, high=8.0 * 2**i, **what, **said)
         for i, model in enumerate(MODELS[:-1])
     ]
 
