@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from s2s.errors import UserError
 
@@ -157,6 +158,19 @@ class Attention(nn.Module):
         scores = self.score(queries, keys, covered)
         weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
         return weights.to(states.dtype) @ states, weights
+
+    def read(self, queries: Queries, states: States, keys: Keys, valid: Bool[Tensor, "batch source"]) -> Reads:
+        """The same without the weights, and without coverage: as one kernel, where the score is a product.
+
+        The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
+        a hidden layer, tanh(W h + U s), have no such kernel in torch.
+        """
+        if not isinstance(self.score, Dot):
+            return self(queries, states, keys, valid, None)[0]
+        # a single head, whose scores are not scaled
+        one_head = (x.unsqueeze(1) for x in (queries, keys, states))
+        mask = valid[:, None, None]
+        return functional.scaled_dot_product_attention(*one_head, attn_mask=mask, scale=1.0).squeeze(1)
 
 
 def score_of(kind: str, width: int, positions: int) -> Score:

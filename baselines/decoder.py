@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from baselines.attention import Attention, Keys, Scores, States
+from baselines.attention import Attention, Keys, States
 from baselines.cells import CellState, Stack, initialize_parts
 from s2s.models.contract import Decoder, Memory, Rows
 from s2s.nn.dropout import Dropout
@@ -147,37 +147,46 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         self, context: Source, state: Looking, tokens: Int[Tensor, "batch steps"]
     ) -> tuple[Float[Tensor, "batch steps width"], Looking]:
         """The output of each step."""
-        outputs, _, state = self._steps(context, state, tokens)
-        return outputs, state
+        return self._steps(context, state, tokens)
 
     def attention_weights(
         self, memory: Memory, tokens: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch 1 1 target source"]:
         """Where each step looks; one layer with one head."""
         context, state = self.start(memory, tokens.shape[1])
-        return self._steps(context, state, tokens)[1][:, None, None]
+        looked: list[Tensor] = []
+        self._steps(context, state, tokens, looked)
+        return torch.cat(looked, dim=1)[:, None, None]
 
     def _steps(
-        self, context: Source, state: Looking, tokens: Int[Tensor, "batch target"]
-    ) -> tuple[Float[Tensor, "batch target width"], Scores, Looking]:
-        """Outputs and weights of all steps: in one piece, or step by step where a step waits for the one before it."""
+        self, context: Source, state: Looking, tokens: Int[Tensor, "batch target"], looked: list[Tensor] | None = None
+    ) -> tuple[Float[Tensor, "batch target width"], Looking]:
+        """Outputs of all steps: in one piece, or step by step where a step waits for the one before it.
+
+        Weights are appended to `looked`; without it they need not be made.
+        """
         at_once = 1 if self.input_feeding or self.coverage else tokens.shape[1]
-        outputs, weights = [], []
+        outputs = []
         for x in self.dropout(self.embedding(tokens)).split(at_once, dim=1):
-            output, looked, state = self._look(context, state, x)
+            output, state = self._look(context, state, x, looked)
             outputs.append(output)
-            weights.append(looked)
-        return torch.cat(outputs, dim=1), torch.cat(weights, dim=1), state
+        return torch.cat(outputs, dim=1), state
 
     def _look(
-        self, context: Source, state: Looking, x: Float[Tensor, "batch steps width"]
-    ) -> tuple[Float[Tensor, "batch steps width"], Scores, Looking]:
+        self, context: Source, state: Looking, x: Float[Tensor, "batch steps width"], looked: list[Tensor] | None
+    ) -> tuple[Float[Tensor, "batch steps width"], Looking]:
         """First the recurrent layers, then attention with their states as queries, then what both say together."""
         if state.fed is not None:
             x = torch.cat((x, state.fed.unsqueeze(1).to(x.dtype)), dim=2)
         hidden, layers = self.stack(x, state.layers)
-        read, weights = self.attention(hidden, context.states, context.keys, context.valid, state.seen)
+        seen = state.seen
+        if looked is None and seen is None:
+            read = self.attention.read(hidden, context.states, context.keys, context.valid)
+        else:
+            read, weights = self.attention(hidden, context.states, context.keys, context.valid, seen)
+            seen = None if seen is None else seen + weights.sum(dim=1)
+            if looked is not None:
+                looked.append(weights)
         output = torch.tanh(self.combine(torch.cat((read, hidden), dim=2)))
         fed = output[:, -1] if self.input_feeding else None
-        seen = None if state.seen is None else state.seen + weights.sum(dim=1)
-        return self.dropout(output), weights, Looking(layers, fed, seen)
+        return self.dropout(output), Looking(layers, fed, seen)

@@ -37,7 +37,7 @@ ROWS: Rows = {
         key=True,
     ),
     "parallel computation": Row(
-        "How much of the machine is in use?",
+        "How much of its work could be done at once?",
         "parallelism",
         "high",
         "On p processors a computation takes no longer than its work divided by p plus its longest chain (Brent 1974).",

@@ -81,6 +81,15 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
     return Difference(value, math.sqrt(sum(spreads)), freedom, _least_p(len(one), len(two)))
 
 
+def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None:
+    """The mean difference over what both had, such as seeds or rounds: the paired t-test; None below two pairs."""
+    moved = np.subtract(second, first, dtype=float)
+    if len(moved) < 2:
+        return None
+    # where nothing varies, what is left is that all signs agree
+    return Difference(float(moved.mean()), math.sqrt(_spread(moved)), len(moved) - 1, 2.0 ** (1 - len(moved)))
+
+
 def over_seeds_and_sentences(
     first: Sequence[Counts],
     second: Sequence[Counts],

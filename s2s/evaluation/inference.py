@@ -5,7 +5,6 @@ Nothing here knows what is scored: sentences come as counts, rows of numbers who
 
 import itertools
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +15,6 @@ from scipy import special
 
 RESAMPLES = 1000
 _SWAPS = 5000
-_REPEATED = 2000
 # counts are whole numbers: a law that misses by less than rounding does is not improved upon
 _ROUNDING = 1 / 12
 _AT_ONCE = 2_000_000
@@ -181,37 +179,6 @@ def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"
     return np.where(flat, 0.0, joint / np.where(flat, 1.0, spread))
 
 
-def median(values: Sequence[float]) -> Estimate:
-    """The median of repetitions, with an interval of at least 95 % between two of the values themselves.
-
-    Of k values in order, the median lies below the j-th with the probability that fewer than j of k fair coins show
-    heads (Conover 1999, section 3.2): no assumption about how times are spread. None below six values.
-    """
-    # slow to load, and few need it
-    from scipy import stats
-
-    ordered = sorted(values)
-    below = int(stats.binom.ppf(0.025, len(ordered), 0.5)) - 1
-    if below < 0:
-        return Estimate(statistics.median(ordered), None, None)
-    return Estimate(statistics.median(ordered), ordered[below], ordered[-1 - below])
-
-
-def ratio_of_medians(above: Sequence[float], below: Sequence[float]) -> Estimate:
-    """The ratio of two medians, with the interval of drawing both samples anew (bootstrap, Efron 1979).
-
-    Args:
-        above: repetitions of what is divided.
-        below: repetitions of what it is divided by.
-    """
-    generator = np.random.default_rng(1)
-    medians = [
-        np.median(generator.choice(np.asarray(values), (_REPEATED, len(values))), axis=1) for values in (above, below)
-    ]
-    low, high = np.percentile(medians[0] / medians[1], (2.5, 97.5))
-    return Estimate(statistics.median(above) / statistics.median(below), float(low), float(high))
-
-
 def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
     """The b of y = a xᵇ: the slope of a line through the logarithms, with its interval from the residuals."""
     from scipy import stats
@@ -294,27 +261,42 @@ def _grows(law: Law, line: np.ndarray) -> Growth:
 
 @dataclass(frozen=True)
 class Slope:
-    """An exponent and the lengths that it was fitted over."""
+    """The b of y = a xᵇ: the slope of a line through the logarithms, and how well the line fits.
+
+    Attributes:
+        first: the least x that it was fitted over.
+        last: the greatest.
+        exponent: b.
+        r2: the share of the logarithms' variance that the line explains; 1 for a level line without residuals.
+        residual: by which share the point furthest from the line misses it.
+        local: the slope between the last two points.
+    """
 
     first: float
     last: float
-    exponent: Estimate
+    exponent: float
+    r2: float
+    residual: float
+    local: float
 
 
 def long_slope(lengths: Sequence[float], values: Sequence[float], start: float | None = None) -> Slope | None:
     """The exponent over the longer lengths, where what does not depend on length weighs least; None below three.
 
-    They begin at `start`, or with the longer half; values are above 0.
+    They begin at `start`, or with the longer half; values are above 0. It has no interval: residuals of a curve that is
+    no straight line are not chance.
     """
     first = len(lengths) // 2 if start is None else sum(n < start for n in lengths)
     first = min(first, len(lengths) - 3)
     if first < 0:
         return None
-    fitted = exponent(lengths[first:], values[first:])
-    if fitted.low is not None and math.isnan(fitted.low):
-        # a level line fits without a residual, and its correlation is nothing over nothing
-        fitted = Estimate(fitted.value, fitted.value, fitted.value)
-    return Slope(lengths[first], lengths[-1], fitted)
+    x, y = (np.log(np.asarray(each[first:], dtype=float)) for each in (lengths, values))
+    slope, height = np.polyfit(x, y, 1)
+    missed = y - (height + slope * x)
+    spread = float(((y - y.mean()) ** 2).sum())
+    r2 = 1 - float((missed**2).sum()) / spread if spread > 1e-18 else 1.0
+    local = float((y[-1] - y[-2]) / (x[-1] - x[-2]))
+    return Slope(lengths[first], lengths[-1], float(slope), r2, math.expm1(float(np.abs(missed).max())), local)
 
 
 def crossings(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> list[float]:

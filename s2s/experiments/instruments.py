@@ -1,37 +1,30 @@
-"""What computations are measured with: a clock, the machine's best rate, the allocator, a counter of operations.
-
-Operations are counted on the real computation: how many there are, and how many of them must wait for each other.
-"""
+"""What computations are measured with: a clock, a product to know the machine by, the allocator."""
 
 import gc
-import math
 import os
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import fields
 from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 from torch.utils.flop_counter import FlopCounterMode
 
 from s2s.models.contract import Rows
 from s2s.training.devices import Computer
 
-# sides of square products, of which the fastest counts as the machine's peak
-_SIDES = {"cpu": (256, 512, 1024), "cuda": (2048, 4096, 8192)}
-_REPETITIONS = 12
-_REFERENCE = 512
-# memory without numbers: nothing is computed, so nothing has to be waited for
-_ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+# side of the square product that the machine is known by: large enough for its full rate
+_SIDES = {"cpu": 512, "cuda": 4096}
+# for so many seconds it is repeated: a moment's disturbance does not move the median
+_WATCHED = 0.2
 
 
 class Marks:
@@ -82,39 +75,34 @@ def spent(work: Callable[[], object], device: torch.device) -> float:
     return marks.seconds()[0]
 
 
-def round_figures(values: Sequence[float], figures: int = 5) -> list[float]:
-    """The values with few figures, so that files stay small."""
-    return [float(f"{value:.{figures}g}") for value in values]
+def rounded(value: float, figures: int = 5) -> float:
+    """The value with few figures, so that files stay small."""
+    return float(f"{value:.{figures}g}")
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What the machine could do while something was measured."""
+def reference(computer: Computer) -> float:
+    """Seconds that one product of two square matrices takes, always the same one: the median of a fifth of a second."""
+    side = _side(computer)
+    a = torch.ones(side, side, dtype=computer.precision, device=computer.device)
+    b, out = torch.ones_like(a), torch.empty_like(a)
 
-    # floating-point operations a second in the fastest of some large matrix products, in training's precision
-    peak: float
-    reference: float  # what `reference` gave
+    def product() -> float:
+        return spent(lambda: torch.mm(a, b, out=out), computer.device)
 
-
-def machine(computer: Computer) -> Machine:
-    """Measures the machine, in a second or two."""
-    sides = _SIDES.get(computer.device.type, _SIDES["cpu"])
-    rates = [2 * side**3 / _product(side, computer.precision, computer.device) for side in sides]
-    return Machine(max(rates), reference(computer.device))
-
-
-def reference(device: torch.device) -> float:
-    """Seconds that one product of two matrices of 512 × 512 takes in fp32: was the machine the same all the time?"""
-    return _product(_REFERENCE, torch.float32, device)
+    product()
+    seconds = [product()]
+    while sum(seconds) < _WATCHED:
+        seconds.append(product())
+    return statistics.median(seconds)
 
 
-def _product(side: int, precision: torch.dtype, device: torch.device) -> float:
-    """Seconds that the product of two square matrices takes: the median."""
-    a = torch.ones(side, side, dtype=precision, device=device)
-    b = torch.ones(side, side, dtype=precision, device=device)
-    out = torch.empty_like(a)
-    spent(lambda: torch.mm(a, b, out=out), device)
-    return statistics.median(spent(lambda: torch.mm(a, b, out=out), device) for _ in range(_REPETITIONS))
+def flops_of_reference(computer: Computer) -> int:
+    """Multiplications and additions of that product."""
+    return 2 * _side(computer) ** 3
+
+
+def _side(computer: Computer) -> int:
+    return _SIDES.get(computer.device.type, _SIDES["cpu"])
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
@@ -195,88 +183,11 @@ def bytes_of(bundle: object) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in numbers(bundle))
 
 
-class Operations(TorchDispatchMode):
-    """Counts, within its `with`, the operations that torch sends to its kernels, and follows who waits for whom.
-
-    An operation waits for all that wrote into the memory that it reads; its depth is one more than the largest of
-    theirs. Memory is followed in stretches, from a tensor's first number to its last: quarters of a row are told apart,
-    every other row of a matrix from the rows between is not. An operation in place waits for what stood there before.
-    Views, allocations and questions about a shape are no operations. Backward passes are followed, too, if they run in
-    this thread, as they do on a processor.
-
-    Attributes:
-        count: operations so far; a fused kernel is one of them, whatever goes on inside it.
-        depth: the longest chain of operations of which each waits for the one before.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-        self.depth = 0
-        # of each piece of memory, the stretches that were written: first byte, end, depth
-        self._written: dict[int, list[tuple[int, int, int]]] = {}
-        # an address is given out again when its owner is gone, so owners are kept
-        self._kept: dict[int, Any] = {}
-
-    def depth_of(self, tensor: Tensor) -> int:
-        """The longest chain that led to the tensor; 0 for what was there before."""
-        first, end = _stretch(tensor)
-        known = self._written.get(_address(tensor), ())
-        return max((depth for start, stop, depth in known if start < end and first < stop), default=0)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Runs the operation and takes note of it."""
-        given = dict(kwargs or {})
-        out = func(*args, **given)
-        read, made = _tensors((args, given)), _tensors(out)
-        written = _written(func, args, given)
-        known = {_address(tensor) for tensor in read}
-        views = func.overloadpacket.__name__ in _ALLOCATIONS or all(_address(tensor) in known for tensor in made)
-        if not written and views:
-            return out
-        self.count += 1
-        depth = 1 + max((self.depth_of(tensor) for tensor in read), default=0)
-        self.depth = max(self.depth, depth)
-        for tensor in (*made, *written):
-            address, (first, end) = _address(tensor), _stretch(tensor)
-            self._kept[address] = tensor.untyped_storage()
-            # it was read before, so it is deeper than all that it covers
-            left = [old for old in self._written.get(address, ()) if old[0] < first or end < old[1]]
-            self._written[address] = [*left, (first, end, depth)]
-        return out
-
-
-def _address(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
-
-
-def _stretch(tensor: Tensor) -> tuple[int, int]:
-    """The tensor's first byte in its memory, and the one after its last."""
-    first, size = int(tensor.storage_offset()), tensor.element_size()
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    length = 1 + sum((count - 1) * stride for count, stride in steps) if tensor.numel() else 0
-    return first * size, (first + length) * size
-
-
-def _tensors(tree: object) -> list[Tensor]:
-    return [leaf for leaf in tree_iter(tree) if isinstance(leaf, Tensor)]
-
-
-def _written(func: Any, args: tuple, given: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors that an operation changes in place."""
-    if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
-        return []
-    named = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | dict(given)
-    changed = (a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
-    return [tensor for name in changed for tensor in _tensors(named.get(name))]
-
-
 @contextmanager
 def unfused() -> Iterator[None]:
-    """Within it, recurrent layers run step by step out of small operations, not as one kernel with a loop inside."""
+    """Within it no kernel hides a loop or a softmax: recurrent layers run step by step, attention makes its weights."""
     with ExitStack() as stack:
+        stack.enter_context(explicit_attention())
         with warnings.catch_warnings():
             # leaving TF32 as it is warns of its old setting
             warnings.simplefilter("ignore")
@@ -290,19 +201,11 @@ def unfused() -> Iterator[None]:
                 stack.close()
 
 
+def explicit_attention() -> AbstractContextManager[Any]:
+    """Within it, attention is products and a softmax in plain sight, not one kernel that never holds all weights."""
+    return sdpa_kernel(SDPBackend.MATH)
+
+
 def counted_flops() -> FlopCounterMode:
     """Counts the floating-point operations of matrix products within it; a multiplication with an addition is two."""
     return FlopCounterMode(display=False)
-
-
-def continued(lengths: Sequence[int], counts: Sequence[float], n: int) -> float:
-    """A count at a length that was not counted, by the parabola through the last three of at least three that were.
-
-    Matrix products of layers grow with the length and those of attention with its square, so nothing is lost.
-    """
-    known = dict(zip(lengths, counts, strict=True))
-    if n in known:
-        return float(known[n])
-    last = lengths[-3:]
-    shares = (math.prod((n - other) / (here - other) for other in last if other != here) for here in last)
-    return sum(share * known[here] for share, here in zip(shares, last, strict=True))

@@ -7,7 +7,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, Literal, TypeVar
 
-from s2s.evaluation.inference import Estimate, Slope, mean
+from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import BySeed, Measured
 from s2s.results import Axis, Figure, Finding, Mark, Series, Table
 
@@ -79,18 +79,6 @@ def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable
 def filled(*tables: Table) -> list[Table]:
     """Those that have a row."""
     return [one for one in tables if one.rows]
-
-
-def exponents(title: str, heads: Sequence[str], slopes: Iterable[tuple[Sequence[Value], Slope | None]]) -> Table:
-    """A table of fitted exponents b.
-
-    Args:
-        title: of the table.
-        heads: of what tells the curves apart, and of the two lengths between which they were fitted.
-        slopes: what tells a curve apart, and its slope; curves without are left out.
-    """
-    rows = [(*labels, slope.first, slope.last, slope.exponent) for labels, slope in slopes if slope]
-    return table("exponents", title, [*heads, Interval("b", itemgetter(len(heads)))], rows)
 
 
 def stopped(heads: Sequence[str], rows: Iterable[Sequence[Value]]) -> Table:

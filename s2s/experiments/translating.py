@@ -21,7 +21,6 @@ from s2s.experiments.contest import check_translates
 from s2s.experiments.instruments import counted_flops, unfused
 from s2s.experiments.matching import beside_width, solved, translators
 from s2s.experiments.whole_runs import seeds_of
-from s2s.experiments.workload import plain_form
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Section
 from s2s.tasks.translation.prepared import Prepared
@@ -159,10 +158,7 @@ def flops_per_token(recipe: Recipe[Any], pieces: tuple[int, int], data: Encoded)
     They are counted on a batch of middling place in the plan, on the form of the model in which no kernel hides what it
     does; work on padding counts, padding itself is no token.
     """
-    settings, form = recipe.model, plain_form(recipe.model)
-    if form.attention is not None:
-        settings = type(settings).model_validate(settings.model_dump() | {"attention": form.attention})
-    model = build_model(recipe.model_copy(update={"model": settings}), *pieces).eval()
+    model = build_model(recipe, *pieces).eval()
     kept, _ = data.within(recipe.batches.max_length)
     batches = plan(data.source_lengths[kept], data.target_lengths[kept], recipe.batches.tokens, 0, 0)
     rows = kept[batches[len(batches) // 2]]

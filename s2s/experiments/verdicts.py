@@ -165,17 +165,3 @@ def crossing_in_words(
 def _apart(first: Estimate, second: Estimate) -> bool:
     ends = [(e.value if e.low is None else e.low, e.value if e.high is None else e.high) for e in (first, second)]
     return ends[0][1] < ends[1][0] or ends[1][1] < ends[0][0]
-
-
-def compared(ratios: Mapping[str, Estimate], better: str, worse: str) -> str:
-    """How a model stands to the best of the others, by its figure over each of theirs: more than 1 is better."""
-    if not ratios:
-        return "no other model was measured"
-    other = min(ratios, key=lambda name: ratios[name].value)
-    ratio = ratios[other]
-    interval = "" if ratio.low is None or ratio.high is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
-    if ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
-        return f"no difference from {other} to be seen: {ratio.value:.2f} times{interval}"
-    if ratio.value > 1:
-        return f"{ratio.value:.2f} times{interval} {better} {other}, the best of the others"
-    return f"{ratio.value:.2f} times{interval} {worse} {other}, the best"

@@ -1,19 +1,18 @@
 """What is measured: a contestant's model at any length, in the forms that it can take, on random tokens."""
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from s2s.experiments.contest import Contest, Contestant
-from s2s.experiments.instruments import Operations, unfused
+from s2s.experiments.instruments import explicit_attention, unfused
+from s2s.experiments.operations import Operations
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import Section
 from s2s.training.devices import Computer, seed_for
 from s2s.training.loss import cross_entropy
 
@@ -22,18 +21,27 @@ VOCABULARY = 1000
 _FIRST_WORD = 4  # before it stand the special pieces
 
 AS_BUILT = "as built"
-STEP_BY_STEP = "decoder step by step"
-_IMPLEMENTATIONS = ("explicit", "fused")
+# so short that a loop over time takes no time, so long that the choice between kernels has been made
+_LIKE_LONG = 64
 
 
 @dataclass(frozen=True)
 class Form:
     """One of the ways in which the same model can be computed."""
 
-    name: str = AS_BUILT  # `as built`, `unfused`, `explicit attention`, `fused attention` or `decoder step by step`
-    attention: str | None = None  # the setting's value; None as it is
-    fused: bool = True  # whether recurrent layers may run as one kernel
-    at_once: bool = True  # whether the decoder reads its target in one go, not token by token in a Python loop
+    name: str = AS_BUILT
+    explicit: bool = False  # whether attention's weights are made in plain sight
+    fused: bool = True  # whether recurrent layers, and attention, may run as one kernel
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Within it, models are computed so."""
+        with unfused() if not self.fused else explicit_attention() if self.explicit else nullcontext():
+            yield
+
+
+EXPLICIT = Form("explicit attention", explicit=True)
+UNFUSED = Form("unfused", fused=False)
 
 
 @dataclass(frozen=True)
@@ -50,22 +58,20 @@ class Texts:
         return torch.ones_like(self.target, dtype=torch.bool)
 
 
-def chooses_attention(settings: Section) -> bool:
-    """Whether attention can be had as one kernel and as a softmax in plain sight."""
-    field = type(settings).model_fields.get("attention")
-    return field is not None and set(_IMPLEMENTATIONS) <= set(get_args(field.annotation))
+def other_forms(model: Seq2Seq, among: Sequence[Form] = (EXPLICIT, UNFUSED)) -> list[Form]:
+    """Those forms that launch other operations than the model as built, and than each other."""
+    forms, counts = [], {_launched(model, Form())}
+    for form in among:
+        count = _launched(model, form)
+        if count not in counts:
+            forms.append(form)
+            counts.add(count)
+    return forms
 
 
-def attention_forms(settings: Section) -> list[Form]:
-    """Attention in plain sight and as one kernel, for models that have the choice."""
-    if not chooses_attention(settings):
-        return []
-    return [Form(f"{kind} attention", attention=kind) for kind in _IMPLEMENTATIONS]
-
-
-def launched(model: Seq2Seq, n: int, form: Form) -> int:
-    """Operations of a forward pass, without dropout, over a pair of n tokens: forms with as many are taken for one."""
-    pairs = texts(1, n, n, next(model.parameters()).device)
+def _launched(model: Seq2Seq, form: Form) -> int:
+    """Operations of a forward pass, without dropout: forms with as many are taken for one."""
+    pairs = texts(1, _LIKE_LONG, _LIKE_LONG, next(model.parameters()).device)
     learning = model.training
     model.eval()
     with torch.no_grad(), Operations() as operations:
@@ -74,22 +80,12 @@ def launched(model: Seq2Seq, n: int, form: Form) -> int:
     return operations.count
 
 
-def plain_form(settings: Section) -> Form:
-    """The form without any kernel that hides a loop or a softmax."""
-    return Form("unfused", attention="explicit" if chooses_attention(settings) else None, fused=False)
-
-
-def built(contest: Contest, contestant: Contestant, form: Form, longest: int, device: torch.device) -> Seq2Seq:
-    """A fresh model with the contestant's settings, the same for all forms but for the kind of attention.
-
-    Tables of positions are long enough for the longest text.
-    """
+def built(contest: Contest, contestant: Contestant, longest: int, device: torch.device) -> Seq2Seq:
+    """A fresh model with the contestant's settings; its tables of positions are long enough for the longest text."""
     settings = contestant.settings
-    changes: dict[str, object] = {} if form.attention is None else {"attention": form.attention}
     given = settings.model_dump()
     if "max_positions" in given:
-        changes["max_positions"] = max(given["max_positions"], longest + 1)
-    settings = type(settings).model_validate(given | changes)
+        settings = type(settings).model_validate(given | {"max_positions": max(given["max_positions"], longest + 1)})
     torch.manual_seed(seed_for(contest.seeds[0]))
     return module_of(contestant.name).build(settings, VOCABULARY, VOCABULARY).to(device).train()
 
@@ -109,15 +105,8 @@ def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:
 
 def states_of(model: Seq2Seq, pairs: Texts, form: Form) -> Float[Tensor, "batch target width"]:
     """The decoder's states, with the target given."""
-    with nullcontext() if form.fused else unfused():
-        if form.at_once:
-            return model(pairs.source, pairs.valid, pairs.target)
-        context, state = model.decoder.start(model.encoder(pairs.source, pairs.valid), pairs.target.shape[1])
-        outputs = []
-        for token in pairs.target.split(1, dim=1):
-            output, state = model.decoder(context, state, token)
-            outputs.append(output)
-        return torch.cat(outputs, dim=1)
+    with form.taken():
+        return model(pairs.source, pairs.valid, pairs.target)
 
 
 def loss_of(model: Seq2Seq, pairs: Texts, form: Form, computer: Computer) -> Float[Tensor, ""]:
@@ -129,7 +118,7 @@ def loss_of(model: Seq2Seq, pairs: Texts, form: Form, computer: Computer) -> Flo
 
 def backward(loss: Tensor, form: Form) -> None:
     """The backward pass, in the same form."""
-    with nullcontext() if form.fused else unfused():
+    with form.taken():
         loss.backward()
 
 

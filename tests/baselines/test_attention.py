@@ -83,3 +83,13 @@ def test_a_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
     queries, states, _ = sides
     with pytest.raises(UserError, match=r"4 pieces(.|\n)*3 positions(.|\n)*model.max_positions"):
         _scores(Location(WIDTH, 3), queries, states)
+
+
+@pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
+def test_what_is_read_without_weights_is_what_is_read_with_them(kind, sides):
+    queries, states, valid = sides
+    attention = Attention(score_of(kind, WIDTH, 9), WIDTH, coverage=False)
+    keys = attention.score.keys(states)
+    torch.testing.assert_close(
+        attention.read(queries, states, keys, valid), attention(queries, states, keys, valid, None)[0]
+    )

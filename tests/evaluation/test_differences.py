@@ -11,6 +11,7 @@ from s2s.evaluation.differences import (
     Difference,
     detectable,
     over_seeds_and_sentences,
+    paired,
     permutation_p,
     welch,
 )
@@ -37,6 +38,19 @@ def test_runs_that_never_vary_are_as_many_orders_as_there_are():
     assert welch([1.0] * 3, [1.0] * 3).p() == 1.0
     assert welch([1.0] * 3, [1.5] * 3).equivalence_p(1.0) == 0.1
     assert welch([1.0] * 3, [2.5] * 3).equivalence_p(1.0) == 1.0
+
+
+def test_a_paired_difference_is_scipys():
+    first, second = [1.0, 2.0, 3.0, 5.0], [1.5, 2.2, 3.9, 5.1]
+    found, theirs = paired(first, second), stats.ttest_rel(second, first)
+    assert found is not None
+    assert found.p() == pytest.approx(theirs.pvalue)
+    assert found.interval() == pytest.approx(tuple(theirs.confidence_interval()))
+    assert paired([1.0], [2.0]) is None
+    always = paired([1.0] * 5, [2.0] * 5)
+    # five coins fall alike in two of 32 ways
+    assert always is not None
+    assert always.p() == 1 / 16
 
 
 def test_a_tie_is_a_ninety_percent_interval_within_the_margins():

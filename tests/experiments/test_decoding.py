@@ -1,19 +1,26 @@
 from itertools import pairwise
 
 import pytest
+import torch
 
-from s2s.experiments import decoding
-from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments import decoding, rounds
+from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.decoding import EXPERIMENT, SIZES, Sizes
+from s2s.experiments.rounds import Place, round_cells
 from s2s.results import Result
+from s2s.training.devices import Computer
 
-TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 6), Sizes(3, (16, 32), (8, 16), 6))
+# two in name alone, so that tests do not fight for processors
+TWO = Place("2 threads", Computer(torch.device("cpu"), torch.float32), 1)
+TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1, 1), Sizes(3, (16, 32), (8, 16, 32), 1, 1))
 
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Smaller sizes for the quick profile."""
+    """Smaller sizes for the quick profile, and a machine that is steady."""
     monkeypatch.setitem(SIZES, "quick", TINY)
+    monkeypatch.setattr(rounds, "reference", lambda computer: 0.001)
+    monkeypatch.setattr(decoding, "places", lambda computer: [Place("1 thread", computer, 1), TWO])
 
 
 @pytest.fixture
@@ -30,19 +37,22 @@ def test_every_model_has_its_cell(measured):
         assert finding.low <= finding.value <= finding.high
         assert "grows as n^" in finding.verdict
         assert finding.figure in {figure.name for figure in result.figures}
+        assert set(finding.variations) == {"source of 64 tokens", "target of 32 tokens", "batch 3", "1 thread"}
     assert Result.model_validate_json(result.model_dump_json()) == result
     tokens = next(table for table in result.tables if table.name == "tokens")
-    assert len(tokens.rows) == 2 * (3 + 3 + 2 + 2)
+    # two models, two places
+    assert len(tokens.rows) == 2 * 2 * (3 + 3 + 2 + 3)
 
 
-def test_a_longer_target_takes_longer_and_all_lengths_are_repeated(measured):
+def test_a_longer_target_takes_longer_at_every_place(measured):
     _, found = measured
+    assert len(found) == 2 * 2 * 5
     for one in found.values():
-        assert all(len(point["seconds"]) == 6 for point in one["sources"] + one["targets"])
-        # short targets are the beginnings of long ones
-        for short, long in pairwise(point["seconds"] for point in one["targets"]):
-            assert all(a < b for a, b in zip(short, long, strict=True))
-        assert all(r < s for point in one["sources"] for r, s in zip(point["reading"], point["seconds"], strict=True))
+        assert [held["place"] for held in one["places"]] == ["1 thread", "2 threads"]
+        for held in one["places"]:
+            # short targets are the beginnings of long ones
+            assert all(a["seconds"] < b["seconds"] for a, b in pairwise(held["targets"]))
+            assert all(point["reading"] < point["seconds"] for point in held["sources"])
 
 
 def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
@@ -53,32 +63,50 @@ def test_the_figures_are_what_was_measured(contest, tiny, monkeypatch):
     monkeypatch.setattr(decoding, "_run", run)
     shared = contest(["rnn"])
     found = {cell: EXPERIMENT.measure(shared, cell) for cell in EXPERIMENT.cells(shared)}
-    one = found[Cell("rnn", "batch-1")] if Cell("rnn", "batch-1") in found else next(iter(found.values()))
-    assert [point["seconds"][0] for point in one["targets"]] == [32 + 36, 32 + 136, 32 + 528]
+    one = next(iter(found.values()))["places"][0]
+    assert [point["seconds"] for point in one["targets"]] == [32 + 36, 32 + 136, 32 + 528]
     # tokens 5 to 8, 9 to 16, 17 to 32
-    assert [point["last"][0] for point in one["targets"]] == [6.5, 12.5, 24.5]
-    assert [point["seconds"][0] for point in one["sources"]] == [16 + 528, 32 + 528, 64 + 528]
+    assert [point["last"] for point in one["targets"]] == [6.5, 12.5, 24.5]
+    assert [point["seconds"] for point in one["sources"]] == [16 + 528, 32 + 528, 64 + 528]
     cell = EXPERIMENT.conclude(shared, found).findings[0]
     assert cell.value == pytest.approx(1000 * (32 + 528) / 32)
     assert cell.verdict.startswith("no other model was measured")
 
 
-def test_the_faster_model_is_said_to_be_faster(contest, tiny):
-    shared = contest(["rnn", "lstm"])
-    found = {
-        Cell(model, "batch-1"): {
-            "rows": 1,
-            "reference": 0.001,
-            "sources": [],
-            "targets": [{"m": 32, "seconds": [seconds] * 10, "last": [0.1] * 10}],
-            "notes": [],
-        }
+def _round(seconds, alone, reference=0.001):
+    """What a round would have given: seconds of a whole translation with two threads, and with one."""
+    held = [
+        {"place": place, "sources": [], "targets": [{"m": 32, "seconds": s, "last": 0.1}], "notes": []}
+        for place, s in (("1 thread", alone), ("2 threads", seconds))
+    ]
+    references = {"1 thread": [0.002] * 2, "2 threads": [reference] * 2}
+    return {"places": held, "references": references, "tries": 1}
+
+
+def _planted(reference=0.001):
+    return {
+        cell: _round(seconds * (1 + i / 10) * (1 + i * (model == "lstm") / 1000), 0.64, reference if i else 0.001)
         for model, seconds in (("rnn", 0.32), ("lstm", 0.96))
+        for i, cell in enumerate(round_cells([model], 1, "batch-1-round"))
     }
-    cells = {finding.model: finding for finding in EXPERIMENT.conclude(shared, found).findings}
-    assert cells["rnn"].value == pytest.approx(10)
-    assert cells["rnn"].verdict == "3.00 times (3.00 to 3.00) as fast as lstm, the best of the others"
-    assert cells["lstm"].verdict == "0.33 times (0.33 to 0.33) the speed of rnn, the best"
+
+
+def test_the_faster_model_is_said_to_be_faster(contest):
+    shared = contest(["rnn", "lstm"])
+    cells = {finding.model: finding for finding in EXPERIMENT.conclude(shared, _planted()).findings}
+    assert cells["rnn"].value == pytest.approx(10 * (1 * 1.1 * 1.2 * 1.3 * 1.4) ** (1 / 5))
+    assert cells["rnn"].verdict.startswith(
+        "better: 3.00 times (3.00 to 3.00) as fast as lstm, the fastest of the others"
+    )
+    assert cells["lstm"].standing == "worse"
+    # with one thread both take as long
+    assert cells["lstm"].variations["1 thread"] is False
+
+
+def test_nothing_is_said_where_the_machine_changed(contest):
+    for finding in EXPERIMENT.conclude(contest(["rnn", "lstm"]), _planted(reference=0.0013)).findings:
+        assert finding.standing == "not measurable"
+        assert "30 % more (≤ 10 % wanted)" in finding.verdict
 
 
 def test_a_model_that_writes_a_piece_for_each_it_reads_cannot_take_part(contest, tiny):
@@ -98,15 +126,16 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
     monkeypatch.setattr(decoding, "_run", failing)
     shared = contest(["rnn"])
     found = EXPERIMENT.measure(shared, EXPERIMENT.cells(shared)[0])
-    assert [point["n"] for point in found["sources"]] == [16, 32]
-    assert found["notes"] == [{"length": "source", "n": 64, "why": "memory ran out"}]
+    for held in found["places"]:
+        assert [point["n"] for point in held["sources"]] == [16, 32]
+        assert held["notes"] == [{"length": "source", "n": 64, "why": "memory ran out"}]
 
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
     assert EXPERIMENT.conclude(shared, {}).findings == []
-    # of 64 at once alone there are figures but no cell
-    batches = {cell: one for cell, one in found.items() if cell.part != "batch-1"}
+    # of three at once alone there are figures but no cell
+    batches = {cell: one for cell, one in found.items() if not cell.part.startswith("batch-1-")}
     result = EXPERIMENT.conclude(shared, batches)
     assert result.findings == []
     assert result.figures

@@ -1,10 +1,12 @@
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from s2s.evaluation.inference import Estimate, crossings, growth, long_slope
-from s2s.experiments.instruments import round_figures
-from s2s.experiments.verdicts import compared, crossing_in_words
+from s2s.experiments.instruments import rounded
+from s2s.experiments.verdicts import crossing_in_words
 
 LENGTHS = [16, 32, 64, 128, 256]
 
@@ -40,7 +42,8 @@ def test_a_slope_is_that_of_the_longer_lengths():
     found = long_slope(lengths, times)
     assert found is not None
     assert (found.first, found.last) == (8, 32)
-    assert found.exponent.value == pytest.approx(1)
+    assert (found.exponent, found.local) == (pytest.approx(1), pytest.approx(1))
+    assert (found.r2, found.residual) == (pytest.approx(1), pytest.approx(0))
     later = long_slope(lengths, times, start=16)
     # three are the fewest
     assert later is not None
@@ -48,7 +51,14 @@ def test_a_slope_is_that_of_the_longer_lengths():
     assert long_slope([1, 2], [1, 2]) is None
     level = long_slope(lengths, [7.0] * 6)
     assert level is not None
-    assert (level.exponent.low, level.exponent.value, level.exponent.high) == (0, 0, 0)
+    assert (level.exponent, level.local, level.r2, level.residual) == (pytest.approx(0), 0, 1, pytest.approx(0))
+    # one point 21 % too high in the middle of three: a third of its logarithm is the line's, two thirds are missed
+    bent = long_slope([1, 2, 4], [1, 2 * 1.21, 4])
+    assert bent is not None
+    assert bent.exponent == pytest.approx(1)
+    assert bent.residual == pytest.approx(1.21 ** (2 / 3) - 1)
+    assert bent.local == pytest.approx(math.log2(4 / 2.42))
+    assert bent.r2 == pytest.approx(stats.linregress(np.log([1, 2, 4]), np.log([1, 2.42, 4])).rvalue ** 2)
 
 
 def test_curves_cross_where_they_are_equal():
@@ -72,16 +82,5 @@ def test_only_lengths_at_which_intervals_are_apart_decide():
     )
 
 
-def test_a_comparison_names_the_best_of_the_others():
-    ratios = {"slow": Estimate(4.0, 3.0, 5.0), "near": Estimate(2.0, 1.5, 2.5)}
-    assert compared(ratios, "as fast as", "the speed of") == (
-        "2.00 times (1.50 to 2.50) as fast as near, the best of the others"
-    )
-    behind = {"best": Estimate(0.5, 0.4, 0.6), "other": Estimate(2.0, 1.5, 2.5)}
-    assert compared(behind, "as fast as", "the speed of") == "0.50 times (0.40 to 0.60) the speed of best, the best"
-    assert "no difference from x to be seen" in compared({"x": Estimate(1.1, 0.9, 1.3)}, "", "")
-    assert compared({}, "", "") == "no other model was measured"
-
-
 def test_figures_are_few():
-    assert round_figures([1.23456789, 0.000123456789]) == [1.2346, 0.00012346]
+    assert [rounded(v) for v in (1.23456789, 0.000123456789)] == [1.2346, 0.00012346]

@@ -1,10 +1,10 @@
 import contextlib
 
-import pytest
 import torch
 from torch import nn
 
-from s2s.experiments.instruments import Operations, continued, counted_flops, unfused
+from s2s.experiments.instruments import counted_flops, unfused
+from s2s.experiments.operations import Operations
 
 
 def test_a_chain_of_operations_is_as_deep_as_it_is_long():
@@ -161,11 +161,55 @@ def test_flops_of_a_product_are_two_for_each_multiplication():
     assert flops.get_total_flops() == 2 * 3 * 5 * 7
 
 
-def test_counts_go_on_along_their_parabola():
-    def count(n):
-        return 7 + 3 * n + 5 * n * n
+def test_work_is_all_and_span_the_longest_chain():
+    x, w = torch.ones(3, 8), torch.ones(8, 5)
+    with Operations() as operations:
+        long, short = (x @ w).tanh(), x * 2
+        assert (operations.work, operations.span) == (2 * 3 * 5 * 8 + 15 + 24, 4 + 1)
+        assert operations.undivided == 240 + 15
+        total = long.sum() + short.sum()
+    # eight products are summed in three steps, fifteen numbers in four, twenty-four in five, but their chain is shorter
+    assert total.dim() == 0
+    assert operations.span == 1 + 3 + 1 + 4 + 1
+    assert operations.work == 240 + 15 + 24 + 15 + 24 + 1
+    assert operations.undivided == 240 + 15 + 15 + 1
 
-    lengths = [8, 16, 32, 64]
-    counts = [count(n) for n in lengths]
-    assert continued(lengths, counts, 1000) == pytest.approx(count(1000))
-    assert continued(lengths, counts, 16) == count(16)
+
+def test_the_span_of_a_recurrence_is_its_steps_and_of_independent_steps_one():
+    w = torch.ones(16, 16)
+    for n in (4, 9):
+        h, x = torch.ones(1, 16), torch.ones(1, 16)
+        with torch.no_grad(), Operations() as chained:
+            for _ in range(n):
+                h = (h @ w).tanh()
+        with torch.no_grad(), Operations() as beside:
+            for _ in range(n):
+                (x @ w).tanh()
+        assert chained.work == beside.work == n * (2 * 16 * 16 + 16)
+        assert (chained.span, beside.span) == (n * (1 + 4 + 1), 1 + 4 + 1)
+
+
+def test_a_softmax_waits_for_its_row():
+    x = torch.ones(4, 64)
+    with Operations() as operations:
+        x.softmax(dim=1)
+    assert (operations.work, operations.span) == (4 * 64, 6)
+
+
+def test_torch_and_the_counter_agree_on_products():
+    layer, x = nn.Linear(6, 7, bias=False), torch.ones(5, 6)
+    with counted_flops() as theirs, Operations() as ours:
+        layer(x)
+    assert ours.work == theirs.get_total_flops() == 2 * 5 * 6 * 7
+
+
+def test_fused_attention_is_made_explicit():
+    parts = [torch.randn(1, 2, 9, 4) for _ in range(3)]
+    attend = nn.functional.scaled_dot_product_attention
+    with Operations() as fused:
+        expected = attend(*parts)
+    with unfused(), Operations() as plain:
+        torch.testing.assert_close(attend(*parts), expected)
+    assert plain.count > fused.count
+    # two products over 9 × 9 weights of each head
+    assert plain.work > 2 * (2 * 2 * 9 * 9 * 4) > fused.work

@@ -1,24 +1,27 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from s2s.evaluation.inference import growth
-from s2s.experiments import parallelism
+from s2s.experiments import parallelism, rounds
 from s2s.experiments.contest import Cell
-from s2s.experiments.instruments import Machine
 from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
+from s2s.experiments.parallelism.seen import Seen, brent
+from s2s.experiments.rounds import ROUNDS, Place, round_cells
 from s2s.questions import ROWS
 from s2s.results import Result
+from s2s.training.devices import Computer
 
+# two in name alone, so that tests do not fight for processors
+TWO = Place("2 threads", Computer(torch.device("cpu"), torch.float32), 1)
 TINY = replace(
     SIZES["quick"],
     counted=(8, 16, 32, 64),
     written=(4, 8, 16),
     lengths=(16, 32, 64),
     tokens=64,
-    rows=1,
-    by_step=32,
-    repetitions=3,
+    repetitions=1,
     patience=60.0,
 )
 LAWS = {
@@ -33,9 +36,10 @@ LAWS = {
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Smaller sizes for the quick profile, and a machine that is known."""
+    """Smaller sizes for the quick profile, and a machine that is steady and known."""
     monkeypatch.setitem(SIZES, "quick", TINY)
-    monkeypatch.setattr(parallelism, "machine", lambda computer: Machine(1e12, 0.001))
+    monkeypatch.setattr(rounds, "reference", lambda computer: 0.001)
+    monkeypatch.setattr(parallelism, "places", lambda computer: [Place("1 thread", computer, 1), TWO])
 
 
 def _depths(found, form, what, key="depth"):
@@ -43,10 +47,27 @@ def _depths(found, form, what, key="depth"):
     return [point["n"] for point in points], [point[key] for point in points]
 
 
+@pytest.fixture(scope="module")
+def _known():
+    return {}
+
+
+@pytest.fixture
+def counts(contest, _known):
+    """A function that counts a model's operations: once a file."""
+
+    def count(model):
+        if model not in _known:
+            shared = contest([model])
+            _known[model] = counted(shared, shared.contestant(model), TINY)
+        return _known[model]
+
+    return count
+
+
 @pytest.mark.parametrize("model", LAWS)
-def test_sequential_depth_grows_as_theory_says(contest, model):
-    shared = contest([model])
-    found = counted(shared, shared.contestant(model), TINY)
+def test_sequential_depth_grows_as_theory_says(counts, model):
+    found = counts(model)
     for what in ("forward", "training"):
         lengths, depths = _depths(found, "unfused", what)
         assert lengths == [8, 16, 32, 64]
@@ -55,14 +76,23 @@ def test_sequential_depth_grows_as_theory_says(contest, model):
     assert growth(*_depths(found, "unfused", "generating")).law == "linear"
 
 
-def test_fused_the_lstm_launches_as_much_at_every_length(contest):
-    shared = contest(["lstm"])
-    found = counted(shared, shared.contestant("lstm"), TINY)
-    assert len(set(_depths(found, "as built", "training", "operations")[1])) == 1
+def test_fused_the_lstm_launches_as_much_at_every_length(counts):
+    found = counts("lstm")
+    assert len(set(_depths(found, "as built", "training", "count")[1])) == 1
     # seven operations for each token read, and as many for each written
     assert growth(*_depths(found, "unfused", "generating")).rate >= 14
-    unfused = _depths(found, "unfused", "training", "operations")[1]
+    unfused = _depths(found, "unfused", "training", "count")[1]
     assert growth([8, 16, 32, 64], unfused).law == "linear"
+
+
+def test_only_recurrences_keep_no_more_processors_busy_when_texts_are_longer(counts):
+    found = {model: Seen(counts(model), {}).parallelism() for model in LAWS}
+    for model, own in found.items():
+        grown = own[64] / own[8]
+        assert (
+            grown == pytest.approx(1, abs=0.2) if LAWS[model] == "linear" and "attention" not in model else grown > 1.2
+        )
+    assert found["transformer"][64] > 2 * found["transformer"][16] > 2 * found["rnn"][16]
 
 
 def test_counting_again_gives_the_same(contest):
@@ -71,6 +101,14 @@ def test_counting_again_gives_the_same(contest):
     assert counted(shared, shared.contestant("transformer"), sizes) == counted(
         shared, shared.contestant("transformer"), sizes
     )
+
+
+def test_brents_bounds_are_those_of_the_theorem():
+    # work 1,000, span 10: with 4 processors between max(250, 10) and 250 + 10 steps of one's 1,000
+    least, greatest = brent(1000 / 10, 4)
+    assert (least, greatest) == (pytest.approx(1000 / 260), pytest.approx(1000 / 250))
+    # with a thousand, no less than the span
+    assert brent(100, 1000) == (pytest.approx(1000 / 11), 100)
 
 
 @pytest.fixture
@@ -89,127 +127,153 @@ def test_every_model_has_its_three_cells(measured):
         assert finding.figure in figures
         assert finding.verdict
         assert finding.value is not None
+        assert (finding.low is None) == (finding.row != "training speed")
         assert finding.low is None or finding.low <= finding.value <= finding.high
-    assert set(figures) == {
-        "depth",
-        "depth-generating",
-        "operations",
-        "time-tokens",
-        "time-rows",
-        "passes",
-        "decoding-step",
-        "share",
-    }
+    assert set(figures) == {"depth", "work-span", "speed-up", "time-tokens", "time-pair"}
     assert Result.model_validate_json(result.model_dump_json()) == result
-    labels = {series.label for series in figures["time-rows"].series}
-    assert labels == {
-        "lstm, as built",
-        "lstm, unfused",
-        "lstm, decoder step by step",
-        "transformer, as built",
-        "transformer, explicit attention",
-        "transformer, decoder step by step",
+    cells = {(f.model, f.row): f for f in result.findings}
+    assert cells["transformer", "parallel computation"].standing == "better"
+    assert set(cells["lstm", "parallel computation"].variations) == {
+        *(f"n = {n}" for n in (8, 16, 32)),
+        "forward pass alone",
+        "operations not divided",
+        "measured gain of 2 threads",
     }
+    assert set(cells["lstm", "training speed"].variations) == {"n = 16", "n = 64", "one pair at a time", "1 thread"}
 
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
     shared, found = measured
-    for left in ({}, {t: m for t, m in found.items() if t.part == "depth"}, {t: m for t, m in found.items() if t.part}):
-        EXPERIMENT.conclude(shared, left)
-    times = {cell: one for cell, one in found.items() if cell.part == "time-2"}
-    rows = [finding.row for finding in EXPERIMENT.conclude(shared, times).findings]
-    # without a count there is no share of the peak
-    assert rows == ["training speed"] * 2
-    alone = {cell: one for cell, one in found.items() if cell.model == "lstm"}
-    assert {finding.model for finding in EXPERIMENT.conclude(shared, alone).findings} == {"lstm"}
+    counts = {t: m for t, m in found.items() if t.part == "work"}
+    assert [f.row for f in EXPERIMENT.conclude(shared, counts).findings] == [
+        "sequential steps",
+        "parallel computation",
+    ] * 2
+    assert EXPERIMENT.conclude(shared, {}).findings == []
+    times = {cell: one for cell, one in found.items() if cell.part == "round-2"}
+    # without a count there is no work over span; one round has no verdict
+    alone = EXPERIMENT.conclude(shared, times).findings
+    assert [(f.row, f.standing) for f in alone] == [("training speed", "not measurable")] * 2
+    one = {cell: one for cell, one in found.items() if cell.model == "lstm"}
+    assert {finding.model for finding in EXPERIMENT.conclude(shared, one).findings} == {"lstm"}
 
 
-def test_each_round_is_repeated_as_often_and_its_forms_at_equal_lengths(measured):
+def test_each_round_has_all_places_and_lengths(measured):
     _, found = measured
-    one = next(m for cell, m in found.items() if cell.key == "transformer--time-1")
+    assert sum(cell.part.startswith("round") for cell in found) == 2 * ROUNDS
+    one = found[Cell("transformer", "round-3", seconds=8)]
     at = {}
     for point in one["points"]:
-        at.setdefault((point["form"], point["batch"]), []).append(point["n"])
-        assert len(point["forward"]) == len(point["backward"]) == TINY.repetitions
-        assert point["rows"] == (1 if point["batch"] == "rows" else 64 // point["n"])
-    assert at == {
-        ("as built", "tokens"): [16, 32, 64],
-        ("as built", "rows"): [16, 32, 64],
-        ("explicit attention", "rows"): [16, 32, 64],
-        ("decoder step by step", "rows"): [16, 32],
-    }
-    assert [point["n"] for point in one["steps"]] == [16, 32, 64]
+        at.setdefault((point["form"], point["batch"], point["place"]), []).append(point["n"])
+        assert point["rows"] == (1 if point["batch"] == "pair" else 64 // point["n"])
+    batches, names = ("tokens", "pair"), ("1 thread", "2 threads")
+    assert at == {("as built", batch, place): [16, 32, 64] for batch in batches for place in names}
+    assert one["references"] == {"1 thread": [0.001, 0.001], "2 threads": [0.001, 0.001]}
 
 
-def _times(seconds, peak=1e9):
-    """What `timed` would have given for a model as built, with these seconds for each pass."""
+def _times(seconds, gain=1.0, factor=1.0, reference=0.001):
+    """What a round would have given: seconds of a step on two threads, and `gain` times as many on one."""
     points = [
-        {"form": "as built", "batch": batch, "n": n, "rows": rows, "forward": [s] * 5, "backward": [s] * 5}
-        for batch, rows in (("tokens", 2), ("rows", 4))
+        {"form": "as built", "batch": batch, "place": place, "n": n, "rows": rows, "seconds": factor * s * times}
+        for batch, rows in (("tokens", 2), ("pair", 1))
+        for place, times in (("1 thread", gain), ("2 threads", 1.0))
         for n, s in seconds.items()
     ]
-    return {"points": points, "steps": [], "notes": [], "peak": peak, "reference": 0.001}
+    references = {"1 thread": [2 * reference] * 2, "2 threads": [reference] * 2}
+    flops = dict.fromkeys(references, 1000)
+    return {"points": points, "notes": [], "flops": flops, "references": references, "tries": 1}
 
 
 def _counts():
-    return {"points": [], "flops": [{"n": n, "flops": 1000 * n + n * n} for n in (16, 32, 64)], "width": 8}
+    kinds = {"depth": 10, "count": 10, "span": 100, "undivided": 1000}
+    points = [
+        {"form": "unfused", "what": what, "n": n, "work": 50 * n, **kinds}
+        for what in ("forward", "training", "generating")
+        for n in (16, 32, 256)
+    ]
+    return {"points": points}
+
+
+def _planted(reference=0.001):
+    found = {}
+    for model, gain, seconds in (
+        ("rnn", 1.0, {16: 0.001, 32: 0.004, 256: 0.016}),
+        ("transformer", 1.5, {16: 0.002, 32: 0.002, 256: 0.002}),
+    ):
+        found[Cell(model, "work")] = _counts()
+        for i, cell in enumerate(round_cells([model], 1.0)):
+            # rounds are fast and slow for both models alike
+            found[cell] = _times(
+                seconds, gain, (1 + i / 10) * (1 + i * (model == "rnn") / 1000), reference if i else 0.001
+            )
+    return found
 
 
 def test_the_figures_are_what_was_measured(contest):
     shared = contest(["rnn", "transformer"])
-    found = {}
-    for model, seconds in (
-        ("rnn", {16: 0.001, 32: 0.004, 256: 0.016}),
-        ("transformer", {16: 0.002, 32: 0.002, 256: 0.002}),
-    ):
-        found[Cell(model, "depth")] = _counts()
-        for i in (1, 2):
-            found[Cell(model, f"time-{i}")] = _times(seconds)
-    result = EXPERIMENT.conclude(shared, found)
+    result = EXPERIMENT.conclude(shared, _planted())
     cells = {(f.model, f.row): f for f in result.findings}
-    # 2 pairs of 32 tokens in 4 + 4 ms
-    assert cells["rnn", "training speed"].value == pytest.approx(2 * 32 / 0.008)
-    assert cells["transformer", "training speed"].verdict == (
-        "2.00 times (2.00 to 2.00) as fast as rnn, the best of the others"
-    )
-    # 2 × (1000 × 256 + 256²) operations in 32 ms, of 10⁹ a second
-    share = 100 * 2 * (256_000 + 65_536) / 0.032 / 1e9
-    assert cells["rnn", "parallel computation"].value == pytest.approx(share)
-    crossings = next(table for table in result.tables if table.name == "crossings")
-    assert [row[-1] for row in crossings.rows] == ["23; rnn is faster below 23"] * 2
-    exponents = {tuple(row[:4]): row[6] for table in result.tables if table.name == "exponents" for row in table.rows}
-    assert exponents["transformer", "as built", "fixed batch", "both"] == pytest.approx(0)
+    tables = {table.name: table for table in result.tables}
+    # 2 pairs of 32 tokens in 4 ms, and longer: the geometric mean of 1, 1.1, … 1.4
+    mean = (1 * 1.1 * 1.2 * 1.3 * 1.4) ** (1 / 5)
+    assert cells["rnn", "training speed"].value == pytest.approx(2 * 32 / 0.004 / mean, rel=0.01)
+    speed = cells["transformer", "training speed"]
+    assert speed.standing == "better"
+    assert speed.verdict.startswith("better: 2.00 times (2.00 to 2.00) as fast as rnn, the fastest of the others")
+    # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone
+    assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True, "1 thread": True}
+    # 50 × 256 FLOPs over 100; two threads are worth two in the reference product
+    parallel = cells["transformer", "parallel computation"]
+    assert parallel.value == pytest.approx(128)
+    low, high = brent(128, 2)
+    assert "2 threads made it 1.50 (1.50 to 1.50) times as fast as one thread" in parallel.verdict
+    assert f"Brent's bounds are {low:.2f} and {high:.2f}" in parallel.verdict
+    assert parallel.standing == "tie"
+    assert parallel.variations["measured gain of 2 threads"] is False
+    assert [row[-1] for row in tables["crossings"].rows] == ["23; rnn is faster below 23"] * 2
+    exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}
+    assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
 
 
-def test_a_form_ends_where_memory_does(contest, tiny, monkeypatch):
+def test_nothing_is_said_of_times_where_the_machine_changed(contest):
+    result = EXPERIMENT.conclude(contest(["rnn", "transformer"]), _planted(reference=0.0012))
+    for finding in result.findings:
+        if finding.row == "training speed":
+            assert finding.standing == "not measurable"
+            assert "20 % more (≤ 10 % wanted)" in finding.verdict
+        if finding.row == "parallel computation":
+            # what is counted does not depend on the machine
+            assert finding.standing == "tie"
+            assert "what 2 threads gain is not measurable" in finding.verdict
+            assert "measured gain of 2 threads" not in finding.variations
+
+
+def _failing_beyond(monkeypatch, longest, message):
     real = parallelism.loss_of
 
     def failing(model, pairs, form, computer):
-        if form.name == "explicit attention" and pairs.source.shape[1] > 32:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        if form.explicit and pairs.source.shape[1] > longest:
+            raise RuntimeError(message)
         return real(model, pairs, form, computer)
 
     monkeypatch.setattr(parallelism, "loss_of", failing)
+
+
+def test_a_form_ends_where_memory_does(contest, tiny, monkeypatch):
+    _failing_beyond(monkeypatch, 32, "DefaultCPUAllocator: can't allocate memory")
     shared = contest(["transformer"])
-    found = timed(shared, shared.contestant("transformer"), TINY)
-    notes = {note["form"]: (note["n"], note["why"]) for note in found["notes"]}
-    assert notes["explicit attention"] == (64, "memory ran out")
-    lengths = {form: [p["n"] for p in found["points"] if p["form"] == form and p["batch"] == "rows"] for form in notes}
-    assert lengths["explicit attention"] == [16, 32]
+    found = timed(shared, shared.contestant("transformer"), replace(TINY, variants=True), [TWO])
+    assert [(note["form"], note["n"], note["why"]) for note in found["notes"]] == [
+        ("explicit attention", 64, "memory ran out")
+    ]
+    assert [p["n"] for p in found["points"] if p["form"] == "explicit attention"] == [16, 32]
+    _failing_beyond(monkeypatch, 0, "shapes do not fit")
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        timed(shared, shared.contestant("transformer"), replace(TINY, variants=True), [TWO])
 
 
 def test_a_form_ends_where_patience_does(contest, tiny):
     shared = contest(["rnn"])
-    found = timed(shared, shared.contestant("rnn"), replace(TINY, patience=0.0))
+    found = timed(shared, shared.contestant("rnn"), replace(TINY, patience=0.0), [TWO])
     assert found["points"] == []
     assert all(note["n"] == 16 and note["why"].startswith("a step took") for note in found["notes"])
-
-
-def test_another_error_is_no_end(contest, tiny, monkeypatch):
-    def failing(model, pairs, form, computer):
-        raise RuntimeError("shapes do not fit")
-
-    monkeypatch.setattr(parallelism, "loss_of", failing)
-    shared = contest(["rnn"])
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
-        timed(shared, shared.contestant("rnn"), TINY)

@@ -3,18 +3,17 @@ import torch
 
 from s2s.experiments.instruments import counted_flops
 from s2s.experiments.workload import (
-    STEP_BY_STEP,
+    EXPLICIT,
+    UNFUSED,
     VOCABULARY,
     Form,
-    attention_forms,
     backward,
     built,
     fitting,
     generated,
-    launched,
     loss_of,
+    other_forms,
     out_of_memory,
-    plain_form,
     states_of,
     texts,
 )
@@ -26,50 +25,40 @@ MODELS = ["rnn", "lstm", "mingru", "conv", "transformer", "lstm-attention"]
 
 @pytest.fixture
 def make(contest):
-    """A function that builds a small model in a form."""
+    """A function that builds a small model."""
 
-    def build(kind, form, longest=64):
+    def build(kind, longest=64):
         shared = contest([kind])
-        return built(shared, shared.contestant(kind), form, longest, CPU)
+        return built(shared, shared.contestant(kind), longest, CPU)
 
     return build
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_form_computes_the_same(make, contest, kind):
-    settings = contest([kind]).contestant(kind).settings
-    loop = Form(STEP_BY_STEP, at_once=False)
-    forms = [Form(), plain_form(settings), Form("unfused", fused=False), *attention_forms(settings), loop]
-    pairs = texts(3, 9, 7, CPU)
+def test_every_form_computes_the_same(make, kind):
+    model, pairs = make(kind).eval(), texts(3, 9, 7, CPU)
     with torch.no_grad():
-        states = [states_of(make(kind, form).eval(), pairs, form) for form in forms]
+        states = [states_of(model, pairs, form) for form in (Form(), EXPLICIT, UNFUSED)]
     for other in states[1:]:
         torch.testing.assert_close(other, states[0], rtol=1e-4, atol=1e-5)
 
 
-def test_attention_has_forms_where_its_setting_says_so_and_nowhere_else(contest):
-    shared = contest(["transformer", "lstm-attention", "rnn"])
-    forms = {
-        model: [form.attention for form in attention_forms(shared.contestant(model).settings)]
-        for model in shared.models
-    }
-    # lstm-attention has a setting of that name, too, but it chooses the score
-    assert forms == {"transformer": ["explicit", "fused"], "lstm-attention": [], "rnn": []}
-
-
-def test_forms_that_launch_as_much_are_one(make):
-    long = 80  # beyond where `auto` takes the kernel
-    own, explicit, fused = (Form(attention=kind) for kind in (None, "explicit", "fused"))
-    counts = {form.attention: launched(make("transformer", form), long, form) for form in (own, explicit, fused)}
-    assert counts[None] == counts["fused"] < counts["explicit"]
-    lstm = make("lstm", own)
-    assert launched(lstm, long, own) < launched(lstm, long, Form(fused=False))
-    rnn = make("rnn", own)
-    assert launched(rnn, long, own) == launched(rnn, long, Form(fused=False))
+@pytest.mark.parametrize(
+    ("kind", "forms"),
+    [
+        ("rnn", []),
+        ("lstm", [UNFUSED]),
+        ("lstm-attention", [EXPLICIT, UNFUSED]),
+        ("transformer", [EXPLICIT]),
+        ("conv", []),
+    ],
+)
+def test_forms_that_launch_as_much_are_one(make, kind, forms):
+    assert other_forms(make(kind)) == forms
 
 
 def test_positions_are_learned_for_the_longest_text(make):
-    model = make("conv", Form(), longest=1500)
+    model = make("conv", longest=1500)
     assert fitting(model, (16, 1024, 1500)) == [16, 1024, 1500]
     model.decoder.longest = 100
     assert fitting(model, (16, 100, 101)) == [16, 100]
@@ -87,7 +76,7 @@ def test_texts_are_words_and_the_same_each_time():
 
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
 def test_generation_feeds_back_the_best_word(make, kind):
-    model, pairs = make(kind, Form()).eval(), texts(2, 5, 6, CPU)
+    model, pairs = make(kind).eval(), texts(2, 5, 6, CPU)
     with torch.no_grad():
         words = torch.cat(list(generated(model, pairs)), dim=1)
         fed = torch.cat((pairs.target[:, :1], words[:, :-1]), dim=1)
@@ -97,11 +86,10 @@ def test_generation_feeds_back_the_best_word(make, kind):
 
 def test_matrix_products_grow_with_the_batch(make):
     # so those of one pair are enough
-    form = Form("unfused", attention="explicit", fused=False)
-    model, counts = make("transformer", form), []
+    model, counts = make("transformer"), []
     for rows in (1, 3):
         with counted_flops() as flops:
-            backward(loss_of(model, texts(rows, 8, 8, CPU), form, Computer(CPU, torch.float32)), form)
+            backward(loss_of(model, texts(rows, 8, 8, CPU), UNFUSED, Computer(CPU, torch.float32)), UNFUSED)
         counts.append(flops.get_total_flops())
     assert counts[1] == 3 * counts[0]
 

@@ -1,14 +1,18 @@
 """Greedy generation, timed against the lengths of source and target."""
 
-from dataclasses import dataclass
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
-from s2s.experiments.decoding.conclude import TYPICAL, conclude
-from s2s.experiments.instruments import Marks, reference, round_figures, undisturbed
-from s2s.experiments.workload import VOCABULARY, Form, built, fitting, generated, out_of_memory, texts
+from s2s.experiments.decoding.conclude import TYPICAL, conclude, part
+from s2s.experiments.instruments import Marks, rounded, undisturbed
+from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, round_cells, watched
+from s2s.experiments.workload import VOCABULARY, built, fitting, generated, out_of_memory, texts
 from s2s.models.contract import Seq2Seq
+from s2s.training.devices import Computer
 
 _WARM_UPS = 1
 
@@ -21,41 +25,48 @@ class Sizes:
     sources: tuple[int, ...]  # lengths of the source, at a target of 32 tokens
     # lengths of the target, at a source of 32 tokens; one run to the longest has all of them in it
     targets: tuple[int, ...]
-    repetitions: int  # of each, at least
+    repetitions: int  # of each in a round
+    seconds: float  # that a round takes for one model, about
 
 
 _TARGETS = (8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_SOURCES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 SIZES: dict[Scale, tuple[Sizes, ...]] = {
-    "quick": (
-        Sizes(1, (16, 32, 64, 128, 256, 512, 1024), _TARGETS[:9], 10),
-        Sizes(64, (16, 32, 64, 128, 256), _TARGETS[:7], 10),
-    ),
-    "definitive": (
-        Sizes(1, (16, 32, 64, 128, 256, 512, 1024, 2048), _TARGETS, 20),
-        Sizes(64, (16, 32, 64, 128, 256, 512), _TARGETS[:11], 10),
-    ),
+    "quick": (Sizes(1, _SOURCES[:7], _TARGETS[:9], 3, 4), Sizes(64, _SOURCES[:4], _TARGETS[:5], 2, 5)),
+    "definitive": (Sizes(1, _SOURCES, _TARGETS, 5, 15), Sizes(64, _SOURCES[:6], _TARGETS[:11], 5, 50)),
 }
+SIZES["lecture"] = SIZES["quick"]
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """One for each model and batch; models in turn."""
+    """The rounds of one sentence, then those of many."""
     return [
-        Cell(model, f"batch-{sizes.rows}", seconds=5 if sizes.rows == 1 else 12)
-        for sizes in contest.sizes(SIZES)
-        for model in contest.models
+        cell for sizes in contest.sizes(SIZES) for cell in round_cells(contest.models, sizes.seconds, part(sizes.rows))
     ]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """Seconds of every repetition."""
-    sizes = next(sizes for sizes in contest.sizes(SIZES) if cell.part == f"batch-{sizes.rows}")
-    longest, device = max(*sizes.sources, *sizes.targets), contest.computer.device
-    model = built(contest, contest.contestant(cell.model), Form(), longest, device).eval()
-    check_translates(model, cell.model)
-    measured: Measured = {"rows": sizes.rows, "reference": reference(device), "sources": [], "targets": [], "notes": []}
-    with undisturbed(), torch.inference_mode():
-        _by_target(measured, model, sizes, device)
-        _by_source(measured, model, sizes, device)
+    """The median seconds at each length, at each place."""
+    sizes = next(sizes for sizes in contest.sizes(SIZES) if cell.part.startswith(part(sizes.rows) + "-"))
+    where = [
+        replace(place, computer=Computer(place.computer.device, torch.float32)) for place in places(contest.computer)
+    ]
+    longest = max(*sizes.sources, *sizes.targets)
+    devices = {place.computer.device for place in where}
+    models = {device: built(contest, contest.contestant(cell.model), longest, device).eval() for device in devices}
+    for model in models.values():
+        check_translates(model, cell.model)
+    together = round_cells(contest.models, sizes.seconds, part(sizes.rows))
+    folder = contest.cells_of(EXPERIMENT.name)
+    return watched(lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together)
+
+
+def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -> Measured:
+    measured: Measured = {"place": place.name, "sources": [], "targets": [], "notes": []}
+    device = place.computer.device
+    with undisturbed(), torch.inference_mode(), place.used():
+        _by_target(measured, models[device], sizes, device)
+        _by_source(measured, models[device], sizes, device)
     return measured
 
 
@@ -71,7 +82,7 @@ def _by_target(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.d
         totals = [sum(seconds[: m + 1]) for seconds in runs[_WARM_UPS:]]
         # the last tokens of the run, where the past is longest
         last = [sum(seconds[m // 2 + 1 : m + 1]) / (m - m // 2) for seconds in runs[_WARM_UPS:]]
-        measured["targets"].append({"m": m, "seconds": round_figures(totals), "last": round_figures(last)})
+        measured["targets"].append({"m": m, "seconds": _median(totals), "last": _median(last)})
 
 
 def _by_source(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
@@ -89,7 +100,11 @@ def _by_source(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.d
             measured["notes"].append({"length": "source", "n": n, "why": "memory ran out"})
             return
         totals, reading = [sum(seconds) for seconds in runs], [seconds[0] for seconds in runs]
-        measured["sources"].append({"n": n, "seconds": round_figures(totals), "reading": round_figures(reading)})
+        measured["sources"].append({"n": n, "seconds": _median(totals), "reading": _median(reading)})
+
+
+def _median(seconds: list[float]) -> float:
+    return rounded(statistics.median(seconds))
 
 
 _TOO_LONG = "the model reads no texts of this length"
@@ -115,6 +130,8 @@ EXPERIMENT = Experiment(
     numbers=lambda contest: {
         "vocabulary": VOCABULARY,
         "typical": TYPICAL,
+        "rounds": ROUNDS,
+        "margin": MARGIN,
         "repetitions": min(sizes.repetitions for sizes in contest.sizes(SIZES)),
     },
 )

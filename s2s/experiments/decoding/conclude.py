@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.evaluation.inference import Slope, long_slope, median, ratio_of_medians
+from s2s.evaluation.inference import Estimate, long_slope, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.presenting import Value, axis, exponents, figure, filled, finding, series, stopped, table
-from s2s.experiments.verdicts import compared
-from s2s.results import Figure, Finding, Series, Table
+from s2s.experiments.presenting import Interval, Value, axis, figure, filled, finding, series, stopped, table
+from s2s.experiments.rounds import Race, by_round, machine_table, over_rounds, pairs_table, references
+from s2s.experiments.verdicts import in_words
+from s2s.results import Figure, Finding, Series
 
 # both lengths of the sentence at which models are ranked, and the one that is fixed while the other varies
 TYPICAL = 32
 
-# by model and batch
-Timed = Mapping[tuple[str, int], Measured]
+# each round's measurement, by model and batch
+Timed = Mapping[tuple[str, int], Mapping[int, Measured]]
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,24 @@ class Curve:
     words: str  # which time against which length
     points: str  # key of the measurements
     length: str  # key of the length in each of them
-    seconds: str  # key of the repetitions
+    seconds: str  # key of the time
 
-    def slope(self, measured: Measured) -> Slope | None:
-        """The exponent over the longer lengths."""
-        points = measured[self.points]
-        lengths = [point[self.length] for point in points]
-        return long_slope(lengths, [median(point[self.seconds]).value for point in points])
+    def of(self, rounds: Mapping[int, Measured], place: str = "") -> dict[int, dict[int, float]]:
+        """Seconds by length and round, at a place; at the last where none is named."""
+        found: dict[int, dict[int, float]] = {}
+        for i, one in rounds.items():
+            held = [each for each in one["places"] if each["place"] == place] or one["places"][-1:]
+            for point in held[0][self.points]:
+                found.setdefault(point[self.length], {})[i] = point[self.seconds]
+        return found
+
+    def slope(self, rounds: Mapping[int, Measured]) -> tuple[float, float, Estimate] | None:
+        """Between which lengths, and the exponent there over rounds; None where there are too few lengths."""
+        times = self.of(rounds)
+        whole = [i for i in rounds if times and all(i in own for own in times.values())]
+        slopes = [long_slope(list(times), [own[i] for own in times.values()]) for i in whole]
+        found = [slope for slope in slopes if slope]
+        return (found[0].first, found[0].last, mean([s.exponent for s in found])) if found else None
 
 
 _CURVES = (
@@ -41,65 +53,90 @@ _CURVES = (
 _BY_SOURCE, _, _BY_TARGET, _LATE = _CURVES
 
 
+def part(rows: int) -> str:
+    """What measurements of so many sources at once are called, but for the round."""
+    return f"batch-{rows}-round"
+
+
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """Milliseconds for a token, how they grow, and who is fastest."""
+    batches = sorted({int(cell.part.split("-")[1]) for cell in measured})
     timed = {
         (model, rows): own
-        for rows in sorted({own["rows"] for own in measured.values()})
+        for rows in batches
         for model in contest.models
-        for cell, own in measured.items()
-        if cell.model == model and own["rows"] == rows
+        if (own := by_round(measured, model, part(rows)))
     }
-    singles = {model: own for (model, rows), own in timed.items() if rows == 1}
-    slopes = (((*key, curve.words), curve.slope(own)) for key, own in timed.items() for curve in _CURVES)
-    title = "Measured exponent b of time ~ length^b; the textbook's O(n²p + m²p + nmp) says 2 and 2 for attention"
-    notes = ((*key, note["length"], note["n"], note["why"]) for key, own in timed.items() for note in own["notes"])
+    races = _races(timed)
+    title = (
+        "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
+    )
+    slopes = ((*key, c.words, *slope) for key, own in timed.items() for c in _CURVES if (slope := c.slope(own)))
+    heads = ("model", "batch", "of", "from", "to", Interval("b", lambda row: row[5], 3))
     return Conclusion(
-        findings=[_finding(model, singles) for model in singles],
+        findings=[_finding(model, timed, races) for model in contest.models],
         figures=_figures(timed),
         tables=filled(
-            exponents(title, ("model", "batch", "of", "from", "to"), slopes),
-            _tokens(timed),
-            table(
-                "machine",
-                "The machine while each model was measured: if it was the same, so are these",
-                ("model", "batch", "reference product, ms"),
-                ((*key, 1000 * own["reference"]) for key, own in timed.items()),
-            ),
-            stopped(("model", "batch", "length of the", "not measured from"), notes),
+            table("exponents", title, heads, slopes),
+            pairs_table("pairs", "How many times as fast models write as one another", races),
+            table("tokens", "Times over rounds", _TOKENS, _tokens(timed)),
+            machine_table({(m, str(rows)): own for (m, rows), own in timed.items()}, ("model", "batch")),
+            stopped(("model", "batch", "place", "length of the", "not measured from"), _notes(timed)),
         ),
         seeds=[contest.seeds[0]],
     )
 
 
-def _finding(model: str, singles: Mapping[str, Measured]) -> Finding | None:
-    # of a whole run from a typical source to a typical target
-    totals = {
-        other: point["seconds"] for other, own in singles.items() for point in own["targets"] if point["m"] == TYPICAL
+def _races(timed: Timed) -> dict[str, Race]:
+    """Output tokens a second as models are ranked by them, first, and all variations."""
+    if not timed:
+        return {}
+    places = list(next(iter(next(iter(timed.values())).values()))["references"])
+
+    def race(rows: int, curve: Curve, length: int, place: str) -> Race:
+        own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
+        tokens = rows * (length if curve.length == "m" else TYPICAL)
+        speeds = {
+            model: {i: tokens / seconds for i, seconds in curve.of(rounds, place).get(length, {}).items()}
+            for model, rounds in own.items()
+        }
+        return Race(speeds, {model: references(rounds, place) for model, rounds in own.items()})
+
+    rows, last = min(batch for _, batch in timed), places[-1]
+    longest = {
+        curve: max((n for (_, batch), own in timed.items() if batch == rows for n in curve.of(own)), default=TYPICAL)
+        for curve in (_BY_SOURCE, _BY_TARGET)
     }
-    if model not in totals:
+    races = {f"batch {rows}, {TYPICAL} tokens": race(rows, _BY_TARGET, TYPICAL, last)}
+    races |= {f"source of {n:,} tokens": race(rows, c, n, last) for c, n in longest.items() if c is _BY_SOURCE}
+    races |= {f"target of {n:,} tokens": race(rows, c, n, last) for c, n in longest.items() if c is _BY_TARGET}
+    races |= {f"batch {b}": race(b, _BY_TARGET, TYPICAL, last) for b in sorted({b for _, b in timed}) if b != rows}
+    if len(places) > 1:
+        races[places[0]] = race(rows, _BY_TARGET, TYPICAL, places[0])
+    return races
+
+
+def _finding(model: str, timed: Timed, races: Mapping[str, Race]) -> Finding | None:
+    race, *_ = [*races.values(), None]
+    if race is None or not race.speeds.get(model) or (model, 1) not in timed:
         return None
-    # the speed, so that more is better
-    ratios = {other: ratio_of_medians(s, totals[model]) for other, s in totals.items() if other != model}
+    said, (_, *others) = race.judged(model), races
     sides = (("source", _BY_SOURCE), ("target", _BY_TARGET))
-    slopes = ((side, curve, curve.slope(singles[model])) for side, curve in sides)
-    words = [f"{curve.length}^{s.exponent.value:.2f} in the {side}'s length" for side, curve, s in slopes if s]
+    slopes = ((side, curve, curve.slope(timed[model, 1])) for side, curve in sides)
+    words = [f"{curve.length}^{in_words(s[2], 2)} in the {side}'s length" for side, curve, s in slopes if s]
     grows = f"; a translation's time grows as {' and '.join(words)}" if words else ""
-    return finding(
-        "decoding cost",
-        model,
-        median([1000 * seconds / TYPICAL for seconds in totals[model]]),
-        "ms/token",
-        f"time of an output token, batch 1, source and target of {TYPICAL} tokens",
-        compared(ratios, "as fast as", "the speed of") + grows,
-        "by-target",
-    )
+    cost = over_rounds([1000 / speed for speed in race.speeds[model].values()])
+    quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
+    found = finding("decoding cost", model, cost, "ms/token", quantity, said.sentence + grows, "by-target")
+    kept = race.kept(model, {name: races[name] for name in others})
+    return found.model_copy(update={"standing": said.standing, "variations": kept})
 
 
 def _figures(timed: Timed) -> list[Figure]:
     cost = axis("time of an output token", "ms", log=True)
     source, target = axis("source length n", "tokens", log=True), axis("target length m", "tokens", log=True)
-    whole = "Whole time of a translation, reading included, over its tokens. Intervals of medians, 95 %."
+    over = "Geometric means over rounds; intervals (95 %): Student's over rounds."
+    whole = f"Whole time of a translation, reading included, over its tokens. {over}"
     return [
         figure(
             "by-target",
@@ -120,32 +157,52 @@ def _figures(timed: Timed) -> list[Figure]:
             "A late token alone: the mean of the last half of the target, without reading",
             (target, cost),
             _lines(timed, _LATE),
-            "Level for a recurrent state; what looks back at all earlier tokens rises. Intervals of medians.",
+            f"Level for a recurrent state; what looks back at all earlier tokens rises. {over}",
         ),
     ]
 
 
 def _lines(timed: Timed, curve: Curve) -> list[Series]:
-    """Milliseconds for a token: medians with their intervals."""
+    """Milliseconds for a token."""
 
-    def each(point: Measured) -> Sequence[float]:
-        tokens = 1 if curve is _LATE else point["m"] if curve.length == "m" else TYPICAL
-        return [1000 * seconds / tokens for seconds in point[curve.seconds]]
+    def each(length: int, rounds: Mapping[int, float]) -> Estimate:
+        tokens = 1 if curve is _LATE else length if curve.length == "m" else TYPICAL
+        return over_rounds([1000 * seconds / tokens for seconds in rounds.values()])
 
     return [
-        series(f"{model}, batch {rows}", model, [p[curve.length] for p in points], [median(each(p)) for p in points])
+        series(f"{model}, batch {rows}", model, list(times), [each(*time) for time in times.items()])
         for (model, rows), own in timed.items()
-        if (points := own[curve.points])
+        if (times := curve.of(own))
     ]
 
 
-def _tokens(timed: Timed) -> Table:
-    def rows() -> Iterator[Sequence[Value]]:
-        for (model, batch), own in timed.items():
-            lengths = [(point["n"], TYPICAL, point) for point in own["sources"]]
-            for n, m, point in (*lengths, *((TYPICAL, point["m"], point) for point in own["targets"])):
-                seconds = median(point["seconds"]).value
-                yield model, batch, n, m, 1000 * seconds / m, batch * m / seconds
+_TOKENS = (
+    "model",
+    "batch",
+    "place",
+    "source n",
+    "target m",
+    Interval("ms for a step", lambda row: row[5], 4),
+    "rounds",
+)
 
-    heads = ("model", "batch", "source n", "target m", "ms for a step", "output tokens/s")
-    return table("tokens", "Medians", heads, rows())
+
+def _tokens(timed: Timed) -> Iterator[tuple]:
+    for (model, batch), own in timed.items():
+        for place, curve in ((p, c) for p in next(iter(own.values()))["references"] for c in (_BY_SOURCE, _BY_TARGET)):
+            for length, rounds in curve.of(own, place).items():
+                n, m = (length, TYPICAL) if curve is _BY_SOURCE else (TYPICAL, length)
+                steps = over_rounds([1000 * seconds / m for seconds in rounds.values()])
+                yield model, batch, place, n, m, steps, len(rounds)
+
+
+def _notes(timed: Timed) -> Sequence[Sequence[Value]]:
+    """What all rounds met, said once."""
+    notes = (
+        (*key, held["place"], note["length"], note["n"], note["why"])
+        for key, own in timed.items()
+        for one in own.values()
+        for held in one["places"]
+        for note in held["notes"]
+    )
+    return list({note[:5]: note for note in notes}.values())

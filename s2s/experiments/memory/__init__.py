@@ -9,15 +9,16 @@ import torch
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
 from s2s.experiments.memory.conclude import FITTED_FROM, SOURCE, conclude, curve
+from s2s.experiments.rounds import MARGIN
 from s2s.experiments.workload import (
+    EXPLICIT,
     VOCABULARY,
     Form,
     Texts,
-    attention_forms,
     backward,
     built,
     fitting,
-    launched,
+    other_forms,
     out_of_memory,
     states_of,
     texts,
@@ -39,6 +40,7 @@ SIZES: dict[Scale, Sizes] = {
     "definitive": Sizes((64, 128, 256, 512, 768, 1024, 1536, 2048, 3072), 1, (16, 32, 64, 128, 256, 512, 1024)),
 }
 # there the lengths go on to where memory ends
+SIZES["lecture"] = SIZES["quick"]
 SIZES["definitive on a GPU"] = replace(
     SIZES["definitive"], lengths=tuple(n for k in range(6, 16) for n in (2**k, 3 * 2 ** (k - 1)))
 )
@@ -46,7 +48,7 @@ SIZES["definitive on a GPU"] = replace(
 
 def cells(contest: Contest) -> list[Cell]:
     """One for each model."""
-    return [Cell(model, seconds=15) for model in contest.models]
+    return [Cell(model, "peaks", seconds=10) for model in contest.models]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -55,14 +57,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     sizes = contest.sizes(SIZES)
     measured: Measured = {"peaks": [], "states": [], "notes": []}
     longest, device = max(sizes.lengths), contest.computer.device
-    own = built(contest, contestant, Form(), longest, device)
-    _peaks(measured, own, Form(), sizes, device)
-    for form in attention_forms(contestant.settings):
-        model = built(contest, contestant, form, longest, device)
-        if launched(model, sizes.lengths[0], form) == launched(own, sizes.lengths[0], Form()):
-            measured["notes"].append({"form": form.name, "n": sizes.lengths[0], "why": "it is the model as built"})
-        else:
-            _peaks(measured, model, form, sizes, device)
+    model = built(contest, contestant, longest, device)
+    for form in (Form(), *other_forms(model, (EXPLICIT,))):
+        _peaks(measured, model, form, sizes, device)
     measured["states"] = _states(contest, contestant, sizes)
     return measured
 
@@ -123,7 +120,7 @@ def _infer(model: Seq2Seq, pairs: Texts, form: Form) -> None:
 def _states(contest: Contest, contestant: Contestant, sizes: Sizes) -> list[Measured]:
     """Bytes of one row's state after so many tokens, and of what every step reads; in fp32, as decoding is."""
     cpu = torch.device("cpu")
-    model = built(contest, contestant, Form(), max(sizes.written), cpu).eval()
+    model = built(contest, contestant, max(sizes.written), cpu).eval()
     states = []
     for n in fitting(model, sizes.written):
         pairs = texts(1, SOURCE, n, cpu)
@@ -146,5 +143,6 @@ EXPERIMENT = Experiment(
         "rows": contest.sizes(SIZES).rows,
         "source": SOURCE,
         "share": FITTED_FROM,
+        "margin": MARGIN,
     },
 )

@@ -1,11 +1,12 @@
 """How memory grows with length, and what the longest text takes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from s2s.evaluation.inference import Slope, growth, long_slope
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.presenting import axis, exponents, figure, filled, finding, series, stopped, table
-from s2s.experiments.workload import AS_BUILT
+from s2s.experiments.presenting import Value, axis, figure, filled, finding, series, stopped, table
+from s2s.experiments.rounds import counted_standing
+from s2s.experiments.workload import AS_BUILT, EXPLICIT
 from s2s.results import Figure, Finding, Series
 
 # the source of a state that is looked at after ever more tokens
@@ -25,17 +26,21 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """Exponents, and what the longest text takes."""
     named = {cell.model: own for cell, own in measured.items()}
     models = {model: named[model] for model in contest.models if model in named}
-    curves = [(model, form, what) for model, own in models.items() for form in _forms(own) for what in _WORK]
     peaks = ((m, p["form"], p["what"], p["n"], p["bytes"]) for m, own in models.items() for p in own["peaks"])
     states = ((m, p["n"], p["state"], p["context"]) for m, own in models.items() for p in own["states"])
     notes = ((m, note["form"], note["n"], note["why"]) for m, own in models.items() for note in own["notes"])
-    slopes = (((m, form, what), _exponent(models[m], form, what)) for m, form, what in curves)
+    fitted = ("model", "form", "of", "from n", "to n", "b", "R²", "furthest peak, %", "b of the last two lengths")
     held = ("model", "tokens written", "state, bytes", "read at every step, bytes")
     return Conclusion(
-        findings=[_finding(model, own) for model, own in models.items()],
+        findings=[_finding(model, models) for model in models],
         figures=_figures(models),
         tables=filled(
-            exponents("Exponent b of peak memory ~ n^b", ("model", "form", "of", "from n", "to n"), slopes),
+            table(
+                "exponents",
+                "Exponent b of peak memory ~ n^b, and how far the peaks are from it",
+                fitted,
+                _slopes(models),
+            ),
             table("peaks", "Peaks", ("model", "form", "of", "n", "bytes"), peaks),
             table("states", f"What decoding holds for one hypothesis, after a source of {SOURCE} tokens", held, states),
             stopped(("model", "form", "not measured from n"), notes),
@@ -54,25 +59,58 @@ def _forms(measured: Measured) -> list[str]:
     return list(dict.fromkeys(point["form"] for point in measured["peaks"]))
 
 
-def _exponent(measured: Measured, form: str, what: str) -> Slope | None:
+def _exponent(measured: Measured, form: str, what: str, share: float = FITTED_FROM) -> Slope | None:
     lengths, peaks = curve(measured, form, what)
-    return long_slope(lengths, peaks, FITTED_FROM * lengths[-1]) if lengths else None
+    return long_slope(lengths, peaks, share * lengths[-1]) if lengths else None
 
 
-def _finding(model: str, measured: Measured) -> Finding | None:
+def _slopes(models: ByModel) -> Iterator[Sequence[Value]]:
+    for model, own in models.items():
+        for form, what in ((form, what) for form in _forms(own) for what in _WORK):
+            s = _exponent(own, form, what)
+            if s:
+                yield model, form, what, s.first, s.last, s.exponent, s.r2, 100 * s.residual, s.local
+
+
+def _finding(model: str, models: ByModel) -> Finding | None:
+    measured = models[model]
     slope = _exponent(measured, AS_BUILT, "training")
     if slope is None:
         return None
     lengths, peaks = curve(measured, AS_BUILT, "training")
-    parts = [f"{_size(peaks[-1])} in training at n = {lengths[-1]:,}"]
+    parts = [f"{_size(peaks[-1])} in training at n = {lengths[-1]:,}; {_fit(slope)}"]
     for form in _forms(measured):
         (*_, longest), (*_, peak) = curve(measured, form, "training")
         other = _exponent(measured, form, "training")
         if form != AS_BUILT and other is not None:
-            parts.append(f"{form}: {_size(peak)} at n = {longest:,}, n^{other.exponent.value:.2f}")
+            parts.append(f"{form}: {_size(peak)} at n = {longest:,}, n^{other.exponent:.2f}")
     parts.append(_state_in_words(measured["states"]))
     quantity = f"exponent of peak training memory against length, from n = {slope.first:,.0f} to {slope.last:,.0f}"
-    return finding("memory", model, slope.exponent, "", quantity, "; ".join(filter(None, parts)), "training-memory")
+    verdict = "; ".join(filter(None, parts))
+    found = finding("memory", model, slope.exponent, "", quantity, verdict, "training-memory")
+    # a model that has no such form is as built there, too
+    others = {
+        "inference": _doublings(models, AS_BUILT, "inference"),
+        "all lengths": _doublings(models, AS_BUILT, "training", 0),
+        "explicit attention": _doublings(models, EXPLICIT.name, "training"),
+    }
+    standing, kept = counted_standing(model, _doublings(models, AS_BUILT, "training"), others)
+    return found.model_copy(update={"standing": standing, "variations": kept})
+
+
+def _fit(slope: Slope) -> str:
+    """How straight the line is, in words."""
+    return (
+        f"R² {slope.r2:.4f}, no peak further than {100 * slope.residual:.1f} % from the line, "
+        f"n^{slope.local:.2f} between the last two lengths"
+    )
+
+
+def _doublings(models: ByModel, form: str, what: str, share: float = FITTED_FROM) -> dict[str, float]:
+    """One over what a doubling of the length costs, by model: higher is better."""
+    forms = {model: form if form in _forms(own) else AS_BUILT for model, own in models.items()}
+    slopes = {model: _exponent(own, forms[model], what, share) for model, own in models.items()}
+    return {model: 2**-slope.exponent for model, slope in slopes.items() if slope}
 
 
 def _state_in_words(states: list[Measured]) -> str:

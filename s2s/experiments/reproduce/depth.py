@@ -8,7 +8,8 @@ import torch
 from s2s.data.exercises import FIRST
 from s2s.evaluation.inference import growth
 from s2s.experiments.contest import Cell, Cells, Measured
-from s2s.experiments.instruments import Operations, unfused
+from s2s.experiments.instruments import unfused
+from s2s.experiments.operations import Operations
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
 from s2s.recipe.installed import module_of

@@ -1,0 +1,94 @@
+"""What was measured of each model, sorted: counts by length, times by length and round."""
+
+import statistics
+from collections.abc import Mapping
+
+from s2s.experiments.contest import Measured
+from s2s.experiments.rounds import Race, references
+from s2s.experiments.workload import AS_BUILT, UNFUSED
+
+TYPICAL = 32
+"""The length of a usual sentence, at which models are ranked by speed."""
+
+# seconds by length and by round
+Times = Mapping[int, Mapping[int, float]]
+
+
+class Seen:
+    """All that was measured of one model: operations and their chains, unless counting failed; times round by round."""
+
+    def __init__(self, counts: Measured | None, rounds: Mapping[int, Measured]) -> None:
+        self._counts = counts or {"points": []}
+        self.rounds = rounds
+
+    @property
+    def places(self) -> list[str]:
+        """Where it was measured; the last is what a comparison uses."""
+        return list(next(iter(self.rounds.values()))["references"]) if self.rounds else []
+
+    def counted(self, form: str, what: str, key: str) -> dict[int, int]:
+        """A count by length."""
+        points = [point for point in self._counts["points"] if (point["form"], point["what"]) == (form, what)]
+        return {point["n"]: point[key] for point in points}
+
+    def parallelism(self, what: str = "training", path: str = "span") -> dict[int, float]:
+        """Work over span by length."""
+        work, span = (self.counted(UNFUSED.name, what, key) for key in ("work", path))
+        return {n: work[n] / span[n] for n in work}
+
+    def seconds(self, batch: str, place: str, form: str = AS_BUILT) -> dict[int, dict[int, float]]:
+        """Of a training step, by length and by round."""
+        times: dict[int, dict[int, float]] = {}
+        for i, one in self.rounds.items():
+            for point in one["points"]:
+                if (point["form"], point["batch"], point["place"]) == (form, batch, place):
+                    times.setdefault(point["n"], {})[i] = point["seconds"]
+        return times
+
+    def speeds(self, batch: str, place: str, n: int) -> dict[int, float]:
+        """Target tokens a second as built, by round."""
+        rows = {p["n"]: p["rows"] for one in self.rounds.values() for p in one["points"] if p["batch"] == batch}
+        return {i: rows[n] * n / seconds for i, seconds in self.seconds(batch, place).get(n, {}).items()}
+
+    def gains(self, place: str) -> dict[int, dict[int, float]]:
+        """How many times as fast one pair is there as on one thread, by length and by round."""
+        alone, together = (self.seconds("pair", name) for name in (self.places[0], place))
+        both = {n: alone[n].keys() & together[n].keys() for n in alone if n in together}
+        return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds)} for n, rounds in both.items()}
+
+    def processors(self, place: str) -> float:
+        """How many single threads a place is worth in large products: what p is in Brent's bounds."""
+        flops = next(iter(self.rounds.values()))["flops"]
+        rates = [flops[name] / statistics.median(references(self.rounds, name)) for name in (self.places[0], place)]
+        return rates[1] / rates[0]
+
+
+Models = Mapping[str, Seen]
+
+
+def brent(parallelism: float, processors: float) -> tuple[float, float]:
+    """The least and the greatest speed-up of p processors over one (Brent 1974).
+
+    With work W and span S, the time of p processors is at least max(W/p, S) and at most W/p + S; one needs W.
+    """
+    return 1 / (1 / processors + 1 / parallelism), min(processors, parallelism)
+
+
+def races(models: Models) -> dict[str, Race]:
+    """Training speed as it is ranked, first, and all variations."""
+    timed = {model: seen for model, seen in models.items() if seen.rounds}
+    if not timed:
+        return {}
+    names = next(iter(timed.values())).places
+    lengths = sorted({n for seen in timed.values() for n in seen.seconds("tokens", names[-1])})
+
+    def race(batch: str, place: str, n: int) -> Race:
+        held = {model: references(seen.rounds, place) for model, seen in timed.items()}
+        return Race({model: seen.speeds(batch, place, n) for model, seen in timed.items()}, held)
+
+    found = {f"n = {TYPICAL}": race("tokens", names[-1], TYPICAL)}
+    found |= {f"n = {n:,}": race("tokens", names[-1], n) for n in lengths if n != TYPICAL}
+    found["one pair at a time"] = race("pair", names[-1], TYPICAL)
+    if len(names) > 1:
+        found[names[0]] = race("tokens", names[0], TYPICAL)
+    return found

@@ -1,0 +1,267 @@
+"""Times in rounds: the machine is watched while they are measured, and models are compared round by round.
+
+A round measures every model once, one after the other, and the next round begins when all had their turn: what slows
+the machine for a minute falls on neighbours, and their ratio within a round keeps more of the truth than two times that
+lie half an hour apart. So the unit of every interval and test is the round, not the repetition within it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+
+import torch
+
+from s2s.evaluation.differences import Difference, paired
+from s2s.evaluation.inference import Estimate, holm, mean
+from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.experiments.gates import STEADY, Gate, Judgement, failed, machine_steady, standing
+from s2s.experiments.instruments import reference, rounded
+from s2s.experiments.presenting import Column, Interval, table
+from s2s.experiments.running import kept
+from s2s.results import Table
+from s2s.training.devices import Computer
+
+ROUNDS = 5
+MARGIN = 0.05
+"""Share by which two speeds may differ and be called equal."""
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """What computes: so many threads of a processor, or a GPU."""
+
+    name: str
+    computer: Computer
+    threads: int
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Within it, torch computes with its threads."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def places(computer: Computer) -> list[Place]:
+    """One thread of the processor, and all that a comparison may use: the last is what it uses."""
+    device, threads = computer.device, torch.get_num_threads()
+    if device.type != "cpu":
+        alone = Place("1 thread", Computer(torch.device("cpu"), torch.float32), 1)
+        return [alone, Place(device.type.upper(), computer, threads)]
+    every = [Place("1 thread", computer, 1), Place(f"{threads} threads", computer, threads)]
+    return every[:1] if threads == 1 else every
+
+
+def watched(measure: Callable[[], Measured], where: Sequence[Place], folder: Path, cells: Sequence[Cell]) -> Measured:
+    """A measurement with the seconds of the reference product before and after it, at each place.
+
+    It is made again, three times at most, where one of these is slower by more than `STEADY` than the fastest, here or
+    in the measurements before it; the steadiest is kept. As there may be half as many repetitions as cells, a machine
+    that is never steady does not make a comparison much longer.
+
+    Args:
+        measure: what is to be measured.
+        where: places that it uses.
+        folder: of what was measured before.
+        cells: all of the experiment that are measured so.
+    """
+    before = [own.measured for cell in cells if (own := kept(folder, cell)) and own.measured]
+    left = len(cells) // 2 - sum(own["tries"] - 1 for own in before)
+    made: list[tuple[float, Measured]] = []
+    while not made or (made[-1][0] > STEADY and len(made) < min(_TRIES, 1 + left)):
+        starts = _references(where)
+        measured = measure()
+        found = {name: [starts[name], end] for name, end in _references(where).items()}
+        fastest = {
+            name: min([*own, *(s for other in before for s in other["references"].get(name, ()))])
+            for name, own in found.items()
+        }
+        moved = max(max(own) / fastest[name] - 1 for name, own in found.items())
+        made.append((moved, measured | {"references": found}))
+    return min(made, key=lambda one: one[0])[1] | {"tries": len(made)}
+
+
+def _references(where: Sequence[Place]) -> dict[str, float]:
+    seconds = {}
+    for place in where:
+        with place.used():
+            seconds[place.name] = rounded(reference(place.computer))
+    return seconds
+
+
+def round_cells(models: Sequence[str], seconds: float, part: str = "round", rounds: int = ROUNDS) -> list[Cell]:
+    """All models in turn, round by round."""
+    return [Cell(model, f"{part}-{i + 1}", seconds=seconds) for i in range(rounds) for model in models]
+
+
+def by_round(measured: Cells, model: str, part: str = "round") -> dict[int, Measured]:
+    """A model's measurements by round."""
+    own = {cell.part: one for cell, one in measured.items() if cell.model == model}
+    rounds = {int(name.rpartition("-")[2]): one for name, one in own.items() if name.rpartition("-")[0] == part}
+    return dict(sorted(rounds.items()))
+
+
+def references(rounds: Mapping[int, Measured], place: str) -> list[float]:
+    """Seconds of the reference product at a place, in the order of time."""
+    return [seconds for one in rounds.values() for seconds in one["references"].get(place, ())]
+
+
+def over_rounds(values: Sequence[float]) -> Estimate:
+    """The geometric mean of figures above 0, with Student's interval of their logarithms over rounds."""
+    logs = mean([math.log(value) for value in values])
+    ends = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.value), *ends)
+
+
+@dataclass(frozen=True)
+class Race:
+    """Models' speeds, round by round.
+
+    Attributes:
+        speeds: above 0, by model and round; the higher the better.
+        references: seconds of the reference product around them, by model.
+    """
+
+    speeds: Mapping[str, Mapping[int, float]]
+    references: Mapping[str, Sequence[float]]
+
+    def speed(self, model: str) -> Estimate:
+        """Over rounds."""
+        return over_rounds(list(self.speeds[model].values()))
+
+    @cached_property
+    def pairs(self) -> dict[tuple[str, str], Difference]:
+        """The logarithm of how many times as fast as the first the second of two models is."""
+        found = {}
+        for a, b in combinations([model for model, own in self.speeds.items() if own], 2):
+            both = [i for i in self.speeds[a] if i in self.speeds[b]]
+            logs = [[math.log(self.speeds[model][i]) for i in both] for model in (a, b)]
+            difference = paired(*logs)
+            if difference:
+                found[a, b] = difference
+        return found
+
+    def best_other(self, model: str) -> str | None:
+        """The fastest of the others; None where there is none."""
+        others = [name for name, own in self.speeds.items() if own and name != model]
+        return max(others, key=lambda name: self.speed(name).value) if others else None
+
+    def steady(self, *models: str) -> Gate:
+        """Whether the machine was the same while these were measured."""
+        return machine_steady([seconds for model in models for seconds in self.references[model]])
+
+    def judged(self, model: str) -> Judgement:
+        """How a model stands to the fastest of the others; p-values of all pairs are corrected together (Holm 1979)."""
+        other = self.best_other(model)
+        if other is None:
+            return Judgement("not measurable", "no other model was measured")
+        turned = (other, model) not in self.pairs
+        key = (model, other) if turned else (other, model)
+        if key not in self.pairs:
+            return Judgement("not measurable", f"one round says nothing of how it stands to {other}")
+        p = dict(zip(self.pairs, holm([each.p() for each in self.pairs.values()]), strict=True))[key]
+        found = self.pairs[key]
+        difference = Difference(-found.value if turned else found.value, found.error, found.freedom, found.least_p)
+        gates = [self.steady(model, other)]
+        said = standing(difference, gates, p, math.log1p(MARGIN))
+        if failed(gates):
+            return Judgement(
+                said, f"{said}: the machine changed while it and {other} were measured: {gates[0].sentence}"
+            )
+        low, high = (math.exp(end) for end in difference.interval())
+        times = f"{math.exp(difference.value):.2f} times ({low:.2f} to {high:.2f}) as fast as {other}"
+        if said == "tie":
+            return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}")
+        if said != "not measurable":
+            return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}")
+        seen = math.expm1(difference.detectable())
+        return Judgement(
+            said,
+            f"no difference from {other} to be seen: {times}, p = {p:.2g}; one of {seen:.0%} would have been seen in "
+            "80 % of such comparisons",
+        )
+
+    def sign(self, model: str, other: str) -> int | None:
+        """1 where it is faster by more than `MARGIN`, -1 where slower, 0 between; None where one was not measured."""
+        both = [self.speeds.get(name) for name in (model, other)]
+        if not all(both):
+            return None
+        return sign(self.speed(model).value / self.speed(other).value)
+
+    def kept(self, model: str, variations: Mapping[str, "Race"]) -> dict[str, bool]:
+        """In which variations it stands to the same other model as it does here."""
+        other = self.best_other(model)
+        if other is None:
+            return {}
+        signs = {name: race.sign(model, other) for name, race in variations.items()}
+        return {name: each == self.sign(model, other) for name, each in signs.items() if each is not None}
+
+
+def sign(ratio: float) -> int:
+    """1 where it is above 1 by more than `MARGIN`, -1 where below, 0 between."""
+    return 0 if abs(math.log(ratio)) <= math.log1p(MARGIN) else 1 if ratio > 1 else -1
+
+
+def counted_standing(
+    model: str, figures: Mapping[str, float], variations: Mapping[str, Mapping[str, float]]
+) -> tuple[str, dict[str, bool]]:
+    """How a figure that is counted stands to the highest of the others, and whether it does so in each variation.
+
+    Without chance there is nothing to test: a tie is what differs by no more than `MARGIN`.
+
+    Args:
+        model: whose.
+        figures: by model, above 0; the higher the better.
+        variations: other figures of the same kind.
+    """
+    others = [name for name in figures if name != model]
+    if not others:
+        return "", {}
+    other = max(others, key=lambda name: figures[name])
+    here = sign(figures[model] / figures[other])
+    known = {name: own for name, own in variations.items() if model in own and other in own}
+    kept = {name: sign(own[model] / own[other]) == here for name, own in known.items()}
+    return {1: "better", -1: "worse", 0: "tie"}[here], kept
+
+
+def pairs_table(name: str, title: str, races: Mapping[str, Race]) -> Table:
+    """How many times as fast as one another models are, in each of the races."""
+    rows = []
+    for what, race in races.items():
+        p = holm([each.p() for each in race.pairs.values()])
+        for ((a, b), found), corrected in zip(race.pairs.items(), p, strict=True):
+            ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
+            equal = found.equivalence_p(math.log1p(MARGIN))
+            seen = 100 * math.expm1(found.detectable())
+            gate = "yes" if race.steady(a, b).passed else "no"
+            rows.append((what, f"{b} / {a}", ratio, corrected, equal, seen, gate))
+    columns = [
+        "of",
+        "models",
+        Interval("times as fast", lambda row: row[2], 3),
+        Column("p (Holm)", lambda row: row[3], 4),
+        Column(f"p (equal within {MARGIN:.0%})", lambda row: row[4], 4),
+        Column("seen in 80 % (%)", lambda row: row[5], 1),
+        Column("machine steady", lambda row: row[6]),
+    ]
+    return table(name, title, columns, rows)
+
+
+def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, Measured]], heads: Sequence[str]) -> Table:
+    """The reference product before and after each measurement, and how often it was made."""
+    rows = (
+        (*names, i, place, 1000 * seconds[0], 1000 * seconds[1], one["tries"])
+        for names, own in rounds.items()
+        for i, one in own.items()
+        for place, seconds in one["references"].items()
+    )
+    title = "The machine: seconds of one and the same product of matrices before and after each measurement"
+    return table("machine", title, (*heads, "round", "place", "before, ms", "after, ms", "measured so often"), rows)

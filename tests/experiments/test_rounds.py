@@ -1,0 +1,204 @@
+import contextlib
+import json
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+
+from s2s.experiments import rounds
+from s2s.experiments.contest import Cell
+from s2s.experiments.rounds import (
+    Place,
+    Race,
+    by_round,
+    counted_standing,
+    over_rounds,
+    pairs_table,
+    places,
+    round_cells,
+    watched,
+)
+from s2s.experiments.running import Kept
+from s2s.training.devices import Computer
+
+EXACT = Computer(torch.device("cpu"), torch.float32)
+STEADY = [0.001] * 10
+CELLS = round_cells(["a", "b"], 1.0)
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """A function that says how long the reference product takes, each time it is measured."""
+
+    def plan(seconds):
+        left = iter(seconds)
+        monkeypatch.setattr(rounds, "reference", lambda computer: next(left))
+
+    return plan
+
+
+def _watched(folder, cells=CELLS):
+    made = []
+
+    def measure():
+        made.append(len(made))
+        return {"value": made[-1]}
+
+    return watched(measure, [Place("1 thread", EXACT, 1)], folder, cells)
+
+
+def test_models_take_turns_and_rounds_follow_each_other():
+    assert [(cell.model, cell.part) for cell in CELLS[:3]] == [("a", "round-1"), ("b", "round-1"), ("a", "round-2")]
+    assert len(CELLS) == 10
+    found = by_round({cell: {"at": i} for i, cell in enumerate(CELLS)}, "b")
+    assert found == {i + 1: {"at": 2 * i + 1} for i in range(5)}
+
+
+def test_a_steady_measurement_is_made_once(tmp_path, products):
+    products([0.001, 0.00109])
+    assert _watched(tmp_path) == {"value": 0, "references": {"1 thread": [0.001, 0.00109]}, "tries": 1}
+
+
+def test_one_during_which_the_machine_changed_is_made_again(tmp_path, products):
+    products([0.001, 0.0012, 0.001, 0.00105])
+    assert _watched(tmp_path) == {"value": 1, "references": {"1 thread": [0.001, 0.00105]}, "tries": 2}
+
+
+def test_of_three_the_steadiest_is_kept(tmp_path, products):
+    products([0.001, 0.0015, 0.001, 0.0012, 0.001, 0.0013])
+    assert (found := _watched(tmp_path))["value"] == 1
+    assert found["tries"] == 3
+
+
+def _keep(folder, cell, seconds, tries=1):
+    measured = {"references": {"1 thread": [seconds, seconds]}, "tries": tries}
+    (folder / f"{cell.key}.json").write_text(json.dumps(asdict(Kept(measured, "", 1.0))))
+
+
+def test_one_that_is_slower_than_those_before_is_made_again(tmp_path, products):
+    _keep(tmp_path, CELLS[0], 0.001)
+    products([0.0013, 0.0013, 0.001, 0.001])
+    assert _watched(tmp_path)["tries"] == 2
+
+
+def test_one_that_is_faster_is_not(tmp_path, products):
+    _keep(tmp_path, CELLS[0], 0.002)
+    products([0.001, 0.001])
+    assert _watched(tmp_path)["tries"] == 1
+
+
+def test_a_machine_that_is_never_steady_makes_a_comparison_half_as_long_again_at_most(tmp_path, products):
+    for cell in CELLS[:5]:
+        _keep(tmp_path, cell, 0.001, tries=2)
+    products([0.001, 0.002])
+    assert _watched(tmp_path)["tries"] == 1
+
+
+def test_threads_are_given_back():
+    before = torch.get_num_threads()
+    with contextlib.suppress(ZeroDivisionError), Place("3 threads", EXACT, 3).used():
+        assert torch.get_num_threads() == 3
+        _ = 1 / 0
+    assert torch.get_num_threads() == before
+
+
+def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert [place.name for place in places(EXACT)] == ["1 thread", "2 threads"]
+    gpu = Computer(torch.device("cuda"), torch.bfloat16)
+    alone, other = places(gpu)
+    assert (alone.computer, alone.threads) == (EXACT, 1)
+    assert (other.name, other.computer) == ("CUDA", gpu)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert [place.name for place in places(EXACT)] == ["1 thread"]
+
+
+def _race(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
+    """Speeds of `a`, and of `b`, which is so many times as fast in each round; both vary together."""
+    a, b = dict(enumerate(base)), {i: speed * ratios[i] for i, speed in enumerate(base)}
+    return Race({"a": a, "b": b}, references or {"a": STEADY, "b": STEADY})
+
+
+def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
+    race = _race([2.0, 2.02, 1.98, 2.01, 1.99])
+    said = race.judged("b")
+    assert said.standing == "better"
+    assert said.sentence.startswith("better: 2.00 times (1.98 to 2.02) as fast as a, the fastest of the others, p = ")
+    slower = race.judged("a")
+    assert slower.standing == "worse"
+    assert "0.50 times (0.50 to 0.50) as fast as b" in slower.sentence
+
+
+def test_a_tie_needs_a_proof():
+    tied = _race([1.0, 1.01, 0.99, 1.005, 0.995])
+    assert tied.judged("b").standing == "tie"
+    assert tied.judged("b").sentence.startswith("as fast as a within 5%: 1.00 times (0.99 to 1.01)")
+    # as large on average, but nobody knows
+    loose = _race([1.0, 1.4, 0.7, 1.3, 0.8])
+    assert loose.judged("b").standing == "not measurable"
+    assert "would have been seen in 80 %" in loose.judged("b").sentence
+
+
+def test_nothing_is_said_where_the_machine_changed():
+    shaken = _race([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": [0.001, 0.00115]})
+    for model in ("a", "b"):
+        said = shaken.judged(model)
+        assert said.standing == "not measurable"
+        assert "1 to 1.15 ms, 15 % more (≤ 10 % wanted)" in said.sentence
+    assert pairs_table("pairs", "", {"x": shaken}).rows[0][-1] == "no"
+
+
+def test_p_values_of_all_pairs_are_corrected_together():
+    third = {i: speed * [1.035, 1.12, 1.065, 1.19, 1.025][i] for i, speed in _race([1] * 5).speeds["a"].items()}
+    two = Race({"a": _race([1] * 5).speeds["a"], "b": third}, {"a": STEADY, "b": STEADY})
+    three = Race({**two.speeds, "c": third}, {name: STEADY for name in "abc"})
+    alone = two.pairs["a", "b"].p()
+    assert 0.025 < alone < 0.05
+    assert two.judged("a").standing == "worse"
+    # with two such pairs, twice the p-value decides
+    assert three.judged("a").standing == "not measurable"
+
+
+def test_one_model_or_one_round_says_nothing():
+    assert Race({"a": {1: 1.0}}, {"a": STEADY}).judged("a").sentence == "no other model was measured"
+    once = Race({"a": {1: 1.0}, "b": {1: 2.0}}, {"a": STEADY, "b": STEADY})
+    assert once.judged("a").standing == "not measurable"
+
+
+def test_a_verdict_keeps_its_sign_or_does_not():
+    race, slower = _race([2.0] * 5), _race([0.5] * 5)
+    equal, without = _race([1.01] * 5), Race({"a": {}, "b": {1: 1.0}}, {})
+    variations = {"same": _race([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
+    assert race.kept("b", variations) == {"same": True, "turned": False, "equal": False}
+
+
+def test_what_is_counted_stands_by_its_size_alone():
+    variations = {"short": {"a": 1.0, "b": 3.0, "c": 9.0}, "turned": {"a": 3.0, "b": 1.0}, "without": {"a": 1.0}}
+    assert counted_standing("b", {"a": 1.0, "b": 2.0}, variations) == ("better", {"short": True, "turned": False})
+    assert counted_standing("a", {"a": 1.0, "b": 2.0, "c": 1.5}, {})[0] == "worse"
+    assert counted_standing("a", {"a": 1.0, "b": 1.04}, {})[0] == "tie"
+    assert counted_standing("a", {"a": 1.0}, variations) == ("", {})
+
+
+def test_intervals_are_over_rounds_and_hold_the_truth_often_enough():
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        found = over_rounds(np.exp(generator.normal(math.log(3), 0.1, 5)).tolist())
+        hits += found.low <= 3 <= found.high
+    assert 0.92 <= hits / 400 <= 0.98
+
+
+def test_speeds_that_do_not_differ_are_called_different_as_seldom_as_the_level_says():
+    generator = np.random.default_rng(2)
+    called = 0
+    for _ in range(400):
+        race = _race(np.exp(generator.normal(0, 0.3, 5)))
+        called += race.judged("b").standing in ("better", "worse")
+    assert called / 400 == pytest.approx(0.05, abs=0.025)
+
+
+def test_a_cell_of_another_part_is_no_round():
+    assert by_round({Cell("a", "work"): {}, Cell("a", "other-1"): {}}, "a") == {}
