@@ -12,7 +12,7 @@ from s2s.training.devices import Computer
 
 # two in name alone, so that tests do not fight for processors
 TWO = Place("2 threads", Computer(torch.device("cpu"), torch.float32), 1)
-TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1, 1), Sizes(3, (16, 32), (8, 16, 32), 1, 1))
+TINY = (Sizes(1, (16, 32, 64), (8, 16, 32), 1, 1), Sizes(3, (16,), (8, 32), 1, 1))
 
 
 @pytest.fixture
@@ -20,7 +20,8 @@ def tiny(monkeypatch):
     """Smaller sizes for the quick profile, and a machine that is steady."""
     monkeypatch.setitem(SIZES, "quick", TINY)
     monkeypatch.setattr(rounds, "reference", lambda computer: 0.001)
-    monkeypatch.setattr(decoding, "places", lambda computer: [Place("1 thread", computer, 1), TWO])
+    monkeypatch.setattr(decoding, "places", lambda computer: [TWO])
+    monkeypatch.setattr(decoding, "round_cells", lambda models, seconds, part: round_cells(models, seconds, part, 2))
 
 
 @pytest.fixture
@@ -37,18 +38,17 @@ def test_every_model_has_its_cell(measured):
         assert finding.low <= finding.value <= finding.high
         assert "grows as n^" in finding.verdict
         assert finding.figure in {figure.name for figure in result.figures}
-        assert set(finding.variations) == {"source of 64 tokens", "target of 32 tokens", "batch 3", "1 thread"}
+        assert set(finding.variations) == {"source of 64 tokens", "target of 32 tokens", "batch 3"}
     assert Result.model_validate_json(result.model_dump_json()) == result
     tokens = next(table for table in result.tables if table.name == "tokens")
-    # two models, two places
-    assert len(tokens.rows) == 2 * 2 * (3 + 3 + 2 + 3)
+    assert len(tokens.rows) == 2 * (3 + 3 + 1 + 2)
 
 
 def test_a_longer_target_takes_longer_at_every_place(measured):
     _, found = measured
-    assert len(found) == 2 * 2 * 5
+    assert len(found) == 2 * 2 * 2
     for one in found.values():
-        assert [held["place"] for held in one["places"]] == ["1 thread", "2 threads"]
+        assert [held["place"] for held in one["places"]] == ["2 threads"]
         for held in one["places"]:
             # short targets are the beginnings of long ones
             assert all(a["seconds"] < b["seconds"] for a, b in pairwise(held["targets"]))

@@ -219,7 +219,7 @@ def test_the_figures_are_what_was_measured(contest):
     assert cells["rnn", "training speed"].value == pytest.approx(2 * 32 / 0.004 / mean, rel=0.01)
     speed = cells["transformer", "training speed"]
     assert speed.standing == "better"
-    assert speed.verdict.startswith("better: 2.00 times (2.00 to 2.00) as fast as rnn, the fastest of the others")
+    assert speed.verdict.startswith("better: 2.00 times (2.00 to 2.01) as fast as rnn, the fastest of the others")
     # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone
     assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True, "1 thread": True}
     # 50 × 256 FLOPs over 100; two threads are worth two in the reference product
