@@ -36,7 +36,7 @@ class Sizes:
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes((64, 128, 256, 512, 768, 1024, 2048), 1, (16, 32, 64, 128, 256, 512)),
+    "quick": Sizes((64, 256, 512, 1024, 2048), 1, (16, 32, 64, 128, 256, 512)),
     "definitive": Sizes((64, 128, 256, 512, 768, 1024, 1536, 2048, 3072), 1, (16, 32, 64, 128, 256, 512, 1024)),
 }
 # there the lengths go on to where memory ends
@@ -48,7 +48,7 @@ SIZES["definitive on a GPU"] = replace(
 
 def cells(contest: Contest) -> list[Cell]:
     """One for each model."""
-    return [Cell(model, "peaks", seconds=10) for model in contest.models]
+    return [Cell(model, "peaks", seconds=20) for model in contest.models]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
