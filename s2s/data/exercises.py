@@ -4,14 +4,9 @@ Examples are a pure function of (distance, count, seed, split). Pieces below `FI
 tokenizer, and no example has them.
 """
 
-import itertools
-import math
 import zlib
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -22,7 +17,6 @@ from s2s.errors import UserError
 FIRST = len(SPECIALS)
 Split = Literal["train", "held-out", "test"]
 _SPLITS: tuple[Split, ...] = ("train", "held-out", "test")
-DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -59,7 +53,7 @@ def joined(parts: list[Examples]) -> Examples:
 def unseen(examples: Examples, seen: Examples) -> Examples:
     """Those examples whose sources are not among the seen ones; all, where fewer than half are new.
 
-    A small space, such as two nested brackets, has too few sources to keep some for a test.
+    A small space, such as one symbol, has too few sources to keep some for a test.
     """
     known = {tuple(row) for row in seen.sources}
     fresh = [i for i, row in enumerate(examples.sources) if tuple(row) not in known]
@@ -74,12 +68,15 @@ class Exercise(ABC):
         title: what is to be done, in a few words.
         unit: what its distance counts.
         pieces: size of the one vocabulary of both sides, special pieces counted.
+        asking: so many pieces at the source's end are each answered by one piece of the target, in their order, so that
+            a linear head over the states there can answer; 0 where nothing of the kind is so.
     """
 
     name: str
     title: str
     unit: str
     pieces: int
+    asking: int = 0
 
     @abstractmethod
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
@@ -109,6 +106,7 @@ class Recall(Exercise):
     name, title, unit = "recall", "first-token recall", "noise symbols after the key"
     keys, noise = 32, 32
     pieces = FIRST + keys + noise
+    asking = 1
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
         """`distance` symbols of noise behind each key."""
@@ -140,32 +138,6 @@ class Copy(Exercise):
         return self.symbols**-self.length
 
 
-class Adding(Exercise):
-    """The adding problem (Hochreiter & Schmidhuber 1997) with digits: the sum of the two marked ones, in decimal.
-
-    The marks stand in different halves of the list, and exactly `distance` places apart, so a list has twice as many
-    places. A marked digit is a symbol of its own.
-    """
-
-    name, title, unit = "adding", "adding problem", "places between the two marked digits"
-    pieces = FIRST + 2 * DIGITS
-
-    def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """Lists of `2 × distance` digits; the answer is one digit or two."""
-        chance = self._chance(distance, seed, split)
-        digits = chance.integers(DIGITS, size=(count, 2 * distance))
-        rows, first = np.arange(count), chance.integers(distance, size=count)
-        sums = digits[rows, first] + digits[rows, first + distance]
-        digits[rows, first] += DIGITS
-        digits[rows, first + distance] += DIGITS
-        targets = [[FIRST + int(digit) for digit in str(total)] for total in sums.tolist()]
-        return Examples((FIRST + digits).tolist(), targets)
-
-    def baseline(self, distance: int) -> float:
-        """Always nine: ten of a hundred pairs add up to it, and no number has more."""
-        return 1 / DIGITS
-
-
 class Associative(Exercise):
     """Multi-query associative recall (Arora et al. 2023): keys with their values, noise, then some of the keys."""
 
@@ -173,6 +145,7 @@ class Associative(Exercise):
     keys, values, noise = 12, 8, 4
     pairs, queries = 4, 2
     pieces = FIRST + keys + values + noise
+    asking = queries
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
         """Four different keys, each followed by its value, `distance` symbols of noise, and two of the keys."""
@@ -192,97 +165,21 @@ class Associative(Exercise):
         return self.values**-self.queries
 
 
-class Dyck(Exercise):
-    """Brackets of three kinds, some closed again and `distance` still open: the answer closes them, inmost first."""
+class Symbols(Exercise):
+    """Random symbols to be written again: how many of them a memory holds. A distance is a number of symbols."""
 
-    name, title, unit = "dyck", "closing nested brackets", "open brackets"
-    kinds = 3
-    pieces = FIRST + 2 * kinds
-
-    def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        """After each open bracket, a third of the time, stands a pair that is closed already."""
-        chance = self._chance(distance, seed, split)
-        opened = chance.integers(self.kinds, size=(count, distance))
-        between = chance.integers(3 * self.kinds, size=(count, distance))
-        sources = [
-            [piece for kind, pair in zip(*rows, strict=True) for piece in self._stretch(kind, pair)]
-            for rows in zip(opened.tolist(), between.tolist(), strict=True)
-        ]
-        return Examples(sources, (FIRST + self.kinds + opened[:, ::-1]).tolist())
-
-    def _stretch(self, kind: int, pair: int) -> list[int]:
-        closed = [FIRST + pair, FIRST + self.kinds + pair] if pair < self.kinds else []
-        return [FIRST + kind, *closed]
-
-    def baseline(self, distance: int) -> float:
-        """Every kind guessed: 3 to the power of −`distance`."""
-        return self.kinds**-distance
-
-
-def _median(numbers: tuple[int, ...]) -> int:
-    # of an even number of operands the mean of the middle two, rounded down, as ListOps has it
-    ordered = sorted(numbers)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
-
-
-class ListOps(Exercise):
-    """Nested operations on digits, as in ListOps (Nangia & Bowman 2018): maximum, minimum, median, sum modulo ten.
-
-    An operation has two or three operands; one of them, at any place, is the next operation, `distance` deep.
-    """
-
-    name, title, unit = "listops", "nested list operations", "nested operations"
-    operations: tuple[Callable[[tuple[int, ...]], int], ...] = (
-        max,
-        min,
-        _median,
-        lambda numbers: sum(numbers) % DIGITS,
-    )
-    arities = (2, 3)
-    close = FIRST + DIGITS
-    pieces = FIRST + DIGITS + 1 + len(operations)
+    name, title, unit = "symbols", "copying random symbols", "symbols"
+    bits = 4
+    pieces = FIRST + 2**bits
 
     def examples(self, distance: int, count: int, seed: int, split: Split = "train") -> Examples:
-        chance = self._chance(distance, seed, split)
-        which = chance.integers(len(self.operations), size=(count, distance)).tolist()
-        arity = chance.integers(self.arities[0], self.arities[-1] + 1, size=(count, distance)).tolist()
-        place = chance.integers(math.factorial(self.arities[-1]), size=(count, distance)).tolist()
-        digits = chance.integers(DIGITS, size=(count, distance, self.arities[-1])).tolist()
-        nested = [self._nested(*row) for row in zip(which, arity, place, digits, strict=True)]
-        return Examples([source for source, _ in nested], [[FIRST + value] for _, value in nested])
-
-    def _nested(
-        self, which: list[int], arity: list[int], place: list[int], digits: list[list[int]]
-    ) -> tuple[list[int], int]:
-        source: list[int] = []
-        value = 0
-        # from the inmost operation, which has digits alone, outwards
-        for depth, (operation, size) in enumerate(zip(which, arity, strict=True)):
-            numbers = digits[depth][:size]
-            operands = [[FIRST + number] for number in numbers]
-            if depth:
-                numbers[place[depth] % size] = value
-                operands[place[depth] % size] = source
-            value = self.operations[operation](tuple(numbers))
-            source = [self.close + 1 + operation, *itertools.chain(*operands), self.close]
-        return source, value
+        """`distance` symbols of four bits each; the answer is the same."""
+        symbols = FIRST + self._chance(distance, seed, split).integers(2**self.bits, size=(count, distance))
+        return Examples(symbols.tolist(), symbols.tolist())
 
     def baseline(self, distance: int) -> float:
-        """The share of the most frequent answer, exactly."""
-        return max(_answers(distance))
+        """Every symbol guessed: 2 to the power of −4 `distance`."""
+        return 2.0 ** (-self.bits * distance)
 
 
-@cache
-def _answers(depth: int) -> tuple[float, ...]:
-    """How often each digit is the answer of operations so deep: from one depth to the next by counting all cases."""
-    inner = _answers(depth - 1) if depth > 1 else (1 / DIGITS,) * DIGITS
-    shares: Counter[int] = Counter()
-    for operation, arity in itertools.product(ListOps.operations, ListOps.arities):
-        weight = 1 / (len(ListOps.operations) * len(ListOps.arities) * DIGITS ** (arity - 1))
-        # no operation minds the order of its operands
-        for numbers in itertools.product(range(DIGITS), repeat=arity):
-            shares[operation(numbers)] += weight * inner[numbers[0]]  # type: ignore[assignment]
-    return tuple(shares[digit] for digit in range(DIGITS))
-
-
-EXERCISES: tuple[Exercise, ...] = (Recall(), Copy(), Adding(), Associative(), Dyck(), ListOps())
+EXERCISES: tuple[Exercise, ...] = (Recall(), Copy(), Associative())

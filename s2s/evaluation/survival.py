@@ -76,11 +76,11 @@ def log_rank_p(first: Times, second: Times) -> float:
 
     The log-rank test (Mantel 1966), which compares how many ended with how many were expected to, time by time. Exact
     up to 20,000 ways to share the runs out among the groups (as a sum of log-rank scores, Peto & Peto 1972); beyond
-    that the usual approximation by a normal distribution. 1 where nothing ended.
+    that the usual approximation by a normal distribution. 1 where nothing ended, or either group is a single run.
     """
     from scipy import stats
 
-    if not len(first.ended) + len(second.ended):
+    if min(len(first), len(second)) < 2 or not len(first.ended) + len(second.ended):
         return 1.0
     if special.comb(len(first) + len(second), len(first)) > _EXACT:
         groups: Any = [stats.CensoredData(uncensored=list(t.ended), right=list(t.waited)) for t in (first, second)]

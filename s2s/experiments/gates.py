@@ -182,6 +182,7 @@ def judged(
     gates: Mapping[str, Sequence[Gate]],
     p: float | None,
     unit: str = "BLEU",
+    margin: float = TIE,
 ) -> Judgement:
     """Words for how a model stands to another one.
 
@@ -191,9 +192,10 @@ def judged(
         gates: of both, by name.
         p: of the difference, corrected for how many are compared; None likewise.
         unit: of the difference.
+        margin: below it, nobody cares.
     """
     model, other = names
-    said = standing(difference, [gate for name in names for gate in gates[name]], p)
+    said = standing(difference, [gate for name in names for gate in gates[name]], p, margin)
     closed = {name: "; ".join(gate.sentence for gate in failed(gates[name])) for name in names}
     if closed[model]:
         return Judgement(said, f"{said}: {closed[model]}")
@@ -206,12 +208,13 @@ def judged(
     low, high = difference.interval()
     size = f"{difference.value:+.1f} {unit} ({low:.1f} to {high:.1f})"
     if said == "tie":
-        equal = difference.equivalence_p(TIE)
+        equal = difference.equivalence_p(margin)
         return Judgement(
-            said, f"as good as {other} within {TIE:g} {unit}: {size}, p = {equal:.2g} of two one-sided tests"
+            said, f"as good as {other} within {margin:g} {unit}: {size}, p = {equal:.2g} of two one-sided tests"
         )
     if said in ("better", "worse"):
         return Judgement(said, f"{said} than {other}: {size}, p = {p:.2g}")
     return Judgement(
-        said, f"no difference from {other} to be seen: {size}, p = {p:.2g}; {powerful(difference).sentence}"
+        said,
+        f"no difference from {other} to be seen: {size}, p = {p:.2g}; {powerful(difference, margin, unit).sentence}",
     )

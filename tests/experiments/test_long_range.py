@@ -2,43 +2,50 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
 from scipy import stats
 
+from s2s.evaluation.differences import welch
+from s2s.evaluation.survival import Times, log_rank_p
 from s2s.experiments import long_range
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.long_range import EXPERIMENT, NAMES, SIZES, Distances, Sizes
-from s2s.experiments.long_range.conclude import Trials, memory, pooled, within
+from s2s.experiments.long_range import EXPERIMENT, SIZES, Distances, Sizes, capacity
+from s2s.experiments.long_range.conclude import NAMES, variations
 from s2s.experiments.long_range.learning import Budget
+from s2s.experiments.long_range.reach import Part, Trials, half_distance, pooled
 from s2s.experiments.matching import size_of
+from s2s.experiments.tuning import RATES
 from s2s.questions import ROWS
+from s2s.recipe.installed import module_of
 from s2s.results import Result
 
 TINY = Sizes(
-    distances={"recall": Distances((1, 2), (4, 8), 1.0), "dyck": Distances((1, 2), (4, 8), 1.0)},
+    distances={"recall": Distances((1, 2), (4, 8), 6, 1.0)},
     parameters=6_000,
     examples=100,
     held_out=10,
     tested=20,
-    budget=Budget(updates=6, rows=16, batches=2, every=3, trial=3, rates=(0.004, 0.01), warmup=2),
-    other_seeds=1,
+    budget=Budget(updates=0, rows=16, batches=2, every=3, trial=3, warmup=2),
+    capacity=capacity.Sizes(widths=(4,), seeds=1, updates=4, trial=3, seconds=1),
 )
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     monkeypatch.setitem(long_range.SIZES, "quick", TINY)
+    monkeypatch.setattr(capacity, "_EXAMPLES", 20)
 
 
-def _measured(right, asked=100, trained=3, solved=None, **changes):
+def _measured(right, solved=None, looks=((50, 2.0, 0.0), (75, 2.0, 0.0), (100, 2.0, 0.0)), **changes):
     found = {
         "distances": [1, 2, 4, 8, 16],
-        "trained": trained,
-        "asked": [asked] * 5,
+        "trained": 3,
+        "asked": [100] * 5,
         "right": list(right),
-        "pieces": [0.5] * 5,
+        "half": list(right),
         "baseline": [0.1] * 5,
         "cheat": "knows half of it",
         "cheating": [0.3] * 5,
@@ -46,32 +53,53 @@ def _measured(right, asked=100, trained=3, solved=None, **changes):
         "unit": "symbols",
         "settings": {"width": 8},
         "parameters": 1000,
-        "rate": 0.01,
-        "losses": {"0.01": 1.5, "0.1": None},
+        "rate": 0.002,
         "budget": 100,
-        "updates": 100,
+        "updates": solved or 100,
         "solved": solved,
-        "loss": 1.0,
+        "looks": [list(look) for look in looks],
         "seconds": 1.0,
-        "trial_seconds": 0.5,
     }
     return found | changes
 
 
-GOOD = (100, 100, 100, 97, 40)
-BAD = (100, 96, 60, 99, 20)
+def _rates(**changes):
+    tried = {"updates": 60, "solved": None, "loss": 0.5, "left chance": True}
+    return {"best": 0.002, "other": 0.004, "inside": True, "tried": {f"{r:g}": tried for r in RATES}} | changes
 
 
-def _conclude(contest, outcomes, seeds):
-    """The conclusion of made-up measurements of `recall`: by model, one for each seed."""
-    contest = contest(list(outcomes), seeds=seeds)
-    cells = {(cell.model, cell.part, cell.seed): cell for cell in EXPERIMENT.cells(contest)}
-    measured = {
-        cells[model, "recall", seed]: _measured(right)
-        for model, of_seeds in outcomes.items()
-        for seed, right in zip(seeds, of_seeds, strict=True)
-    }
-    return EXPERIMENT.conclude(contest, measured)
+FAR, MIDDLE, NEAR = (100,) * 5, (100, 100, 100, 100, 40), (100, 96, 60, 30, 10)
+
+
+def _trials(*runs, rates=None):
+    return Trials("m", Part("recall", "full"), dict(enumerate(runs, 1)), rates)
+
+
+def _contested(contest, outcomes, seeds, rates=None):
+    """A contest, and made-up measurements of recall by whole models: by model, one for each seed."""
+    made = contest(list(outcomes), seeds=seeds)
+    cells = {(cell.model, cell.part, cell.seed): cell for cell in EXPERIMENT.cells(made)}
+    measured = {cells[model, "recall-full-rates", None]: (rates or {}).get(model, _rates()) for model in outcomes}
+    for model, runs in outcomes.items():
+        for seed, run in zip(seeds, runs, strict=True):
+            measured[cells[model, "recall-full", seed]] = run
+    return made, measured, cells
+
+
+def _verdicts(contest, outcomes, rates=None):
+    seeds = tuple(range(1, 1 + len(next(iter(outcomes.values())))))
+    made, measured, _ = _contested(contest, outcomes, seeds, rates)
+    result = EXPERIMENT.conclude(made, measured)
+    return {finding.model: finding for finding in result.findings}, result
+
+
+def _runs(*rights, solved=20):
+    return [_measured(right, solved=solved) for right in rights]
+
+
+def _varied(first, *others):
+    """Five seeds that fall at different places."""
+    return _runs(*((100, 100, 100, fall, 10) for fall in (first, *others)))
 
 
 def _clean(found):
@@ -79,248 +107,343 @@ def _clean(found):
 
 
 def test_what_is_measured_is_small_repeatable_and_json(contest, tiny):
-    made = contest(["gru", "lstm-attention"])
+    made = contest(["gru"])
     cells = EXPERIMENT.cells(made)
-    assert [(cell.part, cell.model) for cell in cells] == [
-        ("recall", "gru"),
-        ("recall", "lstm-attention"),
-        ("dyck", "gru"),
-        ("dyck", "lstm-attention"),
+    assert [cell.part for cell in cells] == [
+        "recall-head-rates",
+        "recall-full-rates",
+        "recall-head",
+        "recall-full",
+        "recall-full-other",
+        "capacity-4",
     ]
-    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
-    for cell, found in measured.items():
+    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells if not cell.part.endswith("other")}
+    for found in measured.values():
         assert json.loads(json.dumps(found, allow_nan=False)) == found
-        assert found["parameters"] == pytest.approx(TINY.parameters, rel=0.05)
-        assert found["updates"] <= TINY.budget.updates
-        assert len(found["right"]) == len(found["distances"]) == 4
-        assert all(0 <= right <= asked <= 20 for right, asked in zip(found["right"], found["asked"], strict=True))
-        assert set(found["losses"]) == {"0.004", "0.01"}
-        assert cell.model in EXPERIMENT.conclude(made, {cell: found}).figures[0].series[0].label
+    rates, head, full, bits = (measured[cells[i]] for i in (1, 2, 3, 5))
+    assert {float(rate) for rate in rates["tried"]} == set(RATES)
+    assert full["parameters"] == pytest.approx(TINY.parameters, rel=0.05)
+    # the same encoder, of the same width, without a decoder
+    assert head["settings"] == full["settings"]
+    assert head["parameters"] < full["parameters"]
+    assert full["rate"] == rates["best"]
+    assert full["updates"] == 6
+    assert len(full["right"]) == len(full["half"]) == len(full["distances"]) == 4
+    assert bits["width"] == 4
+    assert bits["attention"] is False
     torch.manual_seed(99)
-    again = EXPERIMENT.measure(made, cells[3])
-    assert _clean(again) == _clean(measured[cells[3]])
+    assert _clean(EXPERIMENT.measure(made, cells[3])) == _clean(full)
+    result = EXPERIMENT.conclude(made, measured)
+    assert [figure.name for figure in result.figures] == [
+        "recall-full",
+        "recall-full-solved",
+        "recall-head",
+        "recall-head-solved",
+        "capacity",
+    ]
 
 
-def test_another_seed_gives_another_network_and_other_examples(contest, tiny):
+def test_trials_are_kept_and_not_made_again_for_each_seed(contest, tiny, monkeypatch):
     made = contest(["gru"], seeds=(1, 2))
-    one, two = (EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)[:2])
-    assert one["losses"] != two["losses"]
+    searched = []
+    real = long_range.search
+    monkeypatch.setattr(long_range, "search", lambda *given: searched.append(1) or real(*given))
+    one, two = (cell for cell in EXPERIMENT.cells(made) if cell.part == "recall-head")
+    first, second = EXPERIMENT.measure(made, one), EXPERIMENT.measure(made, two)
+    assert len(searched) == 1
+    assert first["looks"] != second["looks"]
+
+
+def test_a_seed_trains_at_the_rate_of_the_trials_or_at_the_next_best(contest, tiny):
+    made = contest(["gru"])
+    folder = made.cells_of("long-range")
+    folder.mkdir(parents=True)
+    kept = {"measured": _rates(best=0.004, other=None), "failed": "", "seconds": 1.0}
+    (folder / "gru--recall-full-rates.json").write_text(json.dumps(kept))
+    cells = {cell.part: cell for cell in EXPERIMENT.cells(made)}
+    assert EXPERIMENT.measure(made, cells["recall-full"])["rate"] == 0.004
+    with pytest.raises(long_range.UserError, match="no other rate"):
+        EXPERIMENT.measure(made, cells["recall-full-other"])
 
 
 def test_a_model_that_learns_positions_has_them_for_the_longest_test(contest, tiny):
     made = contest(["conv"])
-    cell = EXPERIMENT.cells(made)[0]
-    found = EXPERIMENT.measure(made, cell)
-    # a key, eight symbols and the end
-    assert found["settings"]["max_positions"] == 10
-    assert found["settings"]["dropout"] == 0
-    assert found["parameters"] == size_of("conv", _settings(found), 68, 68)
-
-
-def _settings(found):
-    from s2s.recipe.installed import module_of
-
-    return module_of("conv").Settings.model_validate(found["settings"])
+    settings = long_range.small(made.contestants[0], 68, 40, parameters=6_000)
+    assert settings.model_dump()["max_positions"] == 40
+    assert settings.model_dump()["dropout"] == 0
+    assert size_of("conv", settings, 68, 68) == pytest.approx(6_000, rel=0.05)
 
 
 def test_a_models_own_settings_are_kept(contest):
-    made = contest(["lstm"])
-    own = made.contestants[0]
+    own = contest(["lstm"]).contestants[0]
     residual = own.settings.model_copy(update={"residual": True})
     own = dataclasses.replace(own, recipe=own.recipe.model_copy(update={"model": residual}))
-    found = long_range.small(own, long_range.exercise_of("recall"), 20_000, 20).model_dump()
-    assert found["residual"] is True
-    assert found["bidirectional"] is False
-    assert found["width"] != own.settings.width
+    for width in (None, 32):
+        found = long_range.small(own, 68, 20, parameters=20_000, width=width).model_dump()
+        assert found["residual"] is True
+        assert found["bidirectional"] is False
+        assert width is None or (found["width"], found["encoder_layers"]) == (32, 1)
 
 
 def test_a_tagger_says_that_it_cannot(contest, tiny):
     made = contest(["rnn-tagger"])
-    with pytest.raises(NotForThisModel, match="cannot translate"):
-        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])
+    for cell in EXPERIMENT.cells(made):
+        if cell.part in ("recall-full-rates", "capacity-4"):
+            with pytest.raises(NotForThisModel, match="cannot translate"):
+                EXPERIMENT.measure(made, cell)
 
 
-def test_every_profile_has_seven_tasks_and_tests_at_two_and_four_times_the_trained_distance():
+def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest):
+    assert tuple(SIZES["lecture"].distances) == tuple(SIZES["definitive"].distances) == NAMES
+    assert len(NAMES) == 4
     for sizes in SIZES.values():
-        assert tuple(sizes.distances) == NAMES
-        assert len(NAMES) == 7
-        for name, distances in sizes.distances.items():
-            longest = distances.trained[-1]
-            assert distances.longer == (2 * longest, 4 * longest)
-            assert sorted(distances.tested) == list(distances.tested)
-            assert long_range.exercise_of(name).examples(longest, 2, 1).targets
-
-
-def test_on_a_processor_only_recall_is_repeated(contest):
-    quick = EXPERIMENT.cells(contest(["rnn", "gru"], seeds=(1, 2)))
-    assert [cell.seed for cell in quick if cell.part == "recall"] == [1, 1, 2, 2]
-    assert {cell.seed for cell in quick if cell.part != "recall"} == {1}
-    assert len({cell.key for cell in quick}) == len(quick) == 4 + 2 * 6
-    made = contest(["rnn"], seeds=(1, 2), profile="definitive")
-    assert len(EXPERIMENT.cells(made)) == 2 + 6
-    gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
-    assert len(EXPERIMENT.cells(dataclasses.replace(made, computer=gpu))) == 14
-
-
-def test_a_gpu_gets_longer_sequences(contest):
-    made = contest(["rnn"], profile="definitive")
-    assert made.sizes(SIZES) is SIZES["definitive"]
-    gpu = dataclasses.replace(made.computer, device=torch.device("cuda"))
-    assert dataclasses.replace(made, computer=gpu).sizes(SIZES) is SIZES["definitive on a GPU"]
-    assert dataclasses.replace(made, computer=gpu).sizes({"definitive": 1, "quick": 2}) == 1
-    quick = dataclasses.replace(made, computer=gpu, profile="quick")
-    assert quick.sizes(SIZES) is SIZES["quick"]
+        for distances in sizes.distances.values():
+            assert list(distances.tested) == sorted(set(distances.tested))
+            assert distances.longer[-1] >= 4 * distances.trained[-1]
+    made = contest(["rnn", "transformer"], seeds=(1, 2, 3), profile="lecture")
+    cells = EXPERIMENT.cells(made)
+    assert len({cell.key for cell in cells}) == len(cells)
+    parts = [cell.part for cell in cells]
+    # trials come before what they choose a rate for
+    for part in parts:
+        if part in ("recall-head", "copy-full", "agreement-full"):
+            assert parts.index(f"{part}-rates") < parts.index(part)
+    assert parts.count("associative-head") == parts.count("recall-full-other") == 6
+    assert "copy-head" not in parts
 
 
 @pytest.mark.parametrize(
-    ("right", "expected"),
-    [(GOOD, 8), (BAD, 2), ((94, 100, 100, 100, 100), 0), ((95,) * 5, 16), ((100, 95, 94, 100, 100), 2)],
+    ("right", "distance", "beyond"),
+    [
+        (FAR, 16, True),
+        # half way from 1.0 to 0.1 is 0.55: between 8 and 16, where 1.0 falls to 0.4
+        (MIDDLE, 8 * 2 ** (0.45 / 0.6), False),
+        (NEAR, 4 * 2 ** (0.05 / 0.3), False),
+        # half of what it has near is left at 4
+        ((50, 50, 30, 30, 30), 4, False),
+        ((10, 10, 10, 10, 10), 1, False),
+        ((50, 50, 50, 50, 50), 16, True),
+    ],
 )
-def test_effective_memory_ends_at_the_first_distance_below_95_per_cent(right, expected):
-    assert memory(_measured(right)) == expected
+def test_half_of_what_is_above_chance_is_left_at_d50(right, distance, beyond):
+    found = half_distance(_measured(right))
+    assert found == (pytest.approx(distance), beyond)
 
 
-def test_in_distribution_means_the_trained_distances_together():
-    assert within(_measured((100, 50, 0, 7, 7))) == 0.5
-    assert within(_measured((100, 50, 0, 7, 7), trained=1)) == 1.0
+def test_no_word_between_counts_as_one_and_chance_may_change_with_distance():
+    run = _measured((100, 100, 70, 0, 0), distances=[0, 4, 8, 16, 32], baseline=[0.5, 0.5, 0.6, 0.5, 0.5])
+    # above chance: 0.5, 0.5, 0.1
+    assert half_distance(run)[0] == pytest.approx(4 * 2 ** (0.25 / 0.4))
+    assert half_distance(_measured((50,) * 5, distances=[0, 4, 8, 16, 32], baseline=[0.5] * 5)) == (1.0, False)
 
 
 def test_the_interval_is_the_wider_of_wilsons_and_students():
     agreeing = pooled([(90, 100), (90, 100), (90, 100)])
     wilson = stats.binomtest(270, 300).proportion_ci(method="wilson")
-    assert (agreeing.low, agreeing.high) == (pytest.approx(wilson.low), pytest.approx(wilson.high))
+    assert (agreeing.low, agreeing.high) == (pytest.approx(100 * wilson.low), pytest.approx(100 * wilson.high))
     apart = pooled([(60, 100), (70, 100), (80, 100)])
-    half = stats.t.ppf(0.975, 2) * 0.1 / 3**0.5
-    assert (apart.low, apart.high) == (pytest.approx(0.7 - half), pytest.approx(0.7 + half))
+    half = stats.t.ppf(0.975, 2) * 10 / 3**0.5
+    assert (apart.low, apart.high) == (pytest.approx(70 - half), pytest.approx(70 + half))
     assert pooled([(0, 100), (100, 100)]).low == 0.0
-    alone = pooled([(5, 10)])
-    assert alone.low < alone.value < alone.high
 
 
-def test_updates_to_99_per_cent_are_a_median_in_which_never_counts_as_late():
-    def steps(*solved):
-        return Trials("m", "recall", {i: _measured(GOOD, solved=s) for i, s in enumerate(solved)}).steps()
-
-    assert steps(20, 60, 40) == 40
-    assert steps(20, None, 40) == 40
-    assert steps(20, None, None) is None
-    assert steps(20, None) is None
+def test_unsolved_seeds_are_censored_at_their_budget():
+    own = _trials(_measured(FAR, solved=20), _measured(NEAR), _measured(FAR, solved=50))
+    assert own.times() == Times([20, 50], [100])
+    assert (own.solved(), own.beyond()) == (2, 2)
 
 
-def test_with_enough_seeds_the_verdict_is_a_tests(contest):
-    result = _conclude(contest, {"gru": [GOOD] * 3, "rnn": [BAD, (100, 96, 55, 0, 0), (99, 98, 65, 0, 0)]}, (1, 2, 3))
-    gru, rnn = result.findings
-    p = stats.ttest_rel([0.6, 0.55, 0.65], [1.0, 1.0, 1.0]).pvalue
-    assert f"40 points below gru at 4 symbols (p = {p:.2g})" in rnn.verdict
-    assert f"40 points above rnn at 4 symbols (p = {p:.2g})" in gru.verdict
-    assert (gru.value, gru.low, gru.high) == (8, 8, 8)
-    assert (rnn.value, rnn.low, rnn.high) == (2, 2, 2)
-    assert "recalls a first symbol over 8 symbols (trained to 4)" in gru.verdict
-    assert "solves as trained 1 of 1 tasks with 3 seeds (recall);" in gru.verdict
-    assert "solves as trained 0 of 1 tasks with 3 seeds;" in rnn.verdict
+def test_reach_is_a_geometric_mean_and_ends_at_the_longest_distance():
+    own = _trials(_measured(FAR), _measured((100, 100, 55, 10, 10)))
+    assert own.doublings() == [4, pytest.approx(2)]
+    assert own.reach().value == pytest.approx(8)
+    assert own.reach().high == 16
+    assert own.error().value == 0
 
 
-def test_equal_models_do_not_differ_significantly(contest):
-    result = _conclude(contest, {"gru": [GOOD] * 3, "rnn": [GOOD] * 3}, (1, 2, 3))
-    assert all("no significant difference" in finding.verdict for finding in result.findings)
-    assert result.findings[1].verdict.endswith("(3 seeds, p = 1)")
+def test_a_better_model_is_called_so_by_welchs_test_on_doublings(contest):
+    near = _varied(10, 20, 30, 40, 50)
+    found, result = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": near, "lstm": _varied(12, 22, 32, 42, 52)})
+    # two of three are told apart from the best; all three pairs are corrected for
+    difference = welch(_trials(*near).doublings(), [4.0] * 5)
+    p = difference.p()
+    assert found["rnn"].standing == "worse"
+    assert "worse than gru: " in found["rnn"].verdict
+    assert found["gru"].standing == "better"
+    rows = {row[2]: row for row in next(t for t in result.tables if t.name == "distances").rows}
+    assert rows["rnn − gru"][3] == pytest.approx(-difference.value, abs=0.01)
+    assert rows["rnn − gru"][6] == pytest.approx(3 * p, abs=1e-4)
+    assert found["gru"].value == 16
+    assert "at least 16" in found["gru"].verdict
+    assert found["rnn"].value == pytest.approx(2 ** (4 - difference.value))
 
 
-@pytest.mark.parametrize(("seeds", "words"), [((1,), "1 seed is too few"), ((1, 2), "2 seeds are too few")])
-def test_few_seeds_give_no_verdict(contest, seeds, words):
-    result = _conclude(contest, {"gru": [GOOD] * len(seeds), "rnn": [BAD] * len(seeds)}, seeds)
-    assert all(words in finding.verdict for finding in result.findings)
-    assert (result.findings[0].low is None) == (len(seeds) == 1)
+def test_equal_models_tie_within_half_a_doubling(contest):
+    found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _runs(*[FAR] * 5)})
+    assert {each.standing for each in found.values()} == {"tie"}
+    assert "within 0.5 doublings" in found["rnn"].verdict
+    # three seeds are too few to prove that
+    found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 3), "rnn": _runs(*[FAR] * 3)})
+    assert found["rnn"].standing == "not measurable"
+    assert "no difference from gru to be seen" in found["rnn"].verdict
 
 
-def test_the_longest_distance_tested_is_a_lower_bound(contest):
-    result = _conclude(contest, {"gru": [(100,) * 5], "rnn": [(10,) * 5]}, (1,))
-    assert "over at least 16 symbols" in result.findings[0].verdict
-    assert "at no distance" in result.findings[1].verdict
+CHANCE = _measured((12, 10, 8, 10, 9))
+FALLING = [(50, 2.0, 0.0), (75, 1.5, 40.0), (100, 1.0, 80.0)]
 
 
-def test_curves_have_intervals_and_the_baseline_beside_them(contest):
-    result = _conclude(contest, {"gru": [GOOD, BAD], "rnn": [BAD, BAD]}, (1, 2))
-    curves = result.figures[0]
-    assert curves.name == result.findings[0].figure == "recall"
-    gru, rnn, baseline, cheating = curves.series
-    assert (cheating.label, cheating.reference) == ("knows half of it", True)
-    assert cheating.y == pytest.approx([30] * 5)
-    assert gru.y == pytest.approx([100, 98, 80, 98, 30])
-    assert rnn.y == pytest.approx(list(BAD))
-    assert baseline.reference
-    assert baseline.y == pytest.approx([10] * 5)
-    for series in (gru, rnn):
-        assert all(low <= y <= high for low, y, high in zip(series.low, series.y, series.high, strict=True))
-    success = next(figure for figure in result.figures if figure.name == "success")
-    assert [series.y for series in success.series] == [[50], [0]]
-    low, high = stats.binomtest(1, 2).proportion_ci(method="wilson")
-    assert (success.series[0].low, success.series[0].high) == ([pytest.approx(100 * low)], [pytest.approx(100 * high)])
+@pytest.mark.parametrize(
+    ("run", "rates", "standing", "words"),
+    [
+        (CHANCE, _rates(), "not measurable", "without doing it 30.0 %"),
+        (_measured((33, 30, 30, 10, 10)), _rates(), "not measurable", "without doing it 30.0 %"),
+        (
+            _measured(MIDDLE, looks=FALLING),
+            _rates(),
+            "still learning",
+            "5 of 5 seeds have not solved it in 100 updates",
+        ),
+        (_measured(MIDDLE), _rates(best=0.008, inside=False), "not measurable", "0.008 lies at an end of"),
+    ],
+    ids=["chance", "cheating", "learning", "rate"],
+)
+def test_what_fails_a_gate_is_no_verdict_and_says_which(contest, run, rates, standing, words):
+    found, result = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": [run] * 5}, {"rnn": rates})
+    assert found["rnn"].standing == standing
+    assert words in found["rnn"].verdict
+    # of the others none may be spoken of
+    assert found["gru"].standing == standing
+    assert "no verdict beside rnn" in found["gru"].verdict
+    gates = next(table for table in result.tables if table.name == "gates").rows
+    assert [row[3] for row in gates if row[1] == "rnn"].count("no") == 1
 
 
-def test_comparisons_test_answers_and_seeds(contest):
-    result = _conclude(contest, {"gru": [GOOD, GOOD], "rnn": [BAD, BAD]}, (1, 2))
-    (row,) = next(table for table in result.tables if table.name == "comparisons").rows
-    assert row[:4] == ["recall", "rnn − gru", 4, -40.0]
-    assert row[6] is None
-    assert row[7] == pytest.approx(stats.fisher_exact([[200, 0], [120, 80]]).pvalue)
+def test_a_training_that_learns_no_longer_may_be_judged_though_it_solved_nothing(contest):
+    found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _varied(10, 20, 30, 40, 50)})
+    capped = [{**run, "solved": None, "updates": 100} for run in _varied(10, 20, 30, 40, 50)]
+    again, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": capped})
+    assert again["rnn"].standing == found["rnn"].standing == "worse"
 
 
-def test_p_values_are_corrected_for_the_number_of_pairs(contest):
-    worse = [BAD, (100, 96, 55, 0, 0), (99, 98, 65, 0, 0)]
-    result = _conclude(contest, {"gru": [GOOD] * 3, "lstm": [GOOD] * 3, "rnn": worse}, (1, 2, 3))
-    p = stats.ttest_rel([0.6, 0.55, 0.65], [1.0, 1.0, 1.0]).pvalue
-    # of three pairs two are as far apart, and the third does not differ: the smallest p-values count three times
-    assert f"(p = {3 * p:.2g})" in result.findings[2].verdict
-    rows = next(table for table in result.tables if table.name == "comparisons").rows
-    answers = {row[1]: row[7] for row in rows}
-    alone = stats.fisher_exact([[300, 0], [180, 120]]).pvalue
-    assert answers["rnn − gru"] == pytest.approx(3 * alone)
-    assert answers["lstm − gru"] == 1.0
+def test_the_best_other_is_sought_among_those_that_may_be_spoken_of(contest):
+    lucky = [_measured(FAR, looks=FALLING)] * 5
+    found, _ = _verdicts(contest, {"gru": lucky, "rnn": _varied(10, 20, 30, 40, 50), "lstm": _runs(*[MIDDLE] * 5)})
+    assert found["rnn"].verdict.startswith("worse than lstm")
+    assert found["gru"].standing == "still learning"
 
 
-def test_a_task_tried_with_fewer_seeds_is_told_apart(contest):
-    made = contest(["gru", "rnn"], seeds=(1, 2, 3))
-    measured = {cell: _measured(GOOD) for cell in EXPERIMENT.cells(made)}
-    tried = {name: sum(cell.part == name and cell.model == "gru" for cell in measured) for name in ("recall", "copy")}
-    assert tried == {"recall": 3, "copy": 1}
-    verdict = EXPERIMENT.conclude(made, measured).findings[0].verdict
-    assert (
-        "solves as trained 1 of 1 tasks with 3 seeds (recall) and 6 of 6 tasks with 1 seed (copy, adding, " in verdict
-    )
+def test_variations_keep_their_sign():
+    looked = {
+        "rate": {"a": [3.0, 4.0], "b": [2.0, 2.0]},
+        "half": {"a": [1.0, 1.0], "b": [1.4, 1.4]},
+        "none": {"a": [1]},
+    }
+    assert variations("a", "b", "better", looked) == {"rate": True, "half": False}
+    assert variations("b", "a", "worse", looked) == {"rate": True, "half": False}
+    assert variations("a", "b", "tie", looked) == {"rate": False, "half": True}
+    assert variations("a", "b", "not measurable", looked) == {}
 
 
-def test_what_is_missing_is_left_out(contest, tiny):
-    made = contest(["gru", "rnn"], seeds=(1, 2))
-    cells = EXPERIMENT.cells(made)
-    every = {cell: _measured(GOOD, solved=20) for cell in cells}
-    whole = EXPERIMENT.conclude(made, every)
+def test_a_verdict_is_looked_at_with_half_the_updates_another_rate_and_a_linear_head(contest):
+    outcomes = {"gru": _runs(*[FAR] * 5), "rnn": [run | {"half": list(FAR)} for run in _varied(10, 20, 30, 40, 50)]}
+    made, measured, cells = _contested(contest, outcomes, (1, 2, 3, 4, 5))
+    for seed in range(1, 6):
+        for model, right in (("gru", FAR), ("rnn", NEAR)):
+            measured[cells[model, "recall-full-other", seed]] = _measured(right, solved=20)
+            measured[cells[model, "recall-head", seed]] = _measured(MIDDLE, solved=20)
+    found = {each.model: each for each in EXPERIMENT.conclude(made, measured).findings}
+    assert found["rnn"].variations == {"next best rate": True, "half the updates": False, "linear head": False}
+    assert "its encoder under a linear head over 13" in found["rnn"].verdict
+
+
+def test_every_curve_has_the_end_of_training_and_what_cheating_gives(contest):
+    _, result = _verdicts(contest, {"gru": [_measured(MIDDLE, solved=20), _measured(NEAR)], "rnn": _runs(NEAR, NEAR)})
+    curves, solved = result.figures[:2]
+    assert [(one.label, one.reference) for one in curves.series[2:]] == [
+        ("without memory", True),
+        ("knows half of it", True),
+        ("end of training", True),
+    ]
+    assert curves.series[0].y == pytest.approx([100, 98, 80, 65, 25])
+    assert curves.series[3].y == pytest.approx([30] * 5)
+    assert curves.series[-1].x == [4, 4]
+    # half of the seeds are there at 20, the other half nobody has seen there
+    gru, rnn, _ = solved.series
+    assert (gru.x, gru.y) == ([0, 20, 20, 100], [100, 100, 50, 50])
+    assert gru.label == "gru (1 of 2 never)"
+    assert (rnn.x, rnn.y) == ([0, 20, 20], [100, 100, 0])
+
+
+def test_who_is_sooner_is_a_log_rank_test_with_unsolved_seeds_censored(contest):
+    slow = [_measured(MIDDLE, solved=s) for s in (60, 70, 80)] + [_measured(MIDDLE)] * 2
+    outcomes = {"gru": [_measured(FAR, solved=s) for s in (20, 20, 30, 40, 50)], "rnn": slow, "lstm": slow}
+    _, result = _verdicts(contest, outcomes)
+    rows = {row[2]: row for row in next(t for t in result.tables if t.name == "solved").rows}
+    p = log_rank_p(Times([20, 20, 30, 40, 50]), Times([60, 70, 80], [100, 100]))
+    assert rows["gru, rnn"][3:5] == ["5 of 5", "3 of 5"]
+    assert rows["gru, rnn"][5:] == [pytest.approx(p, abs=1e-4), pytest.approx(3 * p, abs=2e-4), 0.0079]
+    assert p == pytest.approx(2 / math.comb(10, 5))
+    assert rows["rnn, lstm"][6] == 1
+
+
+def test_what_is_missing_is_left_out(contest):
+    made, measured, _ = _contested(contest, {"gru": _runs(MIDDLE, MIDDLE), "rnn": _runs(FAR, FAR)}, (1, 2))
+    whole = EXPERIMENT.conclude(made, measured)
     assert {finding.row for finding in whole.findings} == set(EXPERIMENT.rows) <= set(ROWS)
-    assert len(whole.findings) == 2
-    assert whole == EXPERIMENT.conclude(made, dict(reversed(every.items())))
     assert Result.model_validate_json(whole.model_dump_json()) == whole
-    for gone in cells:
-        left = EXPERIMENT.conclude(made, {cell: found for cell, found in every.items() if cell != gone})
+    for gone in measured:
+        left = EXPERIMENT.conclude(made, {cell: found for cell, found in measured.items() if cell != gone})
         assert len(left.findings) == 2
-    without_rnn = EXPERIMENT.conclude(made, {cell: found for cell, found in every.items() if cell.model == "gru"})
-    assert [finding.model for finding in without_rnn.findings] == ["gru"]
-    assert "no other model" in without_rnn.findings[0].verdict
-    only_dyck = EXPERIMENT.conclude(made, {cell: found for cell, found in every.items() if cell.part == "dyck"})
-    assert only_dyck.findings == []
-    assert [figure.name for figure in only_dyck.figures] == ["dyck", "success"]
+    alone = EXPERIMENT.conclude(made, {cell: found for cell, found in measured.items() if cell.model == "gru"})
+    assert "no other model" in alone.findings[0].verdict
     nothing = EXPERIMENT.conclude(made, {})
     assert nothing.findings == nothing.figures == nothing.tables == []
 
 
-def test_models_that_share_no_seed_are_not_compared(contest):
-    made = contest(["gru", "rnn"], seeds=(1, 2))
-    cells = {(cell.model, cell.seed): cell for cell in EXPERIMENT.cells(made) if cell.part == "recall"}
-    apart = {cells["gru", 1]: _measured(GOOD), cells["rnn", 2]: _measured(BAD)}
-    assert "too few to compare" in EXPERIMENT.conclude(made, apart).findings[0].verdict
+def _copied(right, width=16, attention=False, **changes):
+    losses = [0.0, 0.0, 0.1, 0.2, 2.0]
+    found = {"width": width, "attention": attention, "symbol": 4, "lengths": [1, 2, 4, 8, 16], "asked": [100] * 5}
+    return found | {"right": list(right), "losses": losses, "rate": 0.002, "inside": True} | changes
 
 
-def test_names_of_figures_and_tables_are_unique(contest, tiny):
-    made = contest(["gru"])
-    result = EXPERIMENT.conclude(made, {cell: _measured(GOOD) for cell in EXPERIMENT.cells(made)})
-    names = [part.name for part in (*result.figures, *result.tables)]
-    assert len(set(names)) == len(names)
+def test_a_symbol_counts_where_95_in_100_sequences_have_no_mistake():
+    assert capacity.copied(_copied((100, 95, 94, 100, 100))) == 2
+    assert capacity.copied(_copied((94, 100, 100, 100, 100))) == 0
+    assert capacity.copied(_copied((95,) * 5)) == 16
+
+
+def test_what_is_known_after_reading_is_a_lower_bound_in_bits():
+    # of 8 symbols, 32 bits: nine pieces with their end, a fifth of a nat each
+    assert capacity.conveyed(_copied((0,) * 5)) == pytest.approx(32 - 9 * 0.2 / math.log(2))
+
+
+def test_with_attention_the_decoder_gets_a_vector_for_each_symbol():
+    assert capacity.numbers(_copied((100, 100, 100, 100, 0))) == 16
+    assert capacity.numbers(_copied((100, 100, 100, 100, 0), attention=True)) == 8 * 16
+
+
+@pytest.mark.parametrize(
+    ("kind", "looks"),
+    [("lstm", False), ("mingru", False), ("lstm-attention", True), ("conv", True), ("transformer", True)],
+)
+def test_who_looks_back_is_seen_on_the_model(kind, looks, contest):
+    settings = long_range.small(contest([kind]).contestants[0], 20, 30, parameters=0, width=8)
+    assert capacity.looks_back(module_of(kind).build(settings, 20, 20)) is looks
+
+
+def test_bits_are_drawn_against_the_numbers_that_are_read(contest, tiny):
+    made = contest(["gru", "transformer"])
+    cells = {cell.model: cell for cell in EXPERIMENT.cells(made) if cell.part == "capacity-4"}
+    more = {"seed": 1, "updates": 100, "solved": None, "looks": [[1, 1.0, 0], [2, 1.0, 0], [3, 1.0, 0]], "seconds": 1.0}
+    measured = {
+        cells["gru"]: _copied((100, 100, 0, 0, 0), width=4, **more),
+        cells["transformer"]: _copied((100,) * 5, width=4, attention=True, **more),
+    }
+    result = EXPERIMENT.conclude(made, measured)
+    gru, attention, one_bit = result.figures[0].series
+    assert (gru.x, gru.y) == ([4], [8])
+    assert (attention.x, attention.y) == ([64], [64])
+    assert one_bit.reference
+    (table,) = result.tables
+    assert [row[5] for row in table.rows] == [8, 64]
+    assert table.rows[0][-2] == "learned"

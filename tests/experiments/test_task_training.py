@@ -1,20 +1,24 @@
-"""Small models learn pieces, and their answers are counted in two ways."""
+"""Small models learn pieces, their answers are counted in two ways, and a rate is chosen by who solves a task first."""
 
 import copy
 import dataclasses
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 from s2s.data.batches import collate
-from s2s.data.exercises import Dyck, Examples, Recall, joined
+from s2s.data.exercises import FIRST, Associative, Examples, Recall, joined
 from s2s.data.tokenizers import BOS, EOS, PAD
-from s2s.decoding.beam import Beam, search
+from s2s.decoding import beam
 from s2s.errors import UserError
 from s2s.experiments.long_range import learning
-from s2s.experiments.long_range.learning import Budget, answers, encoded, learn
+from s2s.experiments.long_range.head import headed
+from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, encoded, learn, search
 from s2s.experiments.matching import settings_of
+from s2s.experiments.tuning import RATES
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings
@@ -33,6 +37,8 @@ OPTIONS = {
     "bidirectional": False,
 }
 BUDGET = Budget(updates=40, rows=32, batches=2, every=10, trial=20, rates=(0.02,), warmup=5)
+KINDS = 3
+PIECES = FIRST + 2 * KINDS
 
 
 def _builder(kind, pieces, seed=0, width=16):
@@ -44,12 +50,19 @@ def _builder(kind, pieces, seed=0, width=16):
 
 
 def _brackets(count=200, seed=1, split="train"):
-    return joined([Dyck().examples(depth, count, seed, split) for depth in (1, 2, 3)])
+    """Brackets to be closed, inmost first; one, two or three."""
+    chance = np.random.default_rng([seed, len(split)])
+    opened = [FIRST + chance.integers(KINDS, size=(count, depth)) for depth in (1, 2, 3)]
+    return joined([Examples(each.tolist(), (KINDS + each[:, ::-1]).tolist()) for each in opened])
+
+
+def _lesson(kind="gru", **changes):
+    budget = dataclasses.replace(BUDGET, **changes)
+    return Lesson(_builder(kind, PIECES), _brackets(), _brackets(20, 1, "held-out"), budget, 1, COMPUTER)
 
 
 def _learn(kind="gru", **changes):
-    budget = Budget(**(vars(BUDGET) | changes))
-    return learn(_builder(kind, Dyck.pieces), _brackets(), _brackets(20, 1, "held-out"), budget, 1, COMPUTER)
+    return learn(_lesson(kind, **changes))
 
 
 @pytest.fixture
@@ -70,7 +83,7 @@ def counted(monkeypatch):
 @pytest.fixture(scope="module")
 def halfway():
     """A model that knows some answers and not others."""
-    return _learn(updates=50, trial=50).model
+    return _learn(updates=50, trial=50).trainer.model
 
 
 def test_counted_answers_are_those_of_greedy_search(halfway):
@@ -80,7 +93,7 @@ def test_counted_answers_are_those_of_greedy_search(halfway):
     for source, target, right in zip(asked.sources, asked.targets, found.right, strict=True):
         batch = collate([source], [target], [0])
         limits = np.array([len(target) + 3])
-        ((best,),) = search(halfway, batch.source, batch.source_valid, limits, Beam(size=1))
+        ((best,),) = beam.search(halfway, batch.source, batch.source_valid, limits, beam.Beam(size=1))
         assert (list(best.tokens) == target) == right
 
 
@@ -100,7 +113,7 @@ def test_the_loss_is_the_trainers_and_pieces_are_counted_with_the_end(halfway):
 def test_what_no_search_writes_is_no_answer(halfway):
     asked = _brackets(30, 4)
     model = copy.deepcopy(halfway)
-    wide = torch.nn.Linear(16, Dyck.pieces)
+    wide = torch.nn.Linear(16, PIECES)
     with torch.no_grad():
         wide.weight.copy_(model.projection.weight)
         wide.bias.zero_()
@@ -111,9 +124,7 @@ def test_what_no_search_writes_is_no_answer(halfway):
 
 def test_a_rival_decides_alone_where_there_is_one(halfway):
     asked = _brackets(30, 4)
-    last = [
-        (len(target) - 1, Dyck.pieces - 1 if target[-1] != Dyck.pieces - 1 else BOS + 3) for target in asked.targets
-    ]
+    last = [(len(target) - 1, PIECES - 1 if target[-1] != PIECES - 1 else BOS + 3) for target in asked.targets]
     found = answers(halfway, Examples(asked.sources, asked.targets, last), COMPUTER)
     for i, (place, rival) in enumerate(last):
         batch = collate([asked.sources[i]], [asked.targets[i]], [i])
@@ -133,55 +144,120 @@ def test_examples_become_what_the_trainer_reads():
 def test_an_easy_task_is_learned_and_training_stops_there():
     train, held = Recall().examples(2, 1500, 1), Recall().examples(2, 60, 1, "held-out")
     budget = Budget(updates=600, rows=64, batches=1, every=20, trial=600, rates=(0.02,), warmup=10)
-    learned = learn(_builder("gru", Recall.pieces, width=32), train, held, budget, 1, COMPUTER)
-    assert learned.solved == learned.updates < 600
+    learned = learn(Lesson(_builder("gru", Recall.pieces, width=32), train, held, budget, 1, COMPUTER))
+    assert learned.solved == learned.trainer.update == learned.looks[-1][0] < 600
     assert learned.solved % 20 == 0
-    assert answers(learned.model, Recall().examples(2, 300, 1, "test"), COMPUTER).accuracy > 0.97
+    assert learned.score(1.0) < 0
+    assert answers(learned.trainer.model, Recall().examples(2, 300, 1, "test"), COMPUTER).accuracy > 0.97
 
 
-def test_two_trainings_of_one_seed_are_the_same():
-    first, second = _learn(), _learn()
-    assert first.losses == second.losses
-    assert first.loss == second.loss
-    weights = first.model.state_dict()
-    assert all(torch.equal(weights[name], p) for name, p in second.model.state_dict().items())
+def test_two_trainings_of_one_seed_are_the_same_and_a_pause_changes_nothing():
+    first, second = _learn(), Run(_lesson(), 0.02)
+    second.go_on(10)
+    second.go_on(40)
+    assert first.looks == second.looks
+    weights = first.trainer.model.state_dict()
+    assert all(torch.equal(weights[name], p) for name, p in second.trainer.model.state_dict().items())
 
 
-def test_the_better_rate_goes_on_and_the_other_stops():
+def test_the_better_rate_goes_on_and_the_other_stops(counted):
     learned = _learn(rates=(1e-9, 0.02, 1e-8))
     assert learned.rate == 0.02
-    assert list(learned.losses) == [1e-9, 0.02, 1e-8]
-    assert learned.losses[0.02] < min(learned.losses[1e-9], learned.losses[1e-8])
-    assert learned.updates == BUDGET.updates
-    assert learned.trial_seconds > 0
-    alone = _learn()
-    assert learned.loss == alone.loss
-    assert learned.losses[0.02] == alone.losses[0.02] > learned.loss
+    assert learned.trainer.update == BUDGET.updates
+    assert len(counted) == BUDGET.updates + 2 * BUDGET.trial
+    assert learned.looks == _learn().looks
+
+
+def _one_answer(count):
+    return Examples([[4]] * count, [[5]] * count)
+
+
+def _easy(**changes):
+    budget = Budget(updates=200, rows=8, batches=1, every=1, trial=200, warmup=0, **changes)
+    return Lesson(_builder("gru", 8), _one_answer(64), _one_answer(4), budget, 1, COMPUTER)
 
 
 def test_all_stop_when_the_first_has_solved_the_task(counted):
-    def one_answer(count):
-        return Examples([[4]] * count, [[5]] * count)
-
-    budget = Budget(updates=200, rows=8, batches=1, every=1, trial=200, rates=(0.001, 0.05), warmup=0)
-    learned = learn(_builder("gru", 8), one_answer(64), one_answer(4), budget, 1, COMPUTER)
+    learned = learn(_easy(rates=(0.001, 0.05)))
     assert learned.rate == 0.05
-    assert learned.solved is not None
-    assert learned.updates == learned.solved < 100
+    assert learned.trainer.update == learned.solved < 100
     assert len(counted) == 2 * learned.solved
 
 
 def test_a_rate_at_which_training_fails_is_passed_over():
     learned = _learn(rates=(1e38, 0.02))
-    assert learned.losses[1e38] is None
-    assert learned.losses[0.02] == _learn().losses[0.02]
-    assert learned.updates == BUDGET.updates
     assert learned.rate == 0.02
+    assert learned.looks == _learn().looks
 
 
 def test_a_model_that_fails_at_every_rate_says_so():
     with pytest.raises(UserError, match=r"every rate of 1e\+38"):
         _learn(rates=(1e38,))
+
+
+class _Told(Run):
+    """A training whose course is told: by rate, when it solves the task, and its loss and share right before."""
+
+    courses: ClassVar[dict] = {}
+
+    def __init__(self, lesson, rate):
+        self.lesson, self.rate, self.solved, self.looks, self.failure = lesson, rate, None, [], ""
+        self.trainer = SimpleNamespace(update=0)
+
+    def go_on(self, until):
+        solved, loss, right = self.courses[self.rate]
+        while self.trainer.update < until and self.solved is None:
+            self.trainer.update += self.lesson.budget.every
+            self.solved = self.trainer.update if self.trainer.update == solved else None
+            self.looks.append((self.trainer.update, loss, 100.0 if self.solved else right))
+
+
+def _searched(monkeypatch, courses):
+    monkeypatch.setattr(learning, "Run", _Told)
+    monkeypatch.setattr(_Told, "courses", courses)
+    return search(_lesson(updates=100, trial=60), cheating=0.3)
+
+
+def test_the_rate_is_that_of_who_solves_the_task_first_not_of_the_lowest_loss(monkeypatch):
+    told = {0.001: (None, 0.1, 90), 0.002: (None, 0.5, 80), 0.004: (40, 0.9, 80), 0.008: (None, 1.0, 90)}
+    found = _searched(monkeypatch, told)
+    assert (found.best, found.other, found.inside) == (0.004, 0.001, True)
+    # nobody learns on after somebody has solved it
+    assert [tried["updates"] for tried in found.tried.values()] == [40] * 4
+
+
+def test_the_grid_grows_while_its_best_is_at_an_end_but_no_longer_than_the_best_took(monkeypatch):
+    told = dict.fromkeys((0.002, 0.004, 0.008), (None, 1.0, 90.0))
+    found = _searched(monkeypatch, told | {0.001: (50, 1.0, 90), 0.0005: (30, 1.0, 90), 0.00025: (40, 1.0, 90)})
+    assert (found.best, found.inside) == (0.0005, True)
+    assert found.tried[0.0005]["solved"] == found.tried[0.00025]["updates"] == 30
+
+
+def test_of_rates_that_solve_it_at_the_same_look_the_lowest_is_the_best(monkeypatch):
+    told = dict.fromkeys((0.001, 0.002), (None, 1.0, 90.0)) | {0.004: (10, 1.0, 90), 0.008: (10, 0.1, 90)}
+    found = _searched(monkeypatch, told)
+    assert (found.best, found.other, found.inside) == (0.004, 0.008, True)
+
+
+def test_a_rate_that_has_not_left_chance_is_censored_whatever_its_loss(monkeypatch):
+    told = {0.001: (None, 0.1, 30), 0.002: (None, 0.9, 60), 0.004: (None, 0.5, 60), 0.008: (None, 1.0, 60)}
+    found = _searched(monkeypatch, told)
+    assert (found.best, found.other) == (0.004, 0.002)
+    assert [tried["left chance"] for tried in found.tried.values()] == [False, True, True, True]
+
+
+def test_where_no_rate_leaves_chance_none_is_inside(monkeypatch):
+    found = _searched(monkeypatch, {rate: (None, 1 + rate, 30.0) for rate in RATES})
+    assert not found.inside
+    assert found.other is None
+    assert list(found.tried) == list(RATES)
+
+
+def test_a_real_search_finds_what_a_real_training_does(counted):
+    found = search(_easy(), 0.5)
+    tried = found.tried[found.best]
+    assert tried["solved"] == learn(_easy(rates=(found.best,))).solved
+    assert all(each["updates"] <= tried["updates"] or each["solved"] for each in found.tried.values())
 
 
 def test_an_update_has_about_as_many_examples_as_the_budget_says(counted):
@@ -200,9 +276,32 @@ def test_answers_that_are_no_longer_finite_are_a_failure(monkeypatch):
 
 
 def test_the_end_must_be_written_too():
-    silent = _builder("gru", Dyck.pieces)().eval()
+    silent = _builder("gru", PIECES)().eval()
     with torch.no_grad():
         silent.projection.weight.zero_()
         silent.projection.weight[EOS] = 0
     asked = Examples([[4, 5]], [[6]])
     assert not answers(silent, asked, COMPUTER).right.any()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer", "conv"])
+def test_a_linear_head_answers_from_the_states_that_ask(kind):
+    found = joined([Associative().examples(distance, 6, 1) for distance in (1, 5)])
+    model = _builder(kind, Associative.pieces)()
+    whole = headed(model, Associative.asking, Associative.pieces).eval()
+    data = encoded(found)
+    batch = collate(*data.rows(np.arange(len(data))), np.arange(len(data)))
+    with torch.no_grad():
+        said = whole.logits(batch.source, batch.source_valid, batch.target_in)
+        for row, (source, logits) in enumerate(zip(found.sources, said, strict=True)):
+            alone = torch.tensor([[*source, EOS]])
+            states = model.encoder(alone, torch.ones_like(alone, dtype=torch.bool)).states[0]
+            # the two keys that ask stand before the end
+            assert torch.allclose(logits[:2], states[-3:-1] @ whole.projection.weight.T, atol=1e-5), row
+            assert torch.allclose(logits[2], whole.decoder.end @ whole.projection.weight.T)
+        context, state = whole.decoder.start(whole.encoder(batch.source, batch.source_valid), 3)
+        steps = []
+        for token in batch.target_in.split(1, dim=1):
+            output, state = whole.decoder(context, state, token)
+            steps.append(whole.projection(output))
+    assert torch.allclose(torch.cat(steps, dim=1), said, atol=1e-5)

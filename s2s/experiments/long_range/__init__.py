@@ -1,33 +1,34 @@
-"""Small models trained and asked on seven tasks with exact answers, at several distances."""
+"""Small models trained on four tasks with exact answers, whole and as an encoder under a linear head.
 
-from dataclasses import dataclass
-from functools import cache
+Each task is asked at several distances, trained ones and longer ones; beside them, how many bits a memory holds.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 
 import torch
 
 from s2s.data.agreement import Agreement
 from s2s.data.cheating import CHEATS
 from s2s.data.exercises import EXERCISES, Examples, Exercise, joined, unseen
-from s2s.experiments.contest import (
-    Cell,
-    Contest,
-    Contestant,
-    Experiment,
-    Measured,
-    Scale,
-    check_translates,
-)
-from s2s.experiments.long_range.conclude import NAMES, conclude
-from s2s.experiments.long_range.learning import Budget, answers, learn
-from s2s.experiments.matching import beside_width, matched, size_of
-from s2s.models.contract import Seq2Seq
+from s2s.errors import UserError
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale, check_translates
+from s2s.experiments.long_range import capacity
+from s2s.experiments.long_range.conclude import DECIDES, NAMES, conclude
+from s2s.experiments.long_range.head import headed
+from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
+from s2s.experiments.long_range.reach import MARGIN, Part
+from s2s.experiments.matching import beside_width, matched
+from s2s.experiments.running import keep
+from s2s.experiments.verdicts import listed
+from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
-from s2s.training.devices import seed_for
+from s2s.training.devices import Computer, seed_for
 
 # Two layers that read, since to look up a key takes one to join it with its value and one to find it. One direction
 # only: to a network that also reads from the end, the first symbol is the last one read, and no distance is left.
-_OPTIONS = {
+OPTIONS = {
     "encoder_layers": 2,
     "decoder_layers": 1,
     "dropout": 0.0,
@@ -38,6 +39,8 @@ _OPTIONS = {
     # all symbols are frequent: an LSTM recalls the first one after 450 updates instead of 2,050
     "scale_embeddings": True,
 }
+# of the trials that choose a rate: none of the repetitions has it
+_TRIAL_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,9 @@ class Distances:
     """At which distances a task is learned and tested."""
 
     trained: tuple[int, ...]  # learned from, in equal parts; rising
-    longer: tuple[int, ...]  # tested only: twice and four times the longest trained one
-    seconds: float  # that a measurement takes, about
+    longer: tuple[int, ...]  # tested only
+    updates: int  # of a training, at most
+    seconds: float  # of a core that a training takes, about; the mean over models and forms
 
     @property
     def tested(self) -> tuple[int, ...]:
@@ -59,62 +63,61 @@ class Sizes:
     """How much is measured."""
 
     distances: dict[str, Distances]  # of each task, by name; tasks that are not here are left out
-    parameters: int  # of every model, about
+    parameters: int  # of every whole model, about
     examples: int  # learned from, at each distance
     held_out: int  # that decide on rate and end of training, at each distance
     tested: int  # that are answered, at each distance and seed
-    budget: Budget  # of training
-    other_seeds: int | None  # how many of the seeds the tasks but the first have; None: all
+    budget: Budget  # of training; the tasks say how many updates
+    capacity: capacity.Sizes | None  # of the measurements in bits; None: none
 
 
 def _doubling(first: int, last: int) -> tuple[int, ...]:
     return (first, *(_doubling(2 * first, last) if first < last else ()))
 
 
-def _up_to(last: int, seconds: float, first: int = 1) -> Distances:
-    return Distances(_doubling(first, last), (2 * last, 4 * last), seconds)
+def _up_to(last: int, updates: int, seconds: float) -> Distances:
+    return Distances(_doubling(1, last), (2 * last, 4 * last, 8 * last), updates, seconds)
 
 
-def _all_up_to(recall: int, copy: int, others: int, depth: int, seconds: float) -> dict[str, Distances]:
-    return {
-        "recall": _up_to(recall, seconds),
-        "copy": _up_to(copy, seconds),
-        "adding": _up_to(others, seconds),
-        "associative": _up_to(others, seconds),
-        "dyck": _up_to(depth, seconds),
-        "listops": _up_to(max(2, depth // 2), seconds),
-        "agreement": Distances((0, 4, 8), (16, 32), 1.5 * seconds),
-    }
-
+_BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
-        distances=_all_up_to(recall=32, copy=32, others=16, depth=8, seconds=8),
-        parameters=50_000,
-        examples=2_000,
-        held_out=64,
-        tested=100,
-        budget=Budget(updates=400, rows=64, batches=4, every=20, trial=120, rates=(0.001, 0.004), warmup=20),
-        other_seeds=1,
-    ),
-    "definitive": Sizes(
-        distances=_all_up_to(recall=64, copy=32, others=32, depth=16, seconds=60),
+        distances={"recall": _up_to(32, 1_500, 8)},
         parameters=60_000,
-        examples=4_000,
+        examples=3_000,
         held_out=64,
         tested=200,
-        budget=Budget(updates=1_000, rows=64, batches=4, every=50, trial=250, rates=(0.001, 0.004), warmup=50),
-        other_seeds=1,
+        budget=_BUDGET,
+        capacity=None,
     ),
-    # where a long sequence costs little more than a short one
-    "definitive on a GPU": Sizes(
-        distances=_all_up_to(recall=512, copy=256, others=64, depth=32, seconds=60),
-        parameters=200_000,
-        examples=10_000,
+    "lecture": Sizes(
+        distances={
+            "recall": _up_to(32, 1_500, 8),
+            "copy": _up_to(32, 1_500, 14),
+            "associative": _up_to(16, 1_500, 14),
+            "agreement": Distances((0, 4, 8), (16, 32), 1_000, 14),
+        },
+        parameters=60_000,
+        examples=3_000,
+        held_out=64,
+        tested=200,
+        budget=_BUDGET,
+        capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=2_000, trial=400, seconds=30),
+    ),
+    "definitive": Sizes(
+        distances={
+            "recall": _up_to(64, 10_000, 30),
+            "copy": _up_to(64, 10_000, 60),
+            "associative": _up_to(32, 10_000, 80),
+            "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000, 80),
+        },
+        parameters=60_000,
+        examples=5_000,
         held_out=64,
         tested=400,
-        budget=Budget(updates=3_000, rows=128, batches=2, every=50, trial=600, rates=(0.0005, 0.001, 0.004), warmup=50),
-        other_seeds=None,
+        budget=replace(_BUDGET, trial=1_500),
+        capacity=capacity.Sizes(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000, seconds=120),
     ),
 }
 
@@ -127,72 +130,124 @@ def exercise_of(name: str) -> Exercise:
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """One for each task of the experiment, seed and model; the models in turn."""
+    """Trials of rates first, then trainings, task by task; the models in turn."""
     sizes = contest.sizes(SIZES)
-    return [
-        Cell(model, name, seed, sizes.distances[name].seconds)
-        for name in NAMES
-        if name in sizes.distances
-        for seed in contest.seeds[: None if name == NAMES[0] else sizes.other_seeds]
-        for model in contest.models
-    ]
+    made = []
+    for name in (name for name in NAMES if name in sizes.distances):
+        seconds = sizes.distances[name].seconds
+        parts = [Part(name, form) for form in (("head", "full") if exercise_of(name).asking else ("full",))]
+        made += [Cell(model, replace(p, of="rates").key, None, 2 * seconds) for p in parts for model in contest.models]
+        parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
+        made += [Cell(model, p.key, s, seconds) for p in parts for s in contest.seeds for model in contest.models]
+    if sizes.capacity:
+        made += capacity.cells(contest, sizes.capacity)
+    return made
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """Trains a model on a mixture of distances and asks it at each."""
-    sizes, exercise, seed = contest.sizes(SIZES), exercise_of(cell.part), cell.seed or 0
-    distances = sizes.distances[cell.part]
-    train = joined([exercise.examples(distance, sizes.examples, seed) for distance in distances.trained])
-    held_out = joined(
-        [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
-    )
-    tests = [unseen(exercise.examples(d, sizes.tested, seed, "test"), train) for d in distances.tested]
-    settings = small(contest.contestant(cell.model), exercise, sizes.parameters, _longest(tests))
+    """The best rate for a model and a task, or a training at it and the answers at each distance."""
+    sizes = contest.sizes(SIZES)
+    part = Part.of_key(cell.part)
+    if part.task == capacity.NAME and sizes.capacity:
+        settings = partial(small, contest.contestant(cell.model), parameters=sizes.parameters)
+        return capacity.measure(contest, cell, sizes.capacity, settings, sizes.budget)
+    if part.of == "rates":
+        lesson, _ = _lesson(contest, cell, part, _TRIAL_SEED)
+        trained = sizes.distances[part.task].trained
+        cheating = sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained)
+        found = search(lesson, cheating)
+        return asdict(found) | {"tried": {f"{rate:g}": tried for rate, tried in found.tried.items()}}
+    # a trial that is being made in another process at this moment is made twice, and gives the same
+    trials = Cell(cell.model, replace(part, of="rates").key)
+    folder = contest.cells_of(EXPERIMENT.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    rates = keep(folder, partial(measure, contest), trials)
+    if rates.measured is None:
+        raise UserError(rates.failed)
+    rate = rates.measured["other" if part.of == "other" else "best"]
+    if rate is None:
+        raise UserError("at no other rate did it leave chance")
+    return _trained(contest, cell, part, rate)
 
-    def _build() -> Seq2Seq:
-        torch.manual_seed(seed_for(seed))
-        return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
 
-    check_translates(_build(), cell.model)
-    learned = learn(_build, train, held_out, sizes.budget, seed, contest.computer)
-    answered = [answers(learned.model, test, contest.computer) for test in tests]
-    cheat = CHEATS.get(cell.part)
+def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
+    sizes, exercise = contest.sizes(SIZES), exercise_of(part.task)
+    distances = sizes.distances[part.task]
+    lesson, settings = _lesson(contest, cell, part, cell.seed or 0)
+    tests = [unseen(exercise.examples(d, sizes.tested, lesson.seed, "test"), lesson.train) for d in distances.tested]
+    run = Run(lesson, rate)
+    run.go_on(distances.updates // 2)
+    # what has solved the task by then would answer so with half of the updates, too
+    half = None if run.solved else _right(run, tests, contest.computer)
+    run.go_on(distances.updates)
+    if run.failure:
+        raise UserError(f"training fails at rate {rate:g} after {run.trainer.update} updates: {run.failure}")
+    right = _right(run, tests, contest.computer)
     return {
         "distances": list(distances.tested),
         "trained": len(distances.trained),
         "asked": [len(test) for test in tests],
-        "right": [int(each.right.sum()) for each in answered],
-        "pieces": [each.pieces for each in answered],
+        "right": right,
+        "half": half or right,
         "baseline": [exercise.baseline(distance) for distance in distances.tested],
-        "cheat": cheat.how if cheat else None,
-        "cheating": [cheat.accuracy(distance) for distance in distances.tested] if cheat else None,
+        "cheat": CHEATS[part.task].how,
+        "cheating": [CHEATS[part.task].accuracy(distance) for distance in distances.tested],
         "title": exercise.title,
         "unit": exercise.unit,
         "settings": settings.model_dump(mode="json"),
-        "parameters": size_of(cell.model, settings, exercise.pieces, exercise.pieces),
-        "rate": learned.rate,
-        "losses": {f"{rate:g}": loss for rate, loss in learned.losses.items()},
-        "budget": sizes.budget.updates,
-        "updates": learned.updates,
-        "solved": learned.solved,
-        "loss": learned.loss,
-        "seconds": learned.seconds,
-        "trial_seconds": learned.trial_seconds,
+        "parameters": parameter_count(run.trainer.model),
+        "rate": rate,
+        "budget": distances.updates,
+        "updates": run.trainer.update,
+        "solved": run.solved,
+        "looks": [list(look) for look in run.looks],
+        "seconds": run.seconds,
     }
 
 
-def small(contestant: Contestant, exercise: Exercise, parameters: int, longest: int) -> Section:
+def _right(run: Run, tests: list[Examples], computer: Computer) -> list[int]:
+    return [int(answers(run.trainer.model, test, computer).right.sum()) for test in tests]
+
+
+def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson, Section]:
+    """What a model learns in a cell, and the settings of the whole model."""
+    sizes, exercise = contest.sizes(SIZES), exercise_of(part.task)
+    distances = sizes.distances[part.task]
+    train = joined([exercise.examples(d, sizes.examples, seed) for d in distances.trained])
+    held_out = joined(
+        [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
+    )
+    longest = exercise.examples(distances.tested[-1], 100, seed)
+    # with the end, and some room for sentences that are longer than others of their distance
+    most = 2 + round(1.25 * max(len(row) for row in (*longest.sources, *longest.targets)))
+    settings = small(contest.contestant(cell.model), exercise.pieces, most, parameters=sizes.parameters)
+
+    def _build() -> Seq2Seq:
+        torch.manual_seed(seed_for(seed))
+        model = module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+        return headed(model, exercise.asking, exercise.pieces) if part.form == "head" else model
+
+    check_translates(_build(), cell.model)
+    budget = replace(sizes.budget, updates=distances.updates)
+    return Lesson(_build, train, held_out, budget, seed, contest.computer), settings
+
+
+def small(contestant: Contestant, pieces: int, longest: int, *, parameters: int, width: int | None = None) -> Section:
     """The settings of a small model for a task: the contestant's own, with the size and the layers of all.
 
-    Models that learn their positions have them for texts of the `longest` number of pieces.
+    Models that learn their positions have them for texts of the `longest` number of pieces. Where a width is given,
+    that is its size, whatever number of parameters follows from it.
     """
-    options = beside_width(contestant.settings) | _OPTIONS | {"max_positions": longest}
-    return matched(contestant.name, exercise.pieces, parameters, options, step=1)
+    options = beside_width(contestant.settings) | OPTIONS | {"max_positions": longest}
+    if width is not None:
+        return capacity.as_wide(contestant.name, options, width)
+    return matched(contestant.name, pieces, parameters, options, step=1)
 
 
-def _longest(tests: list[Examples]) -> int:
-    # the end is a piece, too
-    return 1 + max(len(row) for test in tests for row in (*test.sources, *test.targets))
+def _numbers(contest: Contest) -> dict[str, object]:
+    sizes = contest.sizes(SIZES)
+    updates = listed([f"{each.updates:,} ({name})" for name, each in sizes.distances.items()])
+    return {"updates": updates, "trial": f"{sizes.budget.trial:,}", "margin": MARGIN}
 
 
-EXPERIMENT = Experiment("long-range", "How far back can it reach?", cells, measure, conclude)
+EXPERIMENT = Experiment("long-range", "How far back can it reach?", cells, measure, conclude, numbers=_numbers)

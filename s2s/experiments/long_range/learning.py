@@ -1,14 +1,16 @@
-"""A small model trained on pieces with the real trainer, and its answers counted.
+"""A small model trained on pieces with the real trainer, its answers counted, and the learning rate that suits it.
 
-The learning rate is chosen while learning: the same fresh model begins with each rate of a small grid, and after a
-short trial the one that did best on held-out examples goes on. What the others cost is reported.
+A rate is the best that solves the task first. Rates are tried in turns, so that nobody learns on after somebody has
+solved the task, and the grid grows while its best is at an end. One that is no better than cheating when the trials are
+over is censored: it says nothing of the rate, and none is chosen by it.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import datasets
 import numpy as np
@@ -23,6 +25,9 @@ from s2s.data.encoding import Encoded
 from s2s.data.exercises import Examples
 from s2s.data.tokenizers import BOS, PAD
 from s2s.errors import UserError
+from s2s.evaluation.inference import wilson
+from s2s.experiments.gates import above_chance
+from s2s.experiments.tuning import Trial, inside, next_trials
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
@@ -42,8 +47,29 @@ class Budget:
     batches: int  # about so many batches make one update; a batch has examples of one length, an update of several
     every: int  # updates between two looks at the held-out examples
     trial: int  # updates after which one rate is chosen
-    rates: tuple[float, ...]  # the grid of learning rates
     warmup: int  # updates during which the rate rises; then it stays
+    rates: tuple[float, ...] = ()  # where the grid is given, and does not grow
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is learned, by whom.
+
+    Attributes:
+        build: makes the untrained model, the same at each call.
+        train: what is learned from, as often as the budget allows.
+        held_out: what decides on the rate and on when to stop; no reported accuracy is of these.
+        budget: how long.
+        seed: of the order and of what is dropped.
+        computer: device and precision.
+    """
+
+    build: Callable[[], Seq2Seq]
+    train: Examples
+    held_out: Examples
+    budget: Budget
+    seed: int
+    computer: Computer
 
 
 @dataclass(frozen=True)
@@ -61,86 +87,39 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """A trained model and how it became one."""
+class Rates:
+    """What trials say of a model's learning rate.
 
-    model: Seq2Seq  # in evaluation mode
-    rate: float  # the chosen learning rate
-    # on held-out examples after the trial, in nats per piece, by rate; None where training failed
-    losses: dict[float, float | None]
-    updates: int  # how many it had
-    # the first look (in updates) at which 99 % of the held-out examples were right; None: it never came
-    solved: int | None
-    loss: float  # on held-out examples at the end, in nats per piece
-    seconds: float  # that the chosen one took
-    trial_seconds: float  # that the others took
-
-
-def learn(
-    build: Callable[[], Seq2Seq], train: Examples, held_out: Examples, budget: Budget, seed: int, computer: Computer
-) -> Learned:
-    """Trains a fresh model until 99 % of the held-out examples are right, or the budget is spent.
-
-    Args:
-        build: makes the untrained model, the same at each call.
-        train: what is learned from, as often as the budget allows.
-        held_out: what decides on the rate and on when to stop; no reported accuracy is of these.
-        budget: how long.
-        seed: of the order and of what is dropped.
-        computer: device and precision.
-
-    Raises:
-        UserError: training fails at every rate.
+    Attributes:
+        best: of the training that solved the task first; where none did, with the lowest loss.
+        other: of the next best; None where there is none that left chance.
+        inside: whether lower and higher rates than the best were tried, and at the best the model left chance.
+        tried: by rate, what came of it.
     """
-    data = encoded(train)
-    runs = [_Run(build, data, held_out, budget, rate, seed, computer) for rate in budget.rates]
-    trial = min(budget.trial, budget.updates)
-    # in turns, so that nobody learns on after somebody has solved the task
-    for until in range(budget.every, trial + budget.every, budget.every):
-        for run in runs:
-            run.go_on(min(until, trial))
-        if any(run.solved for run in runs):
-            break
-    losses = {run.rate: run.loss for run in runs}
-    best = min(runs, key=lambda run: run.rank)
-    if best.loss is None:
-        raise UserError(
-            f"training fails at every rate of {', '.join(f'{rate:g}' for rate in budget.rates)}: {best.failure}",
-            remedy="mend the model's initial weights, or leave it out",
-        )
-    best.go_on(budget.updates)
-    if best.loss is None:
-        raise UserError(f"training fails at rate {best.rate:g} after {best.trainer.update} updates: {best.failure}")
-    return Learned(
-        model=best.trainer.model.eval(),
-        rate=best.rate,
-        losses=losses,
-        updates=best.trainer.update,
-        solved=best.solved,
-        loss=best.loss,
-        seconds=best.seconds,
-        trial_seconds=sum(run.seconds for run in runs if run is not best),
-    )
+
+    best: float
+    other: float | None
+    inside: bool
+    tried: dict[float, dict[str, Any]]
 
 
-class _Run:
-    """A training at one rate, with looks at the held-out examples."""
+class Run:
+    """A training at one rate, with looks at the held-out examples.
 
-    def __init__(
-        self,
-        build: Callable[[], Seq2Seq],
-        data: Encoded,
-        held_out: Examples,
-        budget: Budget,
-        rate: float,
-        seed: int,
-        computer: Computer,
-    ) -> None:
-        self.held_out, self.every, self.rate, self.computer = held_out, budget.every, rate, computer
+    Attributes:
+        solved: the first look (in updates) at which 99 % of the held-out examples were right; None: it did not come.
+        looks: updates, loss (nats per piece) and share of right answers (in percent) at each look.
+        failure: why it ended early; empty where it did not.
+        seconds: of the processor that it took.
+    """
+
+    def __init__(self, lesson: Lesson, rate: float) -> None:
+        self.lesson, self.rate = lesson, rate
+        data, budget = encoded(lesson.train), lesson.budget
         longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
         tokens = max(longest, round(budget.rows * float(data.source_lengths.mean()) / budget.batches))
         batches = BatchSettings(tokens=tokens, max_length=longest)
-        planned = plan(data.source_lengths, data.target_lengths, tokens, seed, 0)
+        planned = plan(data.source_lengths, data.target_lengths, tokens, lesson.seed, 0)
         at_once = float(data.target_lengths.sum()) / len(planned)
         training = TrainingSettings(
             updates=budget.updates,
@@ -150,37 +129,128 @@ class _Run:
             warmup=budget.warmup,
             label_smoothing=0.0,
         )
-        seeds = SeedSettings(initialization=seed, data=seed, dropout=seed)
-        self.trainer = translation_trainer(build().to(computer.device), data, training, batches, seeds, computer)
+        seeds = SeedSettings(initialization=lesson.seed, data=lesson.seed, dropout=lesson.seed)
+        model = lesson.build().to(lesson.computer.device)
+        self.trainer = translation_trainer(model, data, training, batches, seeds, lesson.computer)
         self.solved: int | None = None
-        self.loss: float | None = None
+        self.looks: list[tuple[int, float, float]] = []
         self.failure = ""
         self.seconds = 0.0
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """The lower the better: solved sooner, or with a lower loss; failed last."""
-        return (
-            float("inf") if self.solved is None else float(self.solved),
-            float("inf") if self.loss is None else self.loss,
-        )
+    def loss(self) -> float | None:
+        """At the last look; None where training failed."""
+        return self.looks[-1][1] if self.looks and not self.failure else None
+
+    def score(self, cheating: float) -> float | None:
+        """The lower the better: below 0 where the task was solved, the sooner the lower; else the loss.
+
+        None, censored, where the answers are not certainly better than `cheating` (a share), or training failed.
+        """
+        if self.loss is None:
+            return None
+        if self.solved is not None:
+            # of rates that solve it at the same look the lowest is the best: the loss would ask for ever higher ones
+            return float(self.solved - self.lesson.budget.updates - 1)
+        asked = len(self.lesson.held_out)
+        share = wilson(round(self.looks[-1][2] * asked / 100), asked)
+        return self.loss if above_chance(share, 100 * cheating).passed else None
 
     def go_on(self, until: int) -> None:
         """More updates, until so many were made in all or the task is solved."""
-        started = time.perf_counter()
+        started = time.process_time()
+        every = self.lesson.budget.every
         try:
             while self.trainer.update < until and self.solved is None and not self.failure:
-                for _ in self.trainer.updates(min(until, self.trainer.update + self.every)):
+                for _ in self.trainer.updates(min(until, self.trainer.update + every)):
                     pass
-                held_out = answers(self.trainer.model, self.held_out, self.computer)
+                held_out = answers(self.trainer.model, self.lesson.held_out, self.lesson.computer)
                 if not math.isfinite(held_out.loss):
                     raise UserError("its answers are no longer finite")
-                self.loss = held_out.loss
+                self.looks.append((self.trainer.update, held_out.loss, 100 * held_out.accuracy))
                 if held_out.accuracy >= SOLVED:
                     self.solved = self.trainer.update
         except UserError as error:
-            self.loss, self.failure = None, error.what
-        self.seconds += time.perf_counter() - started
+            self.failure = error.what
+        self.seconds += time.process_time() - started
+
+
+def learn(lesson: Lesson) -> Run:
+    """Trains until 99 % of the held-out examples are right or the budget is spent, at the best of the budget's rates.
+
+    The best is found while learning: after the trial it goes on.
+
+    Raises:
+        UserError: training fails at every rate, or later at the best.
+    """
+    runs = [Run(lesson, rate) for rate in lesson.budget.rates]
+    _race(runs, lesson.budget.trial)
+    best = min(runs, key=_order)
+    _check(runs)
+    best.go_on(lesson.budget.updates)
+    if best.failure:
+        raise UserError(f"training fails at rate {best.rate:g} after {best.trainer.update} updates: {best.failure}")
+    return best
+
+
+def search(lesson: Lesson, cheating: float) -> Rates:
+    """The best learning rate in a grid that grows while its best is at an end, see `s2s.experiments.tuning`.
+
+    Args:
+        lesson: what is learned in the trials.
+        cheating: share of the held-out examples that can be had without doing what is asked.
+
+    Raises:
+        UserError: training fails at every rate.
+    """
+    runs: dict[Trial, Run] = {}
+    scores: dict[Trial, float | None] = {}
+    while new := next_trials((), scores, 0):
+        if scores and all(score is None for score in scores.values()):
+            # nobody knows on which side of the grid a better rate would lie
+            break
+        fresh = {trial: Run(lesson, trial.rate) for trial in new}
+        _race(list(fresh.values()), min([lesson.budget.trial, *(run.solved for run in runs.values() if run.solved)]))
+        runs |= fresh
+        scores = {trial: run.score(cheating) for trial, run in runs.items()}
+    _check(list(runs.values()))
+    left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
+    best = Trial(left[0][1] if left else min(runs.values(), key=_order).rate)
+    return Rates(
+        best.rate,
+        left[1][1] if len(left) > 1 else None,
+        bool(left) and inside(best, scores),
+        {
+            trial.rate: {
+                "updates": run.trainer.update,
+                "solved": run.solved,
+                "loss": run.loss,
+                "left chance": scores[trial] is not None,
+            }
+            for trial, run in sorted(runs.items(), key=lambda each: each[0].rate)
+        },
+    )
+
+
+def _race(runs: Sequence[Run], limit: int) -> None:
+    every = runs[0].lesson.budget.every
+    for until in range(every, limit + every, every):
+        for run in runs:
+            run.go_on(min(until, limit))
+        if any(run.solved for run in runs):
+            return
+
+
+def _order(run: Run) -> tuple[float, float]:
+    return math.inf if run.solved is None else run.solved, math.inf if run.loss is None else run.loss
+
+
+def _check(runs: Sequence[Run]) -> None:
+    if all(run.failure for run in runs):
+        raise UserError(
+            f"training fails at every rate of {', '.join(f'{run.rate:g}' for run in runs)}: {runs[0].failure}",
+            remedy="mend the model's initial weights, or leave it out",
+        )
 
 
 def encoded(examples: Examples) -> Encoded:

@@ -9,7 +9,7 @@ import torch
 from s2s.data.agreement import Agreement as Sentences
 from s2s.data.exercises import joined, unseen
 from s2s.experiments.contest import Cell, Cells, Measured
-from s2s.experiments.long_range.learning import Budget, answers, learn
+from s2s.experiments.long_range.learning import Budget, Lesson, answers, learn
 from s2s.experiments.matching import matched
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
@@ -83,17 +83,17 @@ class Agreement(Reproduction):
             return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
 
         computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
-        learned = learn(_build, train, held_out, self.budget, seed, computer)
+        learned = learn(Lesson(_build, train, held_out, self.budget, seed, computer))
         distances = self.trained + self.longer
         tests = [unseen(exercise.examples(d, self.tested, seed, "test"), train) for d in distances]
-        right = [100 * answers(learned.model, test, computer).accuracy for test in tests]
+        right = [100 * answers(learned.trainer.model, test, computer).accuracy for test in tests]
         return {
             "distances": list(distances),
             "right": right,
             "learned": right[len(self.trained) - 1],
             "longest": right[-1],
             "rate": learned.rate,
-            "updates": learned.updates,
+            "updates": learned.trainer.update,
         }
 
     def numbers(self, measured: Cells) -> Numbers:

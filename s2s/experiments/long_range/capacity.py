@@ -1,0 +1,139 @@
+"""How many bits a memory holds: random symbols that a model writes again, against the numbers that it reads them from.
+
+Of n symbols of k bits that are written again without a mistake in 95 % of the cases, n k bits have gone through what
+the decoder gets: a vector where there is no attention, as many vectors as symbols where there is.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from s2s.data.exercises import Symbols, joined, unseen
+from s2s.errors import UserError
+from s2s.experiments.contest import Cell, Contest, Measured, check_translates
+from s2s.experiments.gates import converged
+from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
+from s2s.experiments.matching import settings_of
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.recipe.schema import Section
+from s2s.training.devices import seed_for
+
+NAME = "capacity"
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+_EXAMPLES, _HELD_OUT, _TESTED = 4_000, 32, 200
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    widths: tuple[int, ...]  # of states and embeddings
+    seeds: int  # how many of them
+    updates: int  # of a training, at most
+    trial: int  # of the trials that choose its rate
+    seconds: float  # of a core that a measurement takes, about
+
+
+def cells(contest: Contest, sizes: Sizes) -> list[Cell]:
+    """One for each width, seed and model."""
+    return [
+        Cell(model, f"{NAME}-{width}", seed, sizes.seconds)
+        for width in sizes.widths
+        for seed in contest.seeds[: sizes.seeds]
+        for model in contest.models
+    ]
+
+
+def as_wide(kind: str, options: dict[str, object], width: int) -> Section:
+    """Settings of a model of this width with one layer on each side, its inner size twice as large."""
+    layers: dict[str, object] = {"encoder_layers": 1, "feedforward": 2 * width, "width": width}
+    return settings_of(kind, options | layers)
+
+
+def measure(
+    contest: Contest, cell: Cell, sizes: Sizes, settings_for: Callable[..., Section], budget: Budget
+) -> Measured:
+    """Trains a model of some width to copy, at the best of its rates, and counts how much it copies at each length."""
+    width, seed = int(cell.part.removeprefix(f"{NAME}-")), cell.seed or 0
+    exercise = Symbols()
+    settings = settings_for(exercise.pieces, 2 + LENGTHS[-1], width=width)
+
+    def _build() -> Seq2Seq:
+        torch.manual_seed(seed_for(seed))
+        return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+
+    model = _build()
+    check_translates(model, cell.model)
+    train = joined([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
+    held_out = joined([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
+    budget = replace(budget, updates=sizes.updates, trial=sizes.trial)
+    lesson = Lesson(_build, train, held_out, budget, seed, contest.computer)
+    rates = search(lesson, sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
+    run = Run(lesson, rates.best)
+    run.go_on(budget.updates)
+    if run.failure:
+        raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
+    tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), train) for n in LENGTHS]
+    answered = [answers(run.trainer.model, test, contest.computer) for test in tests]
+    return {
+        "width": width,
+        "attention": looks_back(model),
+        "lengths": list(LENGTHS),
+        "symbol": exercise.bits,
+        "asked": [len(test) for test in tests],
+        "right": [int(each.right.sum()) for each in answered],
+        "losses": [each.loss for each in answered],
+        "rate": rates.best,
+        "inside": rates.inside,
+        "tried": [f"{rate:g}" for rate in rates.tried],
+        "updates": run.trainer.update,
+        "solved": run.solved,
+        "looks": [list(look) for look in run.looks],
+        "seconds": run.seconds,
+    }
+
+
+def looks_back(model: Seq2Seq) -> bool:
+    """Whether the decoder looks at all states of the source, so that what it gets grows with it."""
+    one = torch.full((1, 1), 4)
+    with torch.no_grad():
+        return model.decoder.attention_weights(model.encoder(one, one > 0), one).shape[1] > 0
+
+
+def copied(run: Measured) -> int:
+    """The most symbols that are written again without a mistake in 95 % of the cases, as are all smaller numbers.
+
+    Whole sequences count: of 24 symbols with 95 % right each, three sequences in ten would be.
+    """
+    most = 0
+    for length, right, asked in zip(run["lengths"], run["right"], run["asked"], strict=True):
+        if right < 0.95 * asked:
+            break
+        most = length
+    return most
+
+
+def numbers(run: Measured) -> int:
+    """How many numbers the decoder gets of the most symbols that are copied: a vector, or one for each."""
+    return run["width"] * (max(1, copied(run)) if run["attention"] else 1)
+
+
+def conveyed(run: Measured) -> float:
+    """Bits that certainly went through, copied or not: the most that are known of n symbols after reading them.
+
+    n k less the cross-entropy of the answer, which is no smaller than what is not known (e.g. Barber & Agakov 2003).
+    """
+    return max(
+        n * run["symbol"] - loss * (n + 1) / math.log(2) for n, loss in zip(run["lengths"], run["losses"], strict=True)
+    )
+
+
+def state(run: Measured) -> str:
+    """Whether more would come of a longer training, or of more symbols."""
+    if run["solved"]:
+        return "all lengths solved: a lower bound"
+    still = converged([updates for updates, *_ in run["looks"]], [loss for _, loss, _ in run["looks"]])
+    return "learned" if still.passed else f"a lower bound: {still.sentence}"

@@ -1,0 +1,172 @@
+"""What trainings of one model at one task come to: how far it reaches, how soon it learned, and what may be said."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from s2s.evaluation.differences import Difference, welch
+from s2s.evaluation.inference import Estimate, Share, mean, wilson
+from s2s.evaluation.survival import Times
+from s2s.experiments.contest import Measured
+from s2s.experiments.gates import Gate, above_chance, converged, rate_inside
+
+MARGIN = 0.5
+"""Doublings of distance that nobody cares about: half of the step between two distances tested."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of the experiment's measurements.
+
+    Attributes:
+        task: the exercise's name.
+        form: `full`, the whole model, or `head`, its encoder under a linear head.
+        of: what of it: empty for a training, `rates` for the trials that choose a rate, `other` for a training at the
+            next best rate.
+    """
+
+    task: str
+    form: str
+    of: str = ""
+
+    @property
+    def key(self) -> str:
+        """Name of its cells' part."""
+        return "-".join(word for word in (self.task, self.form, self.of) if word)
+
+    @classmethod
+    def of_key(cls, key: str) -> "Part":
+        """That of a cell."""
+        return cls(*key.split("-"))
+
+
+@dataclass(frozen=True)
+class Trials:
+    """One model's trainings of one task, by seed, and what chose their rate."""
+
+    model: str
+    part: Part
+    by_seed: Mapping[int, Measured]
+    rates: Measured | None = None
+
+    @property
+    def any(self) -> Measured:
+        """One of them, for what is the same in all."""
+        return next(iter(self.by_seed.values()))
+
+    @property
+    def longest(self) -> int:
+        """The longest distance tested."""
+        return self.any["distances"][-1]
+
+    @property
+    def trained(self) -> int:
+        """The longest distance trained on."""
+        return self.any["distances"][self.any["trained"] - 1]
+
+    def accuracy(self, place: int) -> Estimate:
+        """The mean over seeds at a distance, in percent, see `pooled`."""
+        return pooled([(run["right"][place], run["asked"][place]) for run in self.by_seed.values()])
+
+    def error(self) -> Estimate:
+        """Wrong answers at the shortest distance, in percent."""
+        right = self.accuracy(0)
+        return Estimate(100 - right.value, *(None if end is None else 100 - end for end in (right.high, right.low)))
+
+    def doublings(self, key: str = "right") -> list[float]:
+        """log₂ of `half_distance`, seed by seed; what lies beyond the longest distance tested counts as that."""
+        return [math.log2(half_distance(run, key)[0]) for run in self.by_seed.values()]
+
+    def reach(self) -> Estimate:
+        """The geometric mean of `half_distance` over seeds, with Student's interval of its logarithm."""
+        middle = mean(self.doublings())
+        ends = (None if end is None else min(2.0**end, self.longest) for end in (middle.low, middle.high))
+        return Estimate(2**middle.value, *ends)
+
+    def beyond(self) -> int:
+        """Seeds that had not fallen half way to chance at the longest distance tested."""
+        return sum(half_distance(run)[1] for run in self.by_seed.values())
+
+    def solved(self) -> int:
+        """Seeds that solved the task."""
+        return sum(run["solved"] is not None for run in self.by_seed.values())
+
+    def times(self) -> Times:
+        """Updates to the solution; those whose budget was spent before are censored."""
+        runs = self.by_seed.values()
+        return Times([r["solved"] for r in runs if r["solved"]], [r["updates"] for r in runs if not r["solved"]])
+
+    def gates(self) -> list[Gate]:
+        """What must be true of the trainings before anything is said of how far the model reaches."""
+        closed = [self._above_chance(), self._over()]
+        if self.rates:
+            tried = [float(rate) for rate in self.rates["tried"]]
+            closed.append(rate_inside(self.rates["best"], tried, self.rates["inside"]))
+        return closed
+
+    def _above_chance(self) -> Gate:
+        """Over all distances trained on, as many answers right as cheating cannot have."""
+        counts = [tuple(sum(run[key][: run["trained"]]) for key in ("right", "asked")) for run in self.by_seed.values()]
+        cheating = self.any["cheating"][: self.any["trained"]]
+        return above_chance(pooled(counts), 100 * statistics.mean(cheating))  # type: ignore[arg-type]
+
+    def _over(self) -> Gate:
+        """Every seed has solved the task, or no longer learns where its budget was spent."""
+        left = [run["looks"] for run in self.by_seed.values() if not run["solved"]]
+        if not left:
+            return Gate("converged", True, "every seed has solved the task")
+        looks = min(map(len, left))
+        losses = np.mean([[loss for _, loss, _ in each[:looks]] for each in left], axis=0)
+        found = converged([updates for updates, *_ in left[0][:looks]], losses.tolist())
+        said = f"{len(left)} of {len(self.by_seed)} seeds have not solved it in {self.any['budget']:,} updates"
+        return Gate(found.name, found.passed, f"{said}: {found.sentence}")
+
+
+# by model, in the order of the command
+Models = Mapping[str, Trials]
+Pairs = Mapping[tuple[str, str], Difference]
+
+
+def differences(values: Mapping[str, Sequence[float]]) -> Pairs:
+    """By how much the second of two models' values are higher, for all pairs with enough seeds (Welch 1947)."""
+    pairs = {(a, b): welch(values[a], values[b]) for a, b in combinations(values, 2)}
+    return {models: pair for models, pair in pairs.items() if pair}
+
+
+def half_distance(run: Measured, key: str = "right") -> tuple[float, bool]:
+    """Where accuracy has fallen half way from its value at the shortest distance to that of reading nothing: D50.
+
+    Interpolated between distances tested, straight against the logarithm of distance; distance 0 counts as 1. What is
+    wrong at the shortest distance already does not shorten it.
+
+    Returns:
+        The distance, and whether it is the longest one tested because accuracy never fell so far. A model that is no
+        better than chance at the shortest distance has that.
+    """
+    places = [math.log2(max(1, distance)) for distance in run["distances"]]
+    right = [right / asked for right, asked in zip(run[key], run["asked"], strict=True)]
+    above = [share - chance for share, chance in zip(right, run["baseline"], strict=True)]
+    if above[0] <= 0:
+        return 2.0 ** places[0], False
+    for i, (before, after) in enumerate(pairwise(above)):
+        if after <= above[0] / 2:
+            share = (before - above[0] / 2) / (before - after)
+            return 2.0 ** (places[i] + share * (places[i + 1] - places[i])), False
+    return 2.0 ** places[-1], True
+
+
+def pooled(counts: Sequence[tuple[int, int]]) -> Share:
+    """The mean share of right answers over seeds, in percent, with an interval that doubts both examples and seeds.
+
+    It is Wilson's over all answers or Student's over seeds, whichever reaches further: alone, the first would take
+    answers of one network for independent ones, and the second would be certain where all seeds agree. Counts are right
+    and asked, seed by seed.
+    """
+    over_answers = wilson(sum(right for right, _ in counts), sum(asked for _, asked in counts))
+    over_seeds = mean([100 * right / asked for right, asked in counts])
+    ends = [end for end in (over_answers.low, over_answers.high, over_seeds.low, over_seeds.high) if end is not None]
+    return Share(over_seeds.value, max(0.0, min(ends)), min(100.0, max(ends)))
