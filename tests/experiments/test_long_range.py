@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from scipy import stats
 
 from s2s.evaluation.differences import welch
 from s2s.evaluation.survival import Times, log_rank_p
@@ -15,7 +14,7 @@ from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.long_range import EXPERIMENT, SIZES, Distances, Sizes, capacity
 from s2s.experiments.long_range.conclude import NAMES, variations
 from s2s.experiments.long_range.learning import Budget
-from s2s.experiments.long_range.reach import Part, Trials, half_distance, pooled
+from s2s.experiments.long_range.reach import Part, Trials
 from s2s.experiments.matching import size_of
 from s2s.experiments.tuning import RATES
 from s2s.questions import ROWS
@@ -208,67 +207,19 @@ def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest)
     for part in parts:
         if part in ("recall-head", "copy-full", "agreement-full"):
             assert parts.index(f"{part}-rates") < parts.index(part)
-    assert parts.count("associative-head") == parts.count("recall-full-other") == 6
+    assert parts.count("recall-head") == parts.count("recall-full-other") == 6
     assert "copy-head" not in parts
-
-
-@pytest.mark.parametrize(
-    ("right", "distance", "beyond"),
-    [
-        (FAR, 16, True),
-        # half way from 1.0 to 0.1 is 0.55: between 8 and 16, where 1.0 falls to 0.4
-        (MIDDLE, 8 * 2 ** (0.45 / 0.6), False),
-        (NEAR, 4 * 2 ** (0.05 / 0.3), False),
-        # half of what it has near is left at 4
-        ((50, 50, 30, 30, 30), 4, False),
-        ((10, 10, 10, 10, 10), 1, False),
-        ((50, 50, 50, 50, 50), 16, True),
-    ],
-)
-def test_half_of_what_is_above_chance_is_left_at_d50(right, distance, beyond):
-    found = half_distance(_measured(right))
-    assert found == (pytest.approx(distance), beyond)
-
-
-def test_no_word_between_counts_as_one_and_chance_may_change_with_distance():
-    run = _measured((100, 100, 70, 0, 0), distances=[0, 4, 8, 16, 32], baseline=[0.5, 0.5, 0.6, 0.5, 0.5])
-    # above chance: 0.5, 0.5, 0.1
-    assert half_distance(run)[0] == pytest.approx(4 * 2 ** (0.25 / 0.4))
-    assert half_distance(_measured((50,) * 5, distances=[0, 4, 8, 16, 32], baseline=[0.5] * 5)) == (1.0, False)
-
-
-def test_the_interval_is_the_wider_of_wilsons_and_students():
-    agreeing = pooled([(90, 100), (90, 100), (90, 100)])
-    wilson = stats.binomtest(270, 300).proportion_ci(method="wilson")
-    assert (agreeing.low, agreeing.high) == (pytest.approx(100 * wilson.low), pytest.approx(100 * wilson.high))
-    apart = pooled([(60, 100), (70, 100), (80, 100)])
-    half = stats.t.ppf(0.975, 2) * 10 / 3**0.5
-    assert (apart.low, apart.high) == (pytest.approx(70 - half), pytest.approx(70 + half))
-    assert pooled([(0, 100), (100, 100)]).low == 0.0
-
-
-def test_unsolved_seeds_are_censored_at_their_budget():
-    own = _trials(_measured(FAR, solved=20), _measured(NEAR), _measured(FAR, solved=50))
-    assert own.times() == Times([20, 50], [100])
-    assert (own.solved(), own.beyond()) == (2, 2)
-
-
-def test_reach_is_a_geometric_mean_and_ends_at_the_longest_distance():
-    own = _trials(_measured(FAR), _measured((100, 100, 55, 10, 10)))
-    assert own.doublings() == [4, pytest.approx(2)]
-    assert own.reach().value == pytest.approx(8)
-    assert own.reach().high == 16
-    assert own.error().value == 0
 
 
 def test_a_better_model_is_called_so_by_welchs_test_on_doublings(contest):
     near = _varied(10, 20, 30, 40, 50)
     found, result = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": near, "lstm": _varied(12, 22, 32, 42, 52)})
-    # two of three are told apart from the best; all three pairs are corrected for
     difference = welch(_trials(*near).doublings(), [4.0] * 5)
     p = difference.p()
     assert found["rnn"].standing == "worse"
     assert "worse than gru: " in found["rnn"].verdict
+    # all three pairs are corrected for: of two equally small p-values each counts three times, or two times
+    assert any(f"p = {times * p:.2g}" in found["rnn"].verdict for times in (2, 3))
     assert found["gru"].standing == "better"
     rows = {row[2]: row for row in next(t for t in result.tables if t.name == "distances").rows}
     assert rows["rnn − gru"][3] == pytest.approx(-difference.value, abs=0.01)
@@ -398,52 +349,3 @@ def test_what_is_missing_is_left_out(contest):
     assert "no other model" in alone.findings[0].verdict
     nothing = EXPERIMENT.conclude(made, {})
     assert nothing.findings == nothing.figures == nothing.tables == []
-
-
-def _copied(right, width=16, attention=False, **changes):
-    losses = [0.0, 0.0, 0.1, 0.2, 2.0]
-    found = {"width": width, "attention": attention, "symbol": 4, "lengths": [1, 2, 4, 8, 16], "asked": [100] * 5}
-    return found | {"right": list(right), "losses": losses, "rate": 0.002, "inside": True} | changes
-
-
-def test_a_symbol_counts_where_95_in_100_sequences_have_no_mistake():
-    assert capacity.copied(_copied((100, 95, 94, 100, 100))) == 2
-    assert capacity.copied(_copied((94, 100, 100, 100, 100))) == 0
-    assert capacity.copied(_copied((95,) * 5)) == 16
-
-
-def test_what_is_known_after_reading_is_a_lower_bound_in_bits():
-    # of 8 symbols, 32 bits: nine pieces with their end, a fifth of a nat each
-    assert capacity.conveyed(_copied((0,) * 5)) == pytest.approx(32 - 9 * 0.2 / math.log(2))
-
-
-def test_with_attention_the_decoder_gets_a_vector_for_each_symbol():
-    assert capacity.numbers(_copied((100, 100, 100, 100, 0))) == 16
-    assert capacity.numbers(_copied((100, 100, 100, 100, 0), attention=True)) == 8 * 16
-
-
-@pytest.mark.parametrize(
-    ("kind", "looks"),
-    [("lstm", False), ("mingru", False), ("lstm-attention", True), ("conv", True), ("transformer", True)],
-)
-def test_who_looks_back_is_seen_on_the_model(kind, looks, contest):
-    settings = long_range.small(contest([kind]).contestants[0], 20, 30, parameters=0, width=8)
-    assert capacity.looks_back(module_of(kind).build(settings, 20, 20)) is looks
-
-
-def test_bits_are_drawn_against_the_numbers_that_are_read(contest, tiny):
-    made = contest(["gru", "transformer"])
-    cells = {cell.model: cell for cell in EXPERIMENT.cells(made) if cell.part == "capacity-4"}
-    more = {"seed": 1, "updates": 100, "solved": None, "looks": [[1, 1.0, 0], [2, 1.0, 0], [3, 1.0, 0]], "seconds": 1.0}
-    measured = {
-        cells["gru"]: _copied((100, 100, 0, 0, 0), width=4, **more),
-        cells["transformer"]: _copied((100,) * 5, width=4, attention=True, **more),
-    }
-    result = EXPERIMENT.conclude(made, measured)
-    gru, attention, one_bit = result.figures[0].series
-    assert (gru.x, gru.y) == ([4], [8])
-    assert (attention.x, attention.y) == ([64], [64])
-    assert one_bit.reference
-    (table,) = result.tables
-    assert [row[5] for row in table.rows] == [8, 64]
-    assert table.rows[0][-2] == "learned"

@@ -246,11 +246,19 @@ def test_a_rate_that_has_not_left_chance_is_censored_whatever_its_loss(monkeypat
     assert [tried["left chance"] for tried in found.tried.values()] == [False, True, True, True]
 
 
+def test_trials_that_are_all_at_chance_go_on(monkeypatch):
+    told = dict.fromkeys((0.001, 0.002, 0.008), (None, 1.0, 30.0)) | {0.004: (80, 1.0, 30.0)}
+    found = _searched(monkeypatch, told)
+    assert (found.best, found.inside) == (0.004, True)
+    assert [tried["updates"] for tried in found.tried.values()] == [80] * 4
+
+
 def test_where_no_rate_leaves_chance_none_is_inside(monkeypatch):
     found = _searched(monkeypatch, {rate: (None, 1 + rate, 30.0) for rate in RATES})
     assert not found.inside
     assert found.other is None
     assert list(found.tried) == list(RATES)
+    assert {tried["updates"] for tried in found.tried.values()} == {100}
 
 
 def test_a_real_search_finds_what_a_real_training_does(counted):

@@ -51,6 +51,8 @@ class Distances:
     longer: tuple[int, ...]  # tested only
     updates: int  # of a training, at most
     seconds: float  # of a core that a training takes, about; the mean over models and forms
+    trials: float = 2.0  # choosing a rate takes so many times as long
+    forms: tuple[str, ...] = ("head", "full")  # of those that the task can be learned in
 
     @property
     def tested(self) -> tuple[int, ...]:
@@ -83,7 +85,7 @@ _BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
-        distances={"recall": _up_to(32, 1_500, 8)},
+        distances={"recall": _up_to(32, 1_500, 15)},
         parameters=60_000,
         examples=3_000,
         held_out=64,
@@ -93,24 +95,25 @@ SIZES: dict[Scale, Sizes] = {
     ),
     "lecture": Sizes(
         distances={
-            "recall": _up_to(32, 1_500, 8),
-            "copy": _up_to(32, 1_500, 14),
-            "associative": _up_to(16, 1_500, 14),
-            "agreement": Distances((0, 4, 8), (16, 32), 1_000, 14),
+            "recall": _up_to(32, 1_500, 10),
+            "copy": _up_to(32, 1_500, 19),
+            # the trials of what does not leave chance are as long as its trainings
+            "associative": replace(_up_to(16, 1_500, 30), trials=4.0, forms=("full",)),
+            "agreement": Distances((0, 4, 8), (16, 32), 1_000, 18),
         },
         parameters=60_000,
         examples=3_000,
         held_out=64,
         tested=200,
         budget=_BUDGET,
-        capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=2_000, trial=400, seconds=30),
+        capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300, seconds=30),
     ),
     "definitive": Sizes(
         distances={
-            "recall": _up_to(64, 10_000, 30),
-            "copy": _up_to(64, 10_000, 60),
-            "associative": _up_to(32, 10_000, 80),
-            "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000, 80),
+            "recall": _up_to(64, 10_000, 60),
+            "copy": _up_to(64, 10_000, 120),
+            "associative": _up_to(32, 10_000, 150),
+            "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000, 120),
         },
         parameters=60_000,
         examples=5_000,
@@ -135,8 +138,9 @@ def cells(contest: Contest) -> list[Cell]:
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
         seconds = sizes.distances[name].seconds
-        parts = [Part(name, form) for form in (("head", "full") if exercise_of(name).asking else ("full",))]
-        made += [Cell(model, replace(p, of="rates").key, None, 2 * seconds) for p in parts for model in contest.models]
+        asking, trials = exercise_of(name).asking, sizes.distances[name].trials * seconds
+        parts = [Part(name, form) for form in sizes.distances[name].forms if asking or form == "full"]
+        made += [Cell(model, replace(p, of="rates").key, None, trials) for p in parts for model in contest.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
         made += [Cell(model, p.key, s, seconds) for p in parts for s in contest.seeds for model in contest.models]
     if sizes.capacity:

@@ -205,14 +205,21 @@ def search(lesson: Lesson, cheating: float) -> Rates:
     """
     runs: dict[Trial, Run] = {}
     scores: dict[Trial, float | None] = {}
+    limit = lesson.budget.trial
     while new := next_trials((), scores, 0):
-        if scores and all(score is None for score in scores.values()):
+        fresh = {trial: Run(lesson, trial.rate) for trial in new}
+        runs |= fresh
+        while True:
+            _race(list(fresh.values()), limit)
+            scores = {trial: run.score(cheating) for trial, run in runs.items()}
+            if limit >= lesson.budget.updates or any(score is not None for score in scores.values()):
+                break
+            # all are at chance, which says nothing of any: they go on
+            limit = min(2 * limit, lesson.budget.updates)
+        if all(score is None for score in scores.values()):
             # nobody knows on which side of the grid a better rate would lie
             break
-        fresh = {trial: Run(lesson, trial.rate) for trial in new}
-        _race(list(fresh.values()), min([lesson.budget.trial, *(run.solved for run in runs.values() if run.solved)]))
-        runs |= fresh
-        scores = {trial: run.score(cheating) for trial, run in runs.items()}
+        limit = min([limit, *(run.solved for run in runs.values() if run.solved)])
     _check(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
     best = Trial(left[0][1] if left else min(runs.values(), key=_order).rate)

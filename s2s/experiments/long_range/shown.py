@@ -79,7 +79,7 @@ def survival(of_all: Models) -> Figure:
 def summary(trials: Sequence[Trials]) -> Table:
     """Every task, form and model in a line."""
 
-    def median(own: Trials, end: str) -> float | None:
+    def _median(own: Trials, end: str) -> float | None:
         waited = own.times()
         found = getattr(kaplan_meier(waited).median(), end) if waited.ended else float("inf")
         return None if found == float("inf") else found
@@ -97,7 +97,7 @@ def summary(trials: Sequence[Trials]) -> Table:
         Column("right there (%)", lambda own: own.accuracy(own.any["trained"] - 1).value, 1),
         Column("by cheating there (%)", lambda own: 100 * own.any["cheating"][own.any["trained"] - 1], 1),
         Column("solved", lambda own: own.solved()),
-        *(Column(f"updates to solve, {name}", lambda own, e=end: median(own, e)) for name, end in _ENDS.items()),
+        *(Column(f"updates to solve, {name}", lambda own, e=end: _median(own, e)) for name, end in _ENDS.items()),
         Column("gates closed", lambda own: ", ".join(gate.name for gate in failed(own.gates()))),
     ]
     return table(
@@ -157,7 +157,7 @@ def gates(trials: Sequence[Trials]) -> Table:
 def rates(trials: Sequence[Trials]) -> Table:
     """What came of the trials that chose the rates."""
 
-    def said(tried: Measured) -> str:
+    def _said(tried: Measured) -> str:
         if tried["loss"] is None:
             return "failed"
         if tried["solved"]:
@@ -165,7 +165,7 @@ def rates(trials: Sequence[Trials]) -> Table:
         return f"{tried['loss']:.3f} at {tried['updates']:,}{'' if tried['left chance'] else ', at chance'}"
 
     rows = [
-        (_name(own.part), own.model, rate, said(tried), own)
+        (_name(own.part), own.model, rate, _said(tried), own)
         for own in trials
         if own.rates
         for rate, tried in own.rates["tried"].items()
