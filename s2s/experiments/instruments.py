@@ -86,13 +86,13 @@ def reference(computer: Computer) -> float:
     a = torch.ones(side, side, dtype=computer.precision, device=computer.device)
     b, out = torch.ones_like(a), torch.empty_like(a)
 
-    def product() -> float:
+    def _product() -> float:
         return spent(lambda: torch.mm(a, b, out=out), computer.device)
 
-    product()
-    seconds = [product()]
+    _product()
+    seconds = [_product()]
     while sum(seconds) < _WATCHED:
-        seconds.append(product())
+        seconds.append(_product())
     return statistics.median(seconds)
 
 

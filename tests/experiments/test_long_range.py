@@ -18,7 +18,6 @@ from s2s.experiments.long_range.reach import Part, Trials
 from s2s.experiments.matching import size_of
 from s2s.experiments.tuning import RATES
 from s2s.questions import ROWS
-from s2s.recipe.installed import module_of
 from s2s.results import Result
 
 TINY = Sizes(

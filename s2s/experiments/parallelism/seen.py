@@ -82,13 +82,13 @@ def races(models: Models) -> dict[str, Race]:
     names = next(iter(timed.values())).places
     lengths = sorted({n for seen in timed.values() for n in seen.seconds("tokens", names[-1])})
 
-    def race(batch: str, place: str, n: int) -> Race:
+    def _race(batch: str, place: str, n: int) -> Race:
         held = {model: references(seen.rounds, place) for model, seen in timed.items()}
         return Race({model: seen.speeds(batch, place, n) for model, seen in timed.items()}, held)
 
-    found = {f"n = {TYPICAL}": race("tokens", names[-1], TYPICAL)}
-    found |= {f"n = {n:,}": race("tokens", names[-1], n) for n in lengths if n != TYPICAL}
-    found["one pair at a time"] = race("pair", names[-1], TYPICAL)
+    found = {f"n = {TYPICAL}": _race("tokens", names[-1], TYPICAL)}
+    found |= {f"n = {n:,}": _race("tokens", names[-1], n) for n in lengths if n != TYPICAL}
+    found["one pair at a time"] = _race("pair", names[-1], TYPICAL)
     if len(names) > 1:
-        found[names[0]] = race("tokens", names[0], TYPICAL)
+        found[names[0]] = _race("tokens", names[0], TYPICAL)
     return found
