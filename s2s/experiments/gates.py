@@ -128,16 +128,17 @@ def above_chance(score: Estimate, cheating: float, unit: str = "%") -> Gate:
     return Gate("above chance", beyond, f"{score.value:.1f} {unit} ({low}); without doing it {cheating:.1f} {unit}")
 
 
-def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU") -> Gate:
+def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", digits: int = 1) -> Gate:
     """Whether a difference that matters could have been seen.
 
     Args:
         difference: of two systems.
         margin: the smallest that matters.
         unit: of both.
+        digits: of the difference, after the point.
     """
     seen = difference.detectable()
-    said = f"a difference of {seen:.1f} {unit} would have been seen in 80 % of such comparisons"
+    said = f"a difference of {seen:.{digits}f} {unit} would have been seen in 80 % of such comparisons"
     return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
 
 
@@ -183,6 +184,7 @@ def judged(
     p: float | None,
     unit: str = "BLEU",
     margin: float = TIE,
+    digits: int = 1,
 ) -> Judgement:
     """Words for how a model stands to another one.
 
@@ -193,6 +195,7 @@ def judged(
         p: of the difference, corrected for how many are compared; None likewise.
         unit: of the difference.
         margin: below it, nobody cares.
+        digits: of the difference, after the point.
     """
     model, other = names
     said = standing(difference, [gate for name in names for gate in gates[name]], p, margin)
@@ -206,7 +209,7 @@ def judged(
     if difference is None or p is None:
         return Judgement(said, f"one seed says nothing of how it stands to {other}: seeds differ, too")
     low, high = difference.interval()
-    size = f"{difference.value:+.1f} {unit} ({low:.1f} to {high:.1f})"
+    size = f"{difference.value:+.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})"
     if said == "tie":
         equal = difference.equivalence_p(margin)
         return Judgement(
@@ -214,7 +217,5 @@ def judged(
         )
     if said in ("better", "worse"):
         return Judgement(said, f"{said} than {other}: {size}, p = {p:.2g}")
-    return Judgement(
-        said,
-        f"no difference from {other} to be seen: {size}, p = {p:.2g}; {powerful(difference, margin, unit).sentence}",
-    )
+    power = powerful(difference, margin, unit, digits).sentence
+    return Judgement(said, f"no difference from {other} to be seen: {size}, p = {p:.2g}; {power}")

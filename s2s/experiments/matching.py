@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.models.contract import parameter_count
+from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.installed import module_of, translator_settings
 from s2s.recipe.schema import Section
 
@@ -80,6 +80,14 @@ def beside_width(settings: Section) -> dict[str, object]:
 def size_of(kind: str, settings: Section, source_size: int, target_size: int) -> int:
     """Trainable numbers of the translator of these settings."""
     return translators(source_size, target_size).parameters(kind, settings)
+
+
+def without_embeddings(model: Seq2Seq) -> int:
+    """Trainable numbers of a translator but its embeddings and its projection onto the vocabulary (Kaplan 2020)."""
+    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    # a tied projection is one of the tables
+    left_out = {id(p) for module in (*tables, model.projection) for p in module.parameters()}
+    return sum(p.numel() for p in model.parameters() if p.requires_grad and id(p) not in left_out)
 
 
 def matched(kind: str, pieces: int, parameters: int, options: Mapping[str, object], step: int = 2) -> Section:

@@ -1,4 +1,4 @@
-"""Fine-tuning: no pair is in both halves, what was learned is kept once, and a planted gain is found."""
+"""Fine-tuning: three arms of equal length, unrelated pairs that are unrelated, and planted gains that are found."""
 
 import json
 
@@ -7,15 +7,25 @@ import pytest
 import torch
 
 from s2s.experiments import transfer, translating
-from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.transfer import EXPERIMENT, Sizes, halves, pretrained, shared_pieces
-from s2s.experiments.transfer.conclude import SHARES, gain_of
+from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments.transfer import (
+    EXPERIMENT,
+    Sizes,
+    few_pairs,
+    halves,
+    pretrained,
+    shared_pieces,
+    tokens_of,
+    unrelated,
+    with_batches,
+)
+from s2s.experiments.transfer.conclude import ARMS, SHARES, gain_of, gates
 from s2s.experiments.translating import chosen_pairs, counts_of
 from s2s.experiments.whole_runs import prepared
 from s2s.questions import ROWS
 from s2s.training.trainer import Trainer
 
-TINY = Sizes(pretraining=2.0, finetuning=0.34, looks=2, sentences=10, seeds=1)
+TINY = Sizes(pretraining=0.5, finetuning=0.17, rates=(0.5, 1.0), looks=2, sentences=2, seeds=1)
 
 
 def _timeless(found):
@@ -23,87 +33,118 @@ def _timeless(found):
     return json.loads(text, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if not k.endswith("seconds")})
 
 
-def _planted(share, seed, gain, better=()):
-    """Losses of twenty sentences; those after fine-tuning are lower by about the gain."""
+def _planted(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0):
+    """Losses of twenty sentences; those of the real thing are lower by about so much than those of the other arms."""
     generator = np.random.default_rng(seed)
-    tokens = generator.integers(5, 15, 20)
-    scratch = 3.0 * tokens + generator.normal(0, 0.5, 20)
-    tuned = scratch - gain * tokens + generator.normal(0, 0.1, 20)
+    counts = generator.integers(5, 15, 20)
+    real = 2.0 * counts + generator.normal(0, 0.5, 20) + generator.normal(0, 0.2) * counts
     references = [f"w{i} a b c d e" for i in range(20)]
-    worse = [text if i in better else text.replace("b", "x") for i, text in enumerate(references)]
     arms = {}
-    for name, losses, texts in (("tuned", tuned, references), ("scratch", scratch, worse)):
-        mean = float(losses.sum() / tokens.sum())
+    for name in ARMS:
+        losses = real + (over[name] * counts + generator.normal(0, 0.1, 20) if name in over else 0)
+        mean = float(losses.sum() / counts.sum())
+        used = {"right": 1.0, "exchanged": 1.0 + read, "pairs": 9}
+        fresh = name == "scratch"
         arms[name] = {
-            "updates": [0, 5, 10],
-            "curve": [mean + 1, mean, mean + 0.5],
+            "updates": [0, 10, 20, 30] if fresh else [0, 3, 6, 10],
+            "tokens": 3 * tokens if fresh else tokens,
+            "curves": {"0.002": [mean + 2 * (rise + 0.1) for rise in curve], "0.004": [mean + rise for rise in curve]},
             "losses": losses.tolist(),
-            "counts": counts_of("bleu", texts, references),
+            "source_use": used,
+            "counts": counts_of("bleu", [t.replace("b", "x") if name in over else t for t in references], references),
             "seconds": 1.0,
+            "before": {"updates": 0, "tokens": 0, "seconds": 0.0, "source_use": None}
+            if fresh
+            else {"updates": 20, "tokens": 2000, "seconds": 2.0, "source_use": used},
         }
     return {
         "share": share,
         "pairs": 10 * share,
         "pretraining_pairs": 1000,
-        "pretraining_updates": 20,
-        "pretraining_seconds": 2.0,
-        "updates": 10,
-        "tokens": tokens.tolist(),
+        "tokens": counts.tolist(),
+        "rate": 0.004,
         "arms": arms,
     }
 
 
-def test_no_pair_is_in_both_halves(contest):
+def _found(models, seeds, **changes):
+    """Planted measurements of models by what they gain over unrelated pairs; twice that from scratch."""
+    return {
+        Cell(model, f"equal-{share}", seed): _planted(share, seed, {"unrelated": by, "scratch": 2 * by}, **changes)
+        for model, by in models.items()
+        for share in SHARES
+        for seed in seeds
+    }
+
+
+def test_no_pair_is_in_both_halves_and_few_pairs_are_part_of_more(contest):
     recipe = shared_pieces(contest(["rnn"]).contestants[0].recipe)
     data = prepared(recipe)
     first, second = halves(data.train, recipe.batches.max_length)
     assert not set(first.tolist()) & set(second.tolist())
-    assert abs(len(first) - len(second)) <= 1
     assert len(first) + len(second) == len(data.train)
-    texts = data.corpus.train.select(first), data.corpus.train.select(second)
-    assert not set(texts[0]["source"]) & set(texts[1]["source"])
+    few, more = (
+        [pairs.pair(i) for i in range(len(pairs))] for pairs in (few_pairs(data.train, recipe, 1, s) for s in SHARES)
+    )
+    assert (len(few), len(more)) == (2, 20)
+    assert more[:2] == few
+    assert few_pairs(data.train, recipe, 2, 10).pair(0) != more[0]
 
 
-def test_pretraining_is_done_once_helps_and_is_repeatable(contest, monkeypatch, tmp_path):
+def test_unrelated_pairs_have_the_same_sides_but_none_beside_its_own(contest):
+    recipe = shared_pieces(contest(["rnn"]).contestants[0].recipe)
+    pairs = chosen_pairs(prepared(recipe).train, np.arange(100), swapped=True)
+    wrong = unrelated(pairs)
+    told, right = ([each.pair(i) for i in range(100)] for each in (wrong, pairs))
+    assert [target for _, target in told] == [target for _, target in right]
+    assert sorted(source for source, _ in told) == sorted(source for source, _ in right)
+    assert not any(a == b for a, b in zip(told, right, strict=True))
+    assert np.abs(wrong.source_lengths - pairs.source_lengths).mean() <= 1
+
+
+def test_batches_are_made_so_that_updates_learn_from_equally_many_tokens(contest):
+    recipe = shared_pieces(contest(["rnn"]).contestants[0].recipe)
+    data = prepared(recipe).train
+    wanted = 0.8 * tokens_of(data, recipe.batches.tokens)
+    evened = with_batches(recipe, data, wanted)
+    assert evened.batches.tokens < recipe.batches.tokens
+    assert tokens_of(data, evened.batches.tokens) == pytest.approx(wanted, rel=0.03)
+
+
+def test_arms_are_of_equal_length_and_repeatable(contest, monkeypatch, tmp_path):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
     made = contest(["gru"], seeds=(1, 2))
     cells = EXPERIMENT.cells(made)
-    assert [cell.part for cell in cells] == ["share-1", "share-10", "share-100"]
-    seen = []
-    updates = Trainer.updates
-
-    def counted(self, until):
-        if self.update == 0 and until == 24:
-            seen.append(len(self.examples))
-        return updates(self, until)
-
-    monkeypatch.setattr(Trainer, "updates", counted)
+    assert [(cell.part, cell.seed) for cell in cells] == [("equal-1", 1), ("equal-10", 1)]
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
-    assert seen == [200]
-    assert [found["pairs"] for found in measured.values()] == [2, 20, 200]
+    assert [found["pairs"] for found in measured.values()] == [2, 20]
     for found in measured.values():
-        tuned, scratch = found["arms"]["tuned"], found["arms"]["scratch"]
-        assert tuned["updates"] == scratch["updates"] == [0, 2, 4]
+        arms = found["arms"]
+        assert {its["before"]["updates"] + its["updates"][-1] for its in arms.values()} == {8}
+        assert [len(its["updates"]) for its in arms.values()] == [3, 3, 3]
         # before the first update, weights that learned something know more than fresh ones
-        assert tuned["curve"][0] < scratch["curve"][0] - 0.1
-        for arm in (tuned, scratch):
-            assert sum(arm["losses"]) / sum(found["tokens"]) == pytest.approx(min(arm["curve"]), rel=1e-4)
-    assert len(json.dumps(measured[cells[0]])) < 200_000
-    # the start is the pre-trained one, so it is the same whatever comes after it
-    assert len({found["arms"]["tuned"]["curve"][0] for found in measured.values()}) == 1
-    other = type(made)(tmp_path / "again", made.profile, made.contestants, made.seeds, made.computer)
-    assert _timeless(EXPERIMENT.measure(other, cells[1])) == _timeless(measured[cells[1]])
-    weights = [pretrained(each, "gru", 1)[0] for each in (made, other)]
-    assert all(torch.equal(a, b) for a, b in zip(weights[0].values(), weights[1].values(), strict=True))
+        starts = {name: its["curves"]["0.004"][0] for name, its in arms.items()}
+        assert max(starts["real"], starts["unrelated"]) < starts["scratch"]
+        assert starts["real"] != starts["unrelated"]
+        for its in arms.values():
+            least = min(min(curve) for curve in its["curves"].values())
+            assert set(its["curves"]) == {"0.002", "0.004"}
+            assert sum(its["losses"]) / sum(found["tokens"]) == pytest.approx(least, rel=1e-4)
+    # the start is the same whatever comes after it
+    assert len({round(found["arms"]["real"]["curves"]["0.004"][0], 5) for found in measured.values()}) == 1
+    trained = []
+    monkeypatch.setattr(transfer, "schooled", lambda *_: trained.append(1))
+    assert _timeless(EXPERIMENT.measure(made, cells[1])) == _timeless(measured[cells[1]])
+    assert not trained
     result = EXPERIMENT.conclude(made, measured)
     assert result.experiment == ROWS["fine-tuning"][1]
     assert {f.figure for f in result.findings} <= {figure.name for figure in result.figures}
+    assert all("{" not in text for text in (result.method, result.limits))
 
 
 def test_the_opposite_direction_is_learned_first(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
-    made = contest(["gru"])
-    given = []
+    made, given = contest(["gru"]), []
     build = Trainer.__init__
 
     def seen(self, model, examples, *rest):
@@ -111,18 +152,19 @@ def test_the_opposite_direction_is_learned_first(contest, monkeypatch):
         build(self, model, examples, *rest)
 
     monkeypatch.setattr(Trainer, "__init__", seen)
-    pretrained(made, "gru", 1)
+    weights = [pretrained(made, "gru", 1, related, 200.0)[0] for related in (True, False)]
     recipe = shared_pieces(made.contestants[0].recipe)
     data = prepared(recipe).train
     wanted = chosen_pairs(data, halves(data, recipe.batches.max_length)[0])
     assert given[0].pair(3) == wanted.pair(3)[::-1]
-    assert len(given) == 1
+    assert given[1].pair(3)[1] == wanted.pair(3)[0]
+    assert given[1].pair(3)[0] != wanted.pair(3)[1]
+    assert not all(torch.equal(a, b) for a, b in zip(weights[0].values(), weights[1].values(), strict=True))
 
 
 def test_the_best_look_counts(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
-    made = contest(["gru"])
-    looked, translated = [], []
+    made, looked, translated = contest(["gru"]), [], []
     take, translator = transfer.pair_losses, translating.Translator
 
     def worse_and_worse(model, data, *rest):
@@ -136,61 +178,75 @@ def test_the_best_look_counts(contest, monkeypatch):
     monkeypatch.setattr(transfer, "pair_losses", worse_and_worse)
     monkeypatch.setattr(translating, "Translator", seen)
     found = EXPERIMENT.measure(made, EXPERIMENT.cells(made)[1])
-    assert found["arms"]["tuned"]["losses"][0] == 1
-    assert found["arms"]["scratch"]["losses"][0] == 4
-    assert torch.equal(translated[0], looked[0])
-    assert torch.equal(translated[1], looked[3])
+    # two rates of three looks each, in every arm
+    assert [its["losses"][0] for its in found["arms"].values()] == [1, 7, 13]
+    assert all(torch.equal(translated[arm], looked[6 * arm]) for arm in range(3))
     assert not torch.equal(looked[0], looked[2])
 
 
-def test_a_planted_gain_is_found_over_sentences_and_over_seeds(contest):
-    made = contest(["rnn", "gru"], seeds=(1,))
-    gains = {"rnn": {1: 0.9, 10: 0.5, 100: 0.0}, "gru": {1: 0.3, 10: 0.2, 100: 0.0}}
-
-    def found(seeds):
-        return {
-            type(cell)(cell.model, cell.part, seed): _planted(s, seed, gains[cell.model][s])
-            for cell in EXPERIMENT.cells(made)
-            for s in SHARES
-            if cell.part == f"share-{s}"
-            for seed in seeds
-        }
-
-    result = EXPERIMENT.conclude(made, found([1]))
+def test_planted_gains_are_found_and_compared(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    result = EXPERIMENT.conclude(made, _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3)))
     rnn, gru = result.findings
-    assert rnn.value == pytest.approx(0.5, abs=0.03)
     assert rnn.low < 0.5 < rnn.high
-    assert "over sentences, 1 seed" in rnn.quantity
-    assert rnn.verdict.startswith("gains at 1 % and 10 %")
-    assert "at 10 % 0.30 more than gru" in rnn.verdict or "at 10 % 0.29 more" in rnn.verdict
-    assert "less than rnn" in gru.verdict
-    over = EXPERIMENT.conclude(made, found([1, 2, 3])).findings[0]
-    assert "mean of 3 seeds" in over.quantity
-    assert over.low < over.value < over.high
+    assert (rnn.standing, gru.standing) == ("better", "worse")
+    assert "better than gru: +0.3" in rnn.verdict
+    assert rnn.verdict.startswith("gains 0.5")
+    assert "with 10 % of the pairs" in rnn.quantity
+    assert rnn.variations == {
+        "1 % of the pairs": True,
+        "beside the few pairs alone": True,
+        "one rate for all arms": True,
+    }
     table = next(table for table in result.tables if table.name == "gains")
-    row = dict(zip(table.columns, table.rows[0], strict=True))
-    assert row["BLEU"] > 0
-    assert row["low (BLEU)"] > 0
-    assert row["loss before the first update (nats per token)"] == pytest.approx(0.9, abs=0.05)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert len(rows) == 2 * 2 * 2
+    over = {row["gain over"]: row for row in rows if (row["model"], row["pairs (%)"]) == ("rnn", 1)}
+    assert over["from scratch"]["loss (nats per token)"] == pytest.approx(1.0, abs=0.05)
+    assert all(row["p (Holm)"] < 0.05 and row["BLEU"] > 0 for row in rows)
 
 
-def test_a_gain_is_from_scratch_minus_fine_tuned():
-    gain = gain_of({1: _planted(10, 1, 0.4)})
-    assert gain.loss.value == pytest.approx(0.4, abs=0.03)
-    assert gain.resampled.mean() == pytest.approx(gain.loss.value, abs=0.02)
-    assert gain_of({1: _planted(10, 1, -0.4)}).loss.value < 0
+def test_equal_gains_are_a_tie_and_one_seed_says_nothing(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    equal = EXPERIMENT.conclude(made, _found({"rnn": 0.4, "gru": 0.4}, (1, 2, 3))).findings
+    assert [each.standing for each in equal] == ["tie", "tie"]
+    alone = EXPERIMENT.conclude(made, _found({"rnn": 0.5, "gru": 0.1}, (1,))).findings
+    assert [each.standing for each in alone] == ["not measurable"] * 2
+    assert alone[0].low is None
 
 
 def test_harm_is_called_harm(contest):
-    made = contest(["rnn"])
-    cell = next(cell for cell in EXPERIMENT.cells(made) if cell.part == "share-10")
-    (finding,) = EXPERIMENT.conclude(made, {cell: _planted(10, 1, -0.4)}).findings
-    assert finding.verdict.startswith("loses by pre-training at 10 %")
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    rnn, _ = EXPERIMENT.conclude(made, _found({"rnn": -0.4, "gru": 0.1}, (1, 2, 3))).findings
+    assert rnn.verdict.startswith("loses 0.4")
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "words"),
+    [
+        ({"tokens": 1100}, "not measurable", "equal totals"),
+        ({"read": 0.1}, "not measurable", "0.10 nats lower with the right sources"),
+        ({"curve": (3, 2, 1, 0)}, "still learning", "its loss still falls by"),
+    ],
+)
+def test_closed_gates_close_the_row(contest, change, standing, words):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    measured = _found({"gru": 0.4}, (1, 2, 3)) | _found({"rnn": 0.4}, (1, 2, 3), **change)
+    if "tokens" in change:
+        for cell, found in measured.items():
+            if cell.model == "rnn":
+                found["arms"]["scratch"]["tokens"] = 4000
+    rnn, gru = EXPERIMENT.conclude(made, measured).findings
+    assert (rnn.standing, gru.standing) == (standing, standing)
+    assert rnn.value is None
+    of_rnn = {cell.seed: m for cell, m in measured.items() if (cell.model, cell.part) == ("rnn", "equal-10")}
+    closed = [gate for gate in gates(gain_of(of_rnn)) if not gate.passed]
+    assert any(words in f"{gate.name}: {gate.sentence}" for gate in closed)
 
 
 def test_missing_measurements_are_left_out(contest):
-    made = contest(["rnn", "gru"])
-    few = {t: _planted(1, 1, 0.5) for t in EXPERIMENT.cells(made) if (t.model, t.part) == ("gru", "share-1")}
+    made = contest(["rnn", "gru"], seeds=(1, 2))
+    few = {cell: m for cell, m in _found({"gru": 0.5}, (1, 2)).items() if cell.part == "equal-1"}
     (finding,) = EXPERIMENT.conclude(made, few).findings
     assert finding.model == "gru"
     assert "with 1 % of the pairs" in finding.quantity

@@ -1,15 +1,21 @@
-"""Trainings of the same model at several sizes."""
+"""Trainings of the same model at several sizes, each at the learning rate that suits the size."""
 
 import functools
+import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
-from s2s.experiments.matching import size_of
-from s2s.experiments.scaling.conclude import conclude
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.matching import size_of, without_embeddings
+from s2s.experiments.running import keep, kept
+from s2s.experiments.scaling.conclude import MARGIN, conclude
+from s2s.experiments.source_use import source_use
 from s2s.experiments.translating import flops_per_token, resized, schooled, sizes_of, unigram_loss
+from s2s.experiments.tuning import HIGHEST, LOWEST, Losses, Trial, _beyond, best_trial, inside, short_training
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
@@ -17,6 +23,12 @@ from s2s.tasks.translation.task import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
+# of the updates of a size's whole training: how long rates are tried
+_TRIAL = 0.5
+# three rates, and now and then a fourth
+_TRIALS = 3.3
+# of a training at the comparison's size: what of its time does not become less with the model, and how it grows
+_FIXED, _GROWTH = 0.4, 0.6
 
 
 @dataclass(frozen=True)
@@ -30,24 +42,31 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.4, seeds=1),
-    "definitive": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.3, seeds=1),
+    "lecture": Sizes(factors=(0.25, 0.4, 0.63, 1, 1.6), updates=0.3, seeds=1),
+    "definitive": Sizes(factors=(0.125, 0.25, 0.5, 1, 2), updates=0.5, seeds=2),
     "definitive on a GPU": Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None),
 }
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """One for each seed, size and model; the models in turn."""
+    """One for each seed, size and model; the models in turn. The first seed's try the rates, too."""
     sizes = contest.sizes(SIZES)
+    seeds = contest.seeds[: sizes.seeds]
     return [
-        Cell(each.name, part_of(factor), seed, seconds=seconds_for(each.recipe, sizes.updates))
-        for seed in contest.seeds[: sizes.seeds]
+        Cell(each.name, part_of(factor), seed, seconds=_seconds(each, factor, sizes.updates, seed == seeds[0]))
+        for seed in seeds
         for factor in sizes.factors
         for each in contest.contestants
     ]
 
 
+def _seconds(each: Contestant, factor: float, updates: float, tries: bool) -> float:
+    pace = _FIXED + _GROWTH * factor
+    return pace * seconds_for(each.recipe, updates * (1 + (_TRIALS * _TRIAL if tries else 0)))
+
+
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """The validation loss of one size after as many updates as all others have."""
+    """The validation loss of one size, at the best of its rates."""
     sizes = contest.sizes(SIZES)
     contestant = contest.contestant(cell.model)
     factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
@@ -55,27 +74,73 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     named = tuple((each.name, each.settings) for each in contest.contestants)
     wanted = budget(named, pieces, factor)
     settings = resized(contestant.settings, contestant.name, pieces, wanted)
-    recipe = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
-    data = prepared(recipe)
+    whole = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
+    losses = _trials(contest, contestant, whole, factor)
+    best = best_trial(losses) or Trial(contestant.learning_rate)
+    recipe, data = _at(whole, best.rate), prepared(whole)
     short = schooled(recipe, data, cell.seed or 0, contest.computer)
-    flops = flops_per_token(recipe, sizes_of(data), data.train)
+    worth = source_use(short.model, data.validation, recipe.batches, contest.computer)
     return {
         "factor": factor,
         "wanted": wanted,
         "parameters": parameter_count(short.model),
+        "inner": without_embeddings(short.model),
         "width": settings.model_dump().get("width"),
+        "rate": best.rate,
+        "base_rate": contestant.learning_rate,
+        "rates": [[trial.rate, loss] for trial, loss in sorted(losses.items(), key=lambda item: item[0].rate)],
+        "inside": best in losses and inside(best, losses),
         "updates": recipe.training.updates,
         "tokens": short.tokens,
-        "flops": flops * short.tokens,
+        "flops": flops_per_token(recipe, sizes_of(data), data.train) * short.tokens,
         "loss": mean_loss(short.model, data.validation, recipe.batches, contest.computer),
+        "source_use": asdict(worth) if worth else None,
         "baseline": unigram_loss(data.train, data.validation, pieces[1]),
         "seconds": short.seconds,
     }
 
 
+def next_rates(middle: float, losses: Losses) -> list[float]:
+    """What a size is to be tried with next: the base size's rate and its neighbours, then on while an end is best.
+
+    Args:
+        middle: the rate of the comparison's size.
+        losses: of this size's trials so far.
+    """
+    tried = {trial.rate: loss for trial, loss in losses.items()}
+    near = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST or rate == middle]
+    return [rate for rate in near if rate not in tried] or _beyond(tried)
+
+
+def _trials(contest: Contest, contestant: Contestant, whole: Any, factor: float) -> Losses:
+    """The validation losses of a size's trials, with half of the updates and the first seed; each is kept."""
+    folder = contest.cells_of(EXPERIMENT.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    half = shortened(whole, _TRIAL)
+    losses: dict[Trial, float | None] = {}
+    while new := next_rates(contestant.learning_rate, losses):
+        for rate in new:
+            trial = Trial(rate)
+            cell = Cell(contestant.name, f"{part_of(factor)}-{trial.part}")
+            # one that failed would fail again
+            made = kept(folder, cell) or keep(folder, partial(_trial, contest, _at(half, rate)), cell)
+            loss = made.measured["loss"] if made.measured else math.nan
+            losses[trial] = loss if math.isfinite(loss) else None
+    return losses
+
+
+def _trial(contest: Contest, recipe: Any, cell: Cell) -> Measured:
+    loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+    return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
+
+
+def _at(recipe: Any, rate: float) -> Any:
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": rate})})
+
+
 def part_of(factor: float) -> str:
-    """A size's name among the tasks: `size-25` is a quarter of the comparison's parameters."""
-    return f"size-{factor * 100:g}".replace(".", "-")
+    """A size's name among the tasks: `law-25` is a quarter of the comparison's parameters."""
+    return f"law-{factor * 100:g}".replace(".", "-")
 
 
 @functools.cache
@@ -97,4 +162,13 @@ def budget(contestants: Sequence[tuple[str, Section]], pieces: tuple[int, int], 
     return best
 
 
-EXPERIMENT = Experiment("scaling", "What does a larger model gain?", cells, measure, conclude)
+def _numbers(contest: Contest) -> dict[str, object]:
+    sizes = contest.sizes(SIZES)
+    return {
+        "factors": ", ".join(f"{factor:g}" for factor in sizes.factors),
+        "share": f"{100 * sizes.updates:g}",
+        "margin": MARGIN,
+    }
+
+
+EXPERIMENT = Experiment("scaling", "What does a larger model gain?", cells, measure, conclude, numbers=_numbers)

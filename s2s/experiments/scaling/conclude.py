@@ -1,33 +1,36 @@
-"""What trainings at several sizes say: power laws, and which model gains more from its size."""
+"""What trainings at several sizes say: laws of how the loss falls, and which model gains more from its size."""
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
-from s2s.evaluation.inference import Estimate, exponent, mean
+import numpy as np
+
+from s2s.evaluation.differences import LEVEL, Difference
+from s2s.evaluation.inference import Estimate, exponent, holm, mean
+from s2s.evaluation.laws import Saturating, gains_more, saturating
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
+from s2s.experiments.gates import LEARNING, Gate, failed, judged, rate_inside, uses_its_source
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
-from s2s.experiments.verdicts import excludes_zero, in_words, seeds_in_words, signed
 from s2s.results import Figure, Finding, Table
 
-_LETTER = {"parameters": "N", "flops": "C"}
+MARGIN = 0.05
+"""Difference of two exponents that nobody cares about."""
+_EXPLAINED = 0.95
 # by factor and seed
 Runs = dict[tuple[float, int], Measured]
 
 
 @dataclass(frozen=True)
 class Law:
-    """A model's power law."""
+    """A model's losses at its sizes, and the law through them."""
 
     runs: Runs  # measurements by factor and seed
-    by_parameters: Estimate  # b of L = a N^−b
-    by_compute: Estimate  # the same against floating-point operations
-
-    @property
-    def seeds(self) -> int:
-        """How many there were."""
-        return len({seed for _, seed in self.runs})
+    fitted: Saturating | None  # of the number of parameters without embeddings; None below three sizes
+    power: Estimate  # b of L = a N^−b: the same without a floor
+    compute: Estimate  # the same against floating-point operations
 
     @property
     def factors(self) -> list[float]:
@@ -38,95 +41,232 @@ class Law:
         """All seeds of a size."""
         return [run for (of, _), run in self.runs.items() if of == factor]
 
+    def first(self) -> list[Measured]:
+        """The first seed of each size: the one whose rates were tried."""
+        return [self.at(factor)[0] for factor in self.factors]
+
 
 Laws = dict[str, Law]
 
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
-    """Power laws, and whether one model gains more than another."""
+    """The laws, whether they hold, and whether one model gains more than another."""
     laws: Laws = {}
     for model in contest.models:
         own = {(m["factor"], cell.seed or 0): m for cell, m in measured.items() if cell.model == model}
         runs = dict(sorted(own.items()))
         if len({factor for factor, _ in runs}) > 1:
-            losses = [run["loss"] for run in runs.values()]
-            laws[model] = Law(runs, *(_turned(exponent([m[k] for m in runs.values()], losses)) for k in _LETTER))
+            laws[model] = _law(runs)
+    if not laws:
+        return Conclusion(seeds=sorted({cell.seed or 0 for cell in measured}))
+    closed = {model: gates(law) for model, law in laws.items()}
     return Conclusion(
-        findings=[_finding(model, laws) for model in laws],
-        figures=[_figure(laws, key) for key in _LETTER] if laws else [],
-        tables=[_sizes(laws), _laws(laws)] if laws else [],
+        findings=[_finding(model, laws, closed) for model in laws],
+        figures=[_against_size(laws, closed), _against_compute(laws)],
+        tables=[_laws(laws, closed), _differences(laws, closed), _gates(closed), _sizes(laws), _rates(laws)],
         seeds=sorted({cell.seed or 0 for cell in measured}),
     )
 
 
-def _turned(slope: Estimate) -> Estimate:
+def _law(runs: Runs) -> Law:
+    losses = [run["loss"] for run in runs.values()]
+    inner, flops = ([run[key] for run in runs.values()] for key in ("inner", "flops"))
+    return Law(
+        runs,
+        fit([(run["inner"], run["loss"]) for run in runs.values()]),
+        *(_falling(x, losses) for x in (inner, flops)),
+    )
+
+
+def fit(points: list[tuple[float, float]]) -> Saturating | None:
+    """The law through sizes and losses."""
+    sizes, losses = (np.array(side, dtype=float) for side in zip(*points, strict=True))
+    return saturating(sizes, losses)
+
+
+def _falling(x: list[float], losses: list[float]) -> Estimate:
     """A law is written with −b."""
+    slope = exponent(x, losses)
     if slope.low is None or slope.high is None:
         return Estimate(-slope.value, None, None)
     return Estimate(-slope.value, -slope.high, -slope.low)
 
 
-def gains_more(first: Law, second: Law) -> Estimate | None:
-    """By how much the second's exponent is larger, from the ratio of losses at sizes that both have; None below two."""
-    both = [key for key in first.runs if key in second.runs]
-    if len({factor for factor, _ in both}) < 2:
-        return None
-    sizes = [math.sqrt(first.runs[key]["parameters"] * second.runs[key]["parameters"]) for key in both]
-    return _turned(exponent(sizes, [second.runs[key]["loss"] / first.runs[key]["loss"] for key in both]))
+def gates(law: Law) -> list[Gate]:
+    """What must be true of a model's trainings and of its law before anything is said of its exponent."""
+    falls = {run["factor"]: _half(run) - run["loss"] for run in law.first() if _half(run) is not None}
+    closed = [_converged(falls)]
+    outside = next((run for run in law.first() if not run["inside"]), law.first()[-1])
+    rate = rate_inside(outside["rate"], [rate for rate, _ in outside["rates"]], outside["inside"])
+    at = f"at {outside['factor']:g} times the size " if not rate.passed else "e.g. at the largest size "
+    closed.append(Gate(rate.name, rate.passed, at + rate.sentence))
+    worth = [run["source_use"] for run in law.at(law.factors[-1]) if run["source_use"]]
+    if worth:
+        means = (statistics.mean(each[key] for each in worth) for key in ("right", "exchanged"))
+        closed.append(uses_its_source(*means))
+    return [*closed, _holds(law.fitted)]
 
 
-def _finding(model: str, laws: Laws) -> Finding:
-    law = laws[model]
-    measured = f"({len(law.factors)} sizes, {seeds_in_words(law.seeds)})"
-    verdict = f"{_gain(law.by_parameters)}; {_against(model, laws)} {measured}"
-    quantity = "b of loss = a · parameters^−b, at equal updates"
-    return finding("scalability", model, law.by_parameters, "", quantity, verdict, "parameters")
+def _converged(falls: dict[float, float]) -> Gate:
+    """Whether as many updates again, with a schedule of their own, gained less than `LEARNING` at every size."""
+    if not falls:
+        return Gate("converged", False, "nothing says whether it still learns")
+    worst = max(falls, key=lambda factor: falls[factor])
+    said = f"at {worst:g} times the size, twice the tokens lowered its loss by {falls[worst]:.2f} nats"
+    return Gate("converged", falls[worst] < LEARNING, f"{said} (below {LEARNING:g} wanted at each size)")
 
 
-def _gain(b: Estimate) -> str:
-    if b.low is None:
-        return f"loss changes as N^({signed(-b.value, 2)}); too few sizes for an interval"
-    if not excludes_zero(b):
-        return f"no gain from size to be seen: b = {in_words(b, 2)}"
-    by = 100 * (1 - 2**-b.value)
-    return f"loss {'rises' if by < 0 else 'falls'} by {abs(by):.1f} % with each doubling of the parameters"
+def _holds(fitted: Saturating | None) -> Gate:
+    name = "law holds"
+    if fitted is None:
+        return Gate(name, False, "fewer than three sizes make no law")
+    said = f"R² is {fitted.explained:.3f} (≥ {_EXPLAINED:g} wanted)"
+    if not fitted.determined:
+        return Gate(name, False, f"{said}, and the sizes do not say how large b is")
+    if fitted.misfit is not None:
+        said += f"; seeds alone would leave the sizes as far from it with p = {fitted.misfit:.2g} (≥ {LEVEL:g} wanted)"
+    return Gate(name, fitted.explained >= _EXPLAINED and (fitted.misfit or 1) >= LEVEL, said)
 
 
-def _against(model: str, laws: Laws) -> str:
-    """How its exponent stands to the largest of the others."""
-    others = {name: more for name in laws if name != model and (more := gains_more(laws[name], laws[model]))}
-    if not others:
-        return "no other model was measured at its sizes"
-    other = max(others, key=lambda name: laws[name].by_parameters.value)
-    if not excludes_zero(others[other]):
-        return f"no difference in b from {other} to be seen: {in_words(others[other], 2)}"
-    return f"gains {'more' if others[other].value > 0 else 'less'} from size than {other}: {in_words(others[other], 2)}"
+def _half(run: Measured, rate: float | None = None) -> float | None:
+    """The loss with half of the updates, at the rate chosen or at another one."""
+    return dict(map(tuple, run["rates"])).get(run["rate"] if rate is None else rate)
 
 
-def _figure(laws: Laws, key: str) -> Figure:
+def _finding(model: str, laws: Laws, closed: dict[str, list[Gate]]) -> Finding:
+    law, pairs = laws[model], differences(laws)
+    others = [name for name in laws if name != model and laws[name].fitted]
+    # a law that does not hold is no measure for the others
+    others = [name for name in others if not failed(closed[name])] or others
+    quantity = "b of loss = E + a · N^−b, N parameters without embeddings"
+    value, standing, sentence, variations = None, "not measurable", "no other model has a law", {}
+    if others and law.fitted:
+        other = max(others, key=lambda name: _b(laws[name].fitted))
+        difference, p = pairs.get((other, model), (None, None))
+        said = judged((model, other), difference, closed, p, "in b", MARGIN, 2)
+        standing, sentence = said.standing, said.sentence
+        variations = _variations(law, laws[other])
+    if law.fitted and not failed(closed[model]):
+        value = law.fitted.estimate()
+        sentence = f"loss falls towards {law.fitted.floor:.2f} nats as N^−{law.fitted.exponent:.2f}; {sentence}"
+    elif not others:
+        sentence = "; ".join(gate.sentence for gate in failed(closed[model])) or sentence
+    shown = finding("scalability", model, value, "", quantity, sentence, "parameters")
+    return shown.model_copy(update={"standing": standing, "variations": variations})
+
+
+def _b(fitted: Saturating | None) -> float:
+    return fitted.exponent if fitted else -math.inf
+
+
+def differences(laws: Laws) -> dict[tuple[str, str], tuple[Difference, float]]:
+    """By how much the second's exponent is larger, both ways round, with p corrected for all pairs (Holm 1979)."""
+    pairs = {
+        (a, b): apart
+        for a, b in combinations(laws, 2)
+        if (one := laws[a].fitted) and (two := laws[b].fitted) and (apart := gains_more(one, two))
+    }
+    corrected = holm([each.p() for each in pairs.values()]) if pairs else []
+    found = {}
+    for ((a, b), each), p in zip(pairs.items(), corrected, strict=True):
+        found[(a, b)] = each, p
+        found[(b, a)] = Difference(-each.value, each.error, each.freedom), p
+    return found
+
+
+def _variations(law: Law, other: Law) -> dict[str, bool]:
+    """Whether the larger exponent is the same model's with another choice."""
+    sign = _b(law.fitted) > _b(other.fitted)
+    kept = {"no floor": (law.power.value > other.power.value) == sign}
+    choices: dict[str, Callable[[Measured], float | None]] = {
+        "half the updates": _half,
+        "half the updates, one rate at all sizes": lambda run: _half(run, run["base_rate"]),
+    }
+    for name, chosen in choices.items():
+        again = []
+        for each in (law, other):
+            points = [(run["inner"], loss) for run in each.first() if (loss := chosen(run)) is not None]
+            again.append(fit(points) if len(points) == len(each.factors) else None)
+        if all(again):
+            kept[name] = (_b(again[0]) > _b(again[1])) == sign
+    return kept
+
+
+def _means(law: Law, key: str) -> tuple[list[float], list[Estimate]]:
+    x = [statistics.mean(run[key] for run in law.at(factor)) for factor in law.factors]
+    return x, [mean([run["loss"] for run in law.at(factor)]) for factor in law.factors]
+
+
+def _against_size(laws: Laws, closed: dict[str, list[Gate]]) -> Figure:
     shown = []
     for model, law in laws.items():
-        x = [statistics.mean(m[key] for m in law.at(factor)) for factor in law.factors]
-        losses = [mean([m["loss"] for m in law.at(factor)]) for factor in law.factors]
-        b = (law.by_parameters if key == "parameters" else law.by_compute).value
-        # a line through means of logarithms has the slope that was fitted
-        height = statistics.mean(math.log(m["loss"]) + b * math.log(m[key]) for m in law.runs.values())
-        fitted = [math.exp(height - b * math.log(each)) for each in x]
-        shown.append(series(model, model, x, losses, intervals=law.seeds > 2))
-        shown.append(series(f"{model}: ∝ {_LETTER[key]}^({signed(-b, 2)})", model, x, fitted, reference=True))
-    every = [m for law in laws.values() for m in law.runs.values()]
-    span = [min(m[key] for m in every), max(m[key] for m in every)]
-    baseline = statistics.mean(m["baseline"] for m in every)
+        x, losses = _means(law, "inner")
+        shown.append(series(model, model, x, losses, intervals=False))
+        if law.fitted and not failed(closed[model]):
+            # so many places make the curve round
+            places = np.geomspace(x[0], x[-1], 30).tolist()
+            name = f"{model}: {law.fitted.floor:.2f} + a N^−{law.fitted.exponent:.2f}"
+            shown.append(series(name, model, places, [law.fitted.at(place) for place in places], reference=True))
+    caption = "Means over seeds. Dashed: the law E + a N^−b, where its gates hold."
+    axes = (axis("parameters without embeddings", log=True), axis("validation loss", "nats per token", log=True))
+    return figure("parameters", "Validation loss against size", axes, shown, caption)
+
+
+def _against_compute(laws: Laws) -> Figure:
+    shown = [series(model, model, *_means(law, "flops"), intervals=False) for model, law in laws.items()]
+    every = [run for law in laws.values() for run in law.runs.values()]
+    span = [min(run["flops"] for run in every), max(run["flops"] for run in every)]
+    baseline = statistics.mean(run["baseline"] for run in every)
     shown.append(series("frequencies alone", "", span, [baseline] * 2, reference=True))
-    what = ("parameters", "") if key == "parameters" else ("training compute", "flop")
-    return figure(
-        "parameters" if key == "parameters" else "compute",
-        f"Validation loss against {what[0]}",
-        (axis(*what, log=True), axis("validation loss", "nats per token", log=True)),
-        shown,
-        "Dashed: fitted power laws, and what is known from the frequencies of pieces alone. "
-        "Intervals (95 %): Student's over seeds, from three seeds on.",
-    )
+    caption = "Means over seeds. Dashed: what is known from the frequencies of pieces alone."
+    axes = (axis("training compute", "flop", log=True), axis("validation loss", "nats per token", log=True))
+    return figure("compute", "Validation loss against compute", axes, shown, caption)
+
+
+def _laws(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
+    """Exponents stand there only where all gates hold."""
+    rows = [
+        {"model": model, "law": law, "fitted": law.fitted if not failed(closed[model]) else None, "any": law.fitted}
+        for model, law in laws.items()
+    ]
+    columns = [
+        Column("model"),
+        Column("sizes", lambda row: len(row["law"].factors)),
+        Column("trainings", lambda row: len(row["law"].runs)),
+        Interval("b of E + a N^−b", lambda row: row["fitted"] and row["fitted"].estimate(), 3),
+        Column("E (nats per token)", lambda row: row["fitted"] and row["fitted"].floor, 3),
+        Column("R²", lambda row: row["any"] and row["any"].explained, 3),
+        Interval("b of a N^−b", lambda row: row["fitted"] and row["law"].power, 4, "without a floor"),
+        Interval("b of a C^−b", lambda row: row["fitted"] and row["law"].compute, 4, "compute"),
+        Column("does not hold", lambda row: ", ".join(gate.name for gate in failed(closed[row["model"]]))),
+    ]
+    return table("laws", "Fitted laws: N parameters without embeddings, C floating-point operations", columns, rows)
+
+
+def _differences(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
+    """Of laws that hold both."""
+    rows = [
+        {"models": f"{b} − {a}", "by": Estimate(by.value, *by.interval()), "p": p, "tie": by.equivalence_p(MARGIN)}
+        for (a, b), (by, p) in differences(laws).items()
+        if (a, b) in combinations(laws, 2) and not failed(closed[a]) + failed(closed[b])
+    ]
+    columns = [
+        Column("models"),
+        Interval("difference in b", "by", 3),
+        Column("p (Holm)", "p", 4),
+        Column(f"p (equal within {MARGIN:g})", "tie", 4),
+    ]
+    return table("differences", "Differences of exponents", columns, rows)
+
+
+def _gates(closed: dict[str, list[Gate]]) -> Table:
+    rows = [{"model": model, **vars(gate)} for model, own in closed.items() for gate in own]
+    columns = [
+        *map(Column, ("model", "name")),
+        Column("holds", lambda gate: "yes" if gate["passed"] else "no"),
+        Column("what was found", "sentence"),
+    ]
+    return table("gates", "What must be true of a law before it is compared", columns, rows)
 
 
 def _sizes(laws: Laws) -> Table:
@@ -135,7 +275,9 @@ def _sizes(laws: Laws) -> Table:
         Column("size", "factor"),
         Column("seed"),
         Column("parameters wanted", "wanted"),
-        *map(Column, ("parameters", "width", "updates")),
+        Column("parameters"),
+        Column("without embeddings", "inner"),
+        *map(Column, ("width", "rate", "updates")),
         Column("target tokens", "tokens"),
         Column("compute (flop)", "flops", lambda flops: float(f"{flops:.4g}")),
         Column("validation loss (nats per token)", "loss", 4),
@@ -145,13 +287,12 @@ def _sizes(laws: Laws) -> Table:
     return table("sizes", "Every training", columns, rows)
 
 
-def _laws(laws: Laws) -> Table:
-    rows = [{"model": model, **vars(law)} for model, law in laws.items()]
-    for (a, first), (b, second) in combinations(laws.items(), 2):
-        rows.append({"model": f"{b} − {a}", "by_parameters": gains_more(first, second), "by_compute": None})
-    columns = [
-        Column("model"),
-        Interval("b (parameters)", "by_parameters", 4),
-        Interval("b (compute)", "by_compute", 4, "compute"),
+def _rates(laws: Laws) -> Table:
+    rows = [
+        (model, run["factor"], rate, loss, "yes" if rate == run["rate"] else "no")
+        for model, law in laws.items()
+        for run in law.first()
+        for rate, loss in run["rates"]
     ]
-    return table("laws", "Fitted exponents, and their differences", columns, rows)
+    columns = ("model", "size", "rate", "validation loss with half of the updates (nats per token)", "chosen")
+    return table("rates", "Rates tried at each size", columns, rows)

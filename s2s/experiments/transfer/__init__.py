@@ -1,24 +1,26 @@
-"""Trainings from weights that have learned the other direction of translation, and from fresh ones."""
+"""Trainings of equal length from fresh weights, from weights that learned unrelated pairs, and from the real thing."""
 
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import datasets
 import numpy as np
 from torch import Tensor
 
+from s2s.data.batches import plan
 from s2s.data.encoding import Encoded
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
-from s2s.experiments.transfer.conclude import SHARES, conclude
+from s2s.experiments.source_use import exchanged_rows, source_use
+from s2s.experiments.transfer.conclude import ARMS, MARGIN, SHARES, conclude
 from s2s.experiments.translating import (
     chosen_pairs,
     counts_of,
     deciding,
     greedy,
     pair_losses,
-    put,
     schooled,
     sizes_of,
     some_pairs,
@@ -31,32 +33,59 @@ from s2s.tasks.translation.recipe import Recipe
 from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
 
+# batch sizes that are tried, as shares of the recipe's, so that updates learn from equally many tokens
+_BATCHES = np.linspace(0.5, 1.0, 51)
+# by how much looking at few pairs' trainings, and translating, makes them longer
+_LOOKING = 1.3
+
 
 @dataclass(frozen=True)
 class Sizes:
     """How much is measured."""
 
-    pretraining: float  # updates of the opposite direction, as a share of the recipe's
-    finetuning: float  # likewise of the training afterwards, and of that from scratch
-    looks: int  # how often in a training its validation loss is taken; the best one counts
+    pretraining: float  # updates of the training before, as a share of the recipe's
+    finetuning: float  # likewise of that afterwards; from fresh weights there are as many as in both together
+    rates: tuple[float, ...]  # of the training on few pairs, as multiples of the one chosen; the best counts
+    looks: int  # how often in such a training the validation loss is taken; the best one counts
     sentences: int  # of the test set, translated at the end
     seeds: int | None  # how many; None: all
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(0.5, 0.25, looks=6, sentences=150, seeds=1),
-    "definitive": Sizes(0.4, 0.15, looks=6, sentences=500, seeds=1),
-    "definitive on a GPU": Sizes(1.0, 0.4, looks=12, sentences=500, seeds=None),
+    "quick": Sizes(0.5, 0.25, (1.0,), looks=6, sentences=150, seeds=1),
+    "lecture": Sizes(0.14, 0.03, (1.0,), looks=6, sentences=100, seeds=3),
+    "definitive": Sizes(0.2, 0.07, (0.5, 1.0), looks=6, sentences=500, seeds=3),
+    "definitive on a GPU": Sizes(1.0, 0.4, (0.5, 1.0, 2.0), looks=12, sentences=500, seeds=None),
 }
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long an arm learns from few pairs, and from what."""
+
+    updates: int  # how many
+    stops: tuple[int, ...]  # after which of them the validation loss is taken
+    start: Mapping[str, Tensor] | None  # weights to begin with; None: fresh ones
+
+
+@dataclass(frozen=True)
+class Looks:
+    """A training that was looked at from time to time."""
+
+    curve: list[float]  # validation loss at each look, in nats per token
+    tokens: int  # target tokens that it learned from
+    weights: dict[str, Tensor]  # at the best look
+    losses: np.ndarray  # of each validation pair there, summed over its tokens
 
 
 def cells(contest: Contest) -> list[Cell]:
     """One for each seed, share of the pairs and model; the models in turn."""
     sizes = contest.sizes(SIZES)
-    # the first share of a seed waits for the training before it
-    updates = {share: 2 * sizes.finetuning + (sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
+    few = _LOOKING * len(sizes.rates) * (sizes.pretraining + len(ARMS) * sizes.finetuning)
+    # the first share of a seed waits for the trainings before it
+    updates = {share: few + (2 * sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
     return [
-        Cell(each.name, f"share-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
+        Cell(each.name, f"equal-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
         for seed in contest.seeds[: sizes.seeds]
         for share in SHARES
         for each in contest.contestants
@@ -64,28 +93,32 @@ def cells(contest: Contest) -> list[Cell]:
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """Two trainings on the same pairs: one from weights that can translate the other way, one from fresh ones."""
+    """Three trainings of equal length and equally many tokens, which end with the same few pairs."""
     sizes, seed = contest.sizes(SIZES), cell.seed or 0
-    share = int(cell.part.removeprefix("share-"))
+    share = int(cell.part.removeprefix("equal-"))
     recipe = shared_pieces(contest.contestant(cell.model).recipe)
     data = prepared(recipe)
-    before, after = halves(data.train, recipe.batches.max_length)
-    start, seconds = pretrained(contest, cell.model, seed)
-    drawn = np.random.default_rng(seed_for(seed, len(SHARES))).permutation(after)
-    pairs = chosen_pairs(data.train, drawn[: max(1, round(share / 100 * len(drawn)))])
-    short = shortened(recipe, sizes.finetuning)
-    arms = {
-        name: _arm(short, data, pairs, seed, contest.computer, sizes, weights)
-        for name, weights in (("tuned", start), ("scratch", None))
-    }
+    fewest = few_pairs(data.train, recipe, seed, SHARES[0])
+    pairs = few_pairs(data.train, recipe, seed, share)
+    wanted = tokens_of(fewest, recipe.batches.tokens)
+    before = {name: pretrained(contest, cell.model, seed, name == "real", wanted) for name in ARMS if name != "scratch"}
+    lengths = {key: shortened(recipe, getattr(sizes, key)).training.updates for key in ("pretraining", "finetuning")}
+    evened = with_batches(recipe, pairs, wanted)
+    arms = {}
+    for name in ARMS:
+        earlier = before.get(name)
+        updates = lengths["finetuning"] + (0 if earlier else lengths["pretraining"])
+        stops = sorted({round(updates * look / sizes.looks) for look in range(sizes.looks + 1)})
+        course = Course(updates, tuple(stops), earlier[0] if earlier else None)
+        arms[name] = _arm(evened, data, pairs, seed, contest.computer, sizes, course)
+        notes = earlier[1] if earlier else {"updates": 0, "tokens": 0, "seconds": 0.0, "source_use": None}
+        arms[name]["before"] = notes
     return {
         "share": share,
         "pairs": len(pairs),
-        "pretraining_pairs": len(before),
-        "pretraining_updates": shortened(recipe, sizes.pretraining).training.updates,
-        "pretraining_seconds": seconds,
-        "updates": short.training.updates,
+        "pretraining_pairs": len(halves(data.train, recipe.batches.max_length)[0]),
         "tokens": data.validation.target_lengths.tolist(),
+        "rate": recipe.training.learning_rate,
         "arms": arms,
     }
 
@@ -103,26 +136,71 @@ def halves(data: Encoded, max_length: int) -> tuple[np.ndarray, np.ndarray]:
     return kept[0::2], kept[1::2]
 
 
-def pretrained(contest: Contest, model: str, seed: int) -> tuple[dict[str, Tensor], float]:
-    """The weights of a contestant's model that has learned the other direction, and the seconds that took.
+def few_pairs(data: Encoded, recipe: Recipe[Any], seed: int, share: int) -> Encoded:
+    """So many per cent of the second half, drawn by the seed; the smaller shares are parts of the larger ones."""
+    after = halves(data, recipe.batches.max_length)[1]
+    drawn = np.random.default_rng(seed_for(seed, 3)).permutation(after)
+    return chosen_pairs(data, drawn[: max(2, round(share / 100 * len(drawn)))])
+
+
+def tokens_of(pairs: Encoded, budget: int) -> float:
+    """Target tokens that an update learns from on average, with batches of that size."""
+    return float(pairs.target_lengths.sum()) / len(plan(pairs.source_lengths, pairs.target_lengths, budget, 0, 1))
+
+
+def with_batches(recipe: Recipe[Any], pairs: Encoded, wanted: float) -> Recipe[Any]:
+    """The recipe with batches of such a size that an update learns from about so many of these pairs' target tokens.
+
+    Few pairs fill their batches less than many do: with equal batches, equal updates would not be equal tokens.
+    """
+    longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
+    budgets = sorted({max(longest, round(share * recipe.batches.tokens)) for share in _BATCHES.tolist()}, reverse=True)
+    best = min(budgets, key=lambda budget: abs(tokens_of(pairs, budget) - wanted))
+    return recipe.model_copy(update={"batches": recipe.batches.model_copy(update={"tokens": best})})
+
+
+def unrelated(pairs: Encoded) -> Encoded:
+    """The same sources and targets, each source beside the target of another of about its length."""
+    sources, _ = pairs.rows(exchanged_rows(pairs.source_lengths))
+    _, targets = pairs.rows(np.arange(len(pairs)))
+    rows = {"source": [row.tolist() for row in sources], "target": [row.tolist() for row in targets]}
+    return Encoded(datasets.Dataset.from_dict(rows))
+
+
+def pretrained(
+    contest: Contest, model: str, seed: int, related: bool, wanted: float
+) -> tuple[dict[str, Tensor], Measured]:
+    """The weights of a contestant's model that has learned the other direction, and what that took.
 
     They are kept in the comparison's folder, so that a model learns it once for a seed.
+
+    Args:
+        contest: of the contestant.
+        model: its name.
+        seed: of the training.
+        related: whether from pairs that translate each other, not from `unrelated` ones.
+        wanted: target tokens for an update, see `with_batches`.
     """
     folder = contest.folder / RUNS
-    weights, notes = (folder / f"transfer-{model}-seed{seed}{ending}" for ending in (".safetensors", ".json"))
+    name = f"transfer-{'real' if related else 'unrelated'}-{model}-seed{seed}"
+    weights, notes = (folder / f"{name}{ending}" for ending in (".safetensors", ".json"))
     folder.mkdir(parents=True, exist_ok=True)
     # other shares of the same pairs may be measured meanwhile, and need the same weights
     with locked(weights.with_suffix(".lock"), wait=True):
         if not notes.exists():
             recipe = shared_pieces(contest.contestant(model).recipe)
             data = prepared(recipe)
+            everything = np.arange(len(data.validation))
             pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
-            recipe = shortened(recipe, contest.sizes(SIZES).pretraining)
-            short = schooled(recipe, data, seed, contest.computer, pairs)
+            recipe = shortened(with_batches(recipe, pairs, wanted), contest.sizes(SIZES).pretraining)
+            short = schooled(recipe, data, seed, contest.computer, pairs if related else unrelated(pairs))
+            held_out = chosen_pairs(data.validation, everything, swapped=True)
+            worth = source_use(short.model, held_out, recipe.batches, contest.computer)
             with whole(weights) as place:
                 save_weights(short.model, place)
-            write_atomically(notes, json.dumps({"seconds": short.seconds}))
-    return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))["seconds"]
+            took = {"updates": recipe.training.updates, "tokens": short.tokens, "seconds": short.seconds}
+            write_atomically(notes, json.dumps({**took, "source_use": asdict(worth) if worth else None}))
+    return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))
 
 
 def _arm(
@@ -132,35 +210,65 @@ def _arm(
     seed: int,
     computer: Computer,
     sizes: Sizes,
-    start: Mapping[str, Tensor] | None,
+    course: Course,
 ) -> Measured:
-    """One training, looked at from time to time; what was best on the validation set translates the test set."""
-    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, computer, start)
-    model, total = trainer.model, recipe.training.updates
-    # the first look is at the weights as they came
-    stops = sorted({round(total * look / sizes.looks) for look in range(sizes.looks + 1)})
-    curve, best, losses = [], deciding(trainer), np.zeros(0)
+    """Trainings at each rate, looked at from time to time; what was best on the validation set translates."""
     began = time.perf_counter()
-    for stop in stops:
-        for _ in trainer.updates(stop):
-            pass
-        now = deciding(trainer)
-        with trainer.optimization.averaged():
-            each = pair_losses(model, data.validation, recipe.batches, computer)
-        curve.append(float(each.sum() / data.validation.target_lengths.sum()))
-        if curve[-1] <= min(curve):
-            best, losses = now, each
+    trained = {}
+    for times in sizes.rates:
+        rate = times * recipe.training.learning_rate
+        trained[f"{rate:g}"] = _looked_at(_of_length(recipe, course.updates, rate), data, pairs, seed, computer, course)
     seconds = time.perf_counter() - began
-    put(model, best)
+    best = min(trained.values(), key=lambda each: min(each.curve))
+    model = trainer_for(recipe, sizes_of(data), pairs, seed, computer, best.weights).model
+    worth = source_use(model, data.validation, recipe.batches, computer)
     sources, references = some_pairs(data, sizes.sentences)
-    translations = greedy(model, data, recipe, sources)
     return {
-        "updates": stops,
-        "curve": curve,
-        "losses": [round(float(loss), 4) for loss in losses],
-        "counts": counts_of("bleu", translations, references),
+        "updates": list(course.stops),
+        "tokens": best.tokens,
+        "curves": {rate: each.curve for rate, each in trained.items()},
+        "losses": [round(float(loss), 4) for loss in best.losses],
+        "source_use": asdict(worth) if worth else None,
+        "counts": counts_of("bleu", greedy(model, data, recipe, sources), references),
         "seconds": seconds,
     }
 
 
-EXPERIMENT = Experiment("transfer", "What does it gain from having learned something else?", cells, measure, conclude)
+def _of_length(recipe: Recipe[Any], updates: int, rate: float) -> Recipe[Any]:
+    short = shortened(recipe, updates / recipe.training.updates)
+    training = short.training.model_copy(update={"updates": updates, "learning_rate": rate})
+    return short.model_copy(update={"training": training})
+
+
+def _looked_at(
+    recipe: Recipe[Any], data: Prepared, pairs: Encoded, seed: int, computer: Computer, course: Course
+) -> Looks:
+    """One training; the first look is at the weights as they came."""
+    trainer = trainer_for(recipe, sizes_of(data), pairs, seed, computer, course.start)
+    curve, tokens, best, losses = [], 0, deciding(trainer), np.zeros(0)
+    for stop in course.stops:
+        tokens += sum(update.tokens for update in trainer.updates(stop))
+        now = deciding(trainer)
+        with trainer.optimization.averaged():
+            each = pair_losses(trainer.model, data.validation, recipe.batches, computer)
+        curve.append(float(each.sum() / data.validation.target_lengths.sum()))
+        if curve[-1] <= min(curve):
+            best, losses = now, each
+    return Looks(curve, tokens, best, losses)
+
+
+def _numbers(contest: Contest) -> dict[str, object]:
+    sizes = contest.sizes(SIZES)
+    return {
+        "shares": " and ".join(f"{share} %" for share in SHARES),
+        "before": f"{100 * sizes.pretraining:g}",
+        "after": f"{100 * sizes.finetuning:g}",
+        "rates": " and ".join(f"{times:g}" for times in sizes.rates),
+        "looks": sizes.looks + 1,
+        "margin": MARGIN,
+    }
+
+
+EXPERIMENT = Experiment(
+    "transfer", "What does it gain from having learned something else?", cells, measure, conclude, numbers=_numbers
+)

@@ -1,21 +1,28 @@
-"""What fine-tuning gains over training from scratch."""
+"""What earlier training is worth: beside as long a training on unrelated pairs, and on the few pairs alone."""
 
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
-from s2s.evaluation.inference import Estimate, draws, estimate, mean, ratios
+from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
+from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.gates import Gate, converged, failed, judged, uses_its_source
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
-from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import excludes_zero, listed, seeds_in_words
+from s2s.experiments.translating import corpus_score
+from s2s.experiments.verdicts import p_in_words
 from s2s.results import Figure, Finding, Table
 
-SHARES = (1, 10, 100)  # per cent of the pairs
+SHARES = (1, 10)  # per cent of the pairs
+MARGIN = 0.05
+"""Nats per token that nobody cares about: as little as a doubling of the tokens may still bring."""
 _SHOWN = 10  # of them: the table's cell
-_ARMS = {"tuned": "fine-tuned", "scratch": "from scratch"}
+ARMS = {"scratch": "from scratch", "unrelated": "after unrelated pairs", "real": "after the other direction"}
+_BEFORE = [arm for arm in ARMS if arm != "real"]
+_TOTALS = 0.03
 
 # by share and model
 Runs = Mapping[int, Mapping[str, BySeed]]
@@ -23,13 +30,12 @@ Runs = Mapping[int, Mapping[str, BySeed]]
 
 @dataclass(frozen=True)
 class Gain:
-    """What was gained at one share of the pairs."""
+    """What earlier training was worth to a model at one share of the pairs."""
 
-    seeds: int  # how many
-    loss: Estimate  # from scratch minus fine-tuned, in nats per token
-    resampled: np.ndarray  # the same over sentences, resample by resample, mean of the seeds
-    bleu: Estimate  # fine-tuned minus from scratch
-    before: float  # fresh minus trained weights before the first update, in nats per token
+    runs: BySeed
+    counts: dict[str, list[Counts]]  # by arm: nats gained over it, and tokens, in each sentence and for each seed
+    over: dict[str, Difference | None]  # by arm: what is gained over it, in nats per token
+    p: dict[str, float]  # likewise; corrected for all models, shares and arms (Holm 1979)
 
 
 Gains = dict[str, dict[int, Gain]]
@@ -37,26 +43,23 @@ Gains = dict[str, dict[int, Gain]]
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """What was gained, share by share."""
-    runs = {share: by_model(contest, measured, f"share-{share}") for share in SHARES}
-    gains: Gains = {}
-    for model in contest.models:
-        own = {share: gain_of(each[model]) for share, each in runs.items() if model in each}
-        if own:
-            gains[model] = own
+    runs = {share: by_model(contest, measured, f"equal-{share}") for share in SHARES}
+    gains = corrected({m: {s: gain_of(own[m]) for s, own in runs.items() if m in own} for m in contest.models})
     seeds = sorted({cell.seed or 0 for cell in measured})
     if not gains:
         return Conclusion(seeds=seeds)
     return Conclusion(
         findings=[_finding(model, gains) for model in gains],
-        figures=[_against_pairs(runs, "loss"), _against_pairs(runs, "bleu"), *map(_curve, runs.items())],
-        tables=[_gains(gains), _arms(runs)],
+        figures=[_arms_of(gains, what) for what in ("loss", "bleu")] + [_curve(gains, share) for share in SHARES],
+        tables=[_gains(gains), _gates(gains), _every(gains)],
         seeds=seeds,
     )
 
 
-def loss_of(run: Measured, arm: str) -> float:
-    """The best validation loss of an arm, in nats per token."""
-    return min(run["arms"][arm]["curve"])
+def loss_of(run: Measured, arm: str, rate: str | None = None) -> float:
+    """The best validation loss of an arm, in nats per token, of all its rates or of one."""
+    curves = run["arms"][arm]["curves"]
+    return min(min(curve) for name, curve in curves.items() if rate in (None, name))
 
 
 def bleu_of(run: Measured, arm: str) -> float:
@@ -64,136 +67,274 @@ def bleu_of(run: Measured, arm: str) -> float:
     return corpus_score("bleu", np.array(run["arms"][arm]["counts"]))
 
 
+def _per_token(sums: Counts) -> np.ndarray:
+    return sums[:, 0] / sums[:, 1]
+
+
 def gain_of(runs: BySeed) -> Gain:
-    """What was gained, over seeds where there are some, otherwise over sentences."""
-    differences = [loss_of(run, "scratch") - loss_of(run, "tuned") for run in runs.values()]
-    bleus = [bleu_of(run, "tuned") - bleu_of(run, "scratch") for run in runs.values()]
-    resampled = np.mean([_losses(run, "scratch") - _losses(run, "tuned") for run in runs.values()], axis=0)
-    loss, bleu = mean(differences), mean(bleus)
-    if len(runs) == 1:
-        loss = estimate(loss.value, resampled)
-        (run,) = runs.values()
-        counts = (np.array(run["arms"][arm]["counts"]) for arm in _ARMS)
-        tuned, scratch = (resampled_scores("bleu", each, draws(len(each))) for each in counts)
-        bleu = estimate(bleu.value, tuned - scratch)
-    before = [run["arms"]["scratch"]["curve"][0] - run["arms"]["tuned"]["curve"][0] for run in runs.values()]
-    return Gain(len(runs), loss, resampled, bleu, statistics.mean(before))
+    """What was gained over the other arms, in doubt about seeds and sentences: each seed beside itself."""
+    counts: dict[str, list[Counts]] = {arm: [] for arm in _BEFORE}
+    for run in runs.values():
+        real = np.array(run["arms"]["real"]["losses"])
+        for arm in _BEFORE:
+            gained = np.array(run["arms"][arm]["losses"]) - real
+            counts[arm].append(np.stack([gained, np.array(run["tokens"], dtype=float)], axis=1))
+    nothing = [counts[_BEFORE[0]][0] * [0.0, 1.0]] * len(runs)
+    over = {arm: _between(nothing, own) for arm, own in counts.items()}
+    return Gain(runs, counts, over, {})
 
 
-def _losses(run: Measured, arm: str) -> np.ndarray:
-    losses, tokens = np.array(run["arms"][arm]["losses"]), np.array(run["tokens"])
-    return ratios(losses, tokens, draws(len(tokens)))
+def _between(first: list[Counts], second: list[Counts]) -> Difference | None:
+    return over_seeds_and_sentences(first, second, _per_token, draws(len(first[0])))
+
+
+def corrected(gains: Gains) -> Gains:
+    """The gains with their p-values, corrected for how many there are; without models of which nothing is known."""
+    known = {
+        (model, share, arm): each.p()
+        for model, own in gains.items()
+        for share, gain in own.items()
+        for arm, each in gain.over.items()
+        if each
+    }
+    after = dict(zip(known, holm(list(known.values())), strict=True)) if known else {}
+    return {
+        model: {
+            share: Gain(
+                gain.runs, gain.counts, gain.over, {a: p for (m, s, a), p in after.items() if (m, s) == (model, share)}
+            )
+            for share, gain in own.items()
+        }
+        for model, own in gains.items()
+        if own
+    }
+
+
+def gates(gain: Gain) -> list[Gate]:
+    """What must be true of a model's arms before anything is said of its gain."""
+    runs = list(gain.runs.values())
+    worth = [run["arms"]["real"]["before"]["source_use"] for run in runs if run["arms"]["real"]["before"]["source_use"]]
+    closed = [_equal(runs)]
+    if worth:
+        means = (statistics.mean(each[key] for each in worth) for key in ("right", "exchanged"))
+        learned = uses_its_source(*means)
+        closed.append(Gate(learned.name, learned.passed, f"before the few pairs, {learned.sentence}"))
+    return [*closed, *(_over(arm, runs) for arm in ("real", "scratch"))]
+
+
+def _equal(runs: list[Measured]) -> Gate:
+    updates = {its["before"]["updates"] + its["updates"][-1] for run in runs for its in run["arms"].values()}
+    tokens = [
+        statistics.mean(run["arms"][arm]["before"]["tokens"] + run["arms"][arm]["tokens"] for run in runs)
+        for arm in ARMS
+    ]
+    apart = max(tokens) / min(tokens) - 1
+    said = f"arms learned from {min(tokens):,.0f} to {max(tokens):,.0f} target tokens in {min(updates)} updates"
+    passed = len(updates) == 1 and apart <= _TOTALS
+    return Gate("equal totals", passed, f"{said} (≤ {100 * _TOTALS:g} % apart wanted)")
+
+
+def _over(arm: str, runs: list[Measured]) -> Gate:
+    """Whether the arm's curve, a mean over seeds, was over: it had begun to rise, or hardly fell."""
+    curve = np.mean([min(run["arms"][arm]["curves"].values(), key=min) for run in runs], axis=0)
+    updates, best = runs[0]["arms"][arm]["updates"], int(curve.argmin())
+    if best < len(curve) - 1:
+        said = f"{ARMS[arm]}, its loss is lowest after {updates[best]} of {updates[-1]} updates"
+        return Gate("converged", True, said)
+    # without the first look, which is before the first update
+    gate = converged(updates[1:], curve[1:].tolist())
+    return Gate(gate.name, gate.passed, f"{ARMS[arm]}, {gate.sentence}")
 
 
 def _finding(model: str, gains: Gains) -> Finding:
     own = gains[model]
     share = _SHOWN if _SHOWN in own else min(own)
     gain = own[share]
-    over = "interval over sentences, 1 seed" if gain.seeds == 1 else f"mean of {seeds_in_words(gain.seeds)}"
-    each = listed([f"{gain.loss.value:.2f}" for gain in own.values()])
-    at = f"{each} nats per token at {listed([str(share) for share in own])} % of the pairs"
-    quantity = f"gain in validation loss from pre-training, with {share} % of the pairs ({over})"
-    better = [f"{share} %" for share, gain in own.items() if excludes_zero(gain.loss) and gain.loss.value > 0]
-    worse = [f"{share} %" for share, gain in own.items() if excludes_zero(gain.loss) and gain.loss.value < 0]
-    whether = "no gain from pre-training to be told from chance"
-    if worse:
-        whether = f"loses by pre-training at {' and '.join(worse)}"
-    elif better:
-        every = len(better) == len(own)
-        whether = "gains from pre-training at every share" if every else f"gains at {' and '.join(better)}"
-    verdict = f"{whether}: {at}; {_against(model, share, gains)}"
-    return finding("fine-tuning", model, gain.loss, "nats per token", quantity, verdict, "loss")
+    there = {name: each[share] for name, each in gains.items() if share in each}
+    closed = {name: gates(each) for name, each in there.items()}
+    others = [name for name in there if name != model]
+    others = [name for name in others if not failed(closed[name])] or others
+    sentence, standing, variations = "no other model was measured", "not measurable", {}
+    if others:
+        other = max(others, key=lambda name: _mean_gain(there[name], "unrelated"))
+        difference, p = _against(model, other, there)
+        said = judged((model, other), difference, closed, p, "nats gained", MARGIN, 2)
+        standing, sentence = said.standing, said.sentence
+        variations = _variations(model, other, gains, share)
+    elif failed(closed[model]):
+        sentence = "; ".join(gate.sentence for gate in failed(closed[model]))
+    quantity = f"gain in validation loss over as long a training on unrelated pairs, with {share} % of the pairs"
+    value = None
+    if not failed(closed[model]):
+        value = _estimate(gain, "unrelated")
+        sentence = f"{_worth(gain)}; {sentence}"
+    shown = finding("fine-tuning", model, value, "nats per token", quantity, sentence, "loss")
+    return shown.model_copy(update={"standing": standing, "variations": variations})
 
 
-def _against(model: str, share: int, gains: Gains) -> str:
-    """How its gain stands to the largest of the others; both were told the same sentences."""
-    others = [name for name in gains if name != model and share in gains[name]]
-    if not others:
-        return "no other model was measured"
-    other = max(others, key=lambda name: gains[name][share].loss.value)
-    mine, theirs = gains[model][share], gains[other][share]
-    if len(mine.resampled) != len(theirs.resampled):
-        return "no other model was measured"
-    difference = estimate(mine.loss.value - theirs.loss.value, mine.resampled - theirs.resampled)
-    if not excludes_zero(difference):
-        return f"at {share} % no different from {other}"
-    return f"at {share} % {abs(difference.value):.2f} {'more' if difference.value > 0 else 'less'} than {other}"
+def _worth(gain: Gain) -> str:
+    """What the gain over both arms is, in words."""
+    words = []
+    for arm, over in (("unrelated", "unrelated pairs"), ("scratch", "the few pairs alone")):
+        by, p = _mean_gain(gain, arm), gain.p.get(arm)
+        if p is None:
+            words.append(f"{by:+.2f} nats over {over} (one seed)")
+        elif p < LEVEL:
+            words.append(f"{'gains' if by > 0 else 'loses'} {abs(by):.2f} nats over {over} ({p_in_words(p)})")
+        else:
+            words.append(f"no gain over {over} to be told from chance ({by:+.2f}, {p_in_words(p)})")
+    return ", ".join(words)
 
 
-def _against_pairs(runs: Runs, what: str) -> Figure:
-    """Both arms of every model against the number of pairs."""
+def _mean_gain(gain: Gain, arm: str, rate: str | None = None) -> float:
+    return statistics.mean(loss_of(run, arm, rate) - loss_of(run, "real", rate) for run in gain.runs.values())
+
+
+def _estimate(gain: Gain, arm: str) -> Estimate:
+    over = gain.over[arm]
+    return Estimate(over.value, *over.interval()) if over else Estimate(_mean_gain(gain, arm), None, None)
+
+
+def _against(model: str, other: str, there: Mapping[str, Gain]) -> tuple[Difference | None, float | None]:
+    """By how much the model gains more over unrelated pairs, with p corrected for all pairs of models (Holm 1979)."""
+    pairs = {
+        (a, b): each
+        for a, b in combinations(there, 2)
+        if (each := _between(there[b].counts["unrelated"], there[a].counts["unrelated"]))
+    }
+    p = dict(zip(pairs, holm([each.p() for each in pairs.values()]), strict=True)) if pairs else {}
+    if (model, other) in pairs:
+        return pairs[(model, other)], p[(model, other)]
+    turned = pairs.get((other, model))
+    if turned is None:
+        return None, None
+    return Difference(-turned.value, turned.error, turned.freedom, turned.least_p), p[(other, model)]
+
+
+def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, bool]:
+    """Whether the same model gains more with another choice."""
+
+    def _more(arm: str, at: int, chosen: bool = False) -> bool:
+        values = []
+        for name in (model, other):
+            gain = gains[name][at]
+            rate = f"{next(iter(gain.runs.values()))['rate']:g}" if chosen else None
+            values.append(_mean_gain(gain, arm, rate))
+        return values[0] > values[1]
+
+    sign, kept = _more("unrelated", share), {}
+    for at in SHARES:
+        if at != share and all(at in gains[name] for name in (model, other)):
+            kept[f"{at} % of the pairs"] = _more("unrelated", at) == sign
+    kept["beside the few pairs alone"] = _more("scratch", share) == sign
+    if all(
+        len(run["arms"]["real"]["curves"]) > 1 for name in (model, other) for run in gains[name][share].runs.values()
+    ):
+        kept["one rate for all arms"] = _more("unrelated", share, chosen=True) == sign
+    return kept
+
+
+def _arms_of(gains: Gains, what: str) -> Figure:
+    """All arms of every model."""
     of, words, y = {
         "loss": (loss_of, "Validation loss", axis("validation loss", "nats per token")),
         "bleu": (bleu_of, "BLEU", axis("BLEU, greedy", "%")),
     }[what]
+    shown = [
+        series(
+            f"{model}, {share} %",
+            model,
+            list(ARMS.values()),
+            [mean([of(run, arm) for run in gain.runs.values()]) for arm in ARMS],
+            intervals=len(gain.runs) > 2,
+        )
+        for model, own in gains.items()
+        for share, gain in own.items()
+    ]
+    caption = (
+        "All arms have equal updates and tokens in all, and the best of equally many looks counts. Intervals (95 %): "
+        "Student's over seeds, from three seeds on."
+    )
+    return figure(what, f"{words} with few pairs, by what was learned before", (axis("arm"), y), shown, caption, "bars")
+
+
+def _curve(gains: Gains, share: int) -> Figure:
+    """Validation loss while learning from few pairs, of each model's first seed, at its best rate."""
     shown = []
-    for model in dict.fromkeys(model for of_share in runs.values() for model in of_share):
-        own = [of_share[model] for of_share in runs.values() if model in of_share]
-        places = [statistics.mean(run["pairs"] for run in each.values()) for each in own]
-        for arm, called in _ARMS.items():
-            values = [mean([of(run, arm) for run in each.values()]) for each in own]
-            certain = all(len(each) > 2 for each in own)
-            shown.append(series(f"{model}, {called}", model, places, values, certain))
-    return figure(
-        what,
-        f"{words} against pairs, fine-tuned and from scratch",
-        (axis("pairs to learn from", log=True), y),
-        shown,
-        "Equal updates in both arms; the best of several looks counts. Intervals (95 %): Student's over seeds, "
-        "from three seeds on.",
-    )
+    for model, own in gains.items():
+        for run in list(own[share].runs.values())[:1] if share in own else []:
+            for arm, called in ARMS.items():
+                its = run["arms"][arm]
+                x = [its["before"]["updates"] + update for update in its["updates"]]
+                shown.append(series(f"{model}, {called}", model, x, min(its["curves"].values(), key=min)))
+    axes = (axis("updates, those before included"), axis("validation loss", "nats per token"))
+    title = f"Validation loss while learning from {share} % of the pairs, first seed"
+    return figure(f"curve-{share}", title, axes, shown)
 
 
-def _curve(of_share: tuple[int, Mapping[str, BySeed]]) -> Figure:
-    """Validation loss while training, of each model's first seed."""
-    share, models = of_share
-    arms = [(model, arm, next(iter(own.values()))["arms"][arm]) for model, own in models.items() for arm in _ARMS]
-    return figure(
-        f"curve-{share}",
-        f"Validation loss while learning from {share} % of the pairs, first seed",
-        (axis("updates"), axis("validation loss", "nats per token")),
-        [series(f"{model}, {_ARMS[arm]}", model, its["updates"], its["curve"]) for model, arm, its in arms],
-    )
+def _rows(gains: Gains) -> list[Measured]:
+    return [{"model": m, "share": s, "gain": gain} for m, own in gains.items() for s, gain in own.items()]
 
 
 def _gains(gains: Gains) -> Table:
+    rows = [{**row, "arm": arm, "own": row["gain"].over[arm]} for row in _rows(gains) for arm in _BEFORE]
     columns = [
         Column("model"),
         Column("pairs (%)", "share"),
-        Column("seeds"),
-        Interval("loss (nats per token)", "loss", 3),
-        Interval("BLEU", "bleu", 2, "BLEU"),
-        Column("loss before the first update (nats per token)", "before", 3),
+        Column("seeds", lambda row: len(row["gain"].runs)),
+        Column("gain over", lambda row: ARMS[row["arm"]]),
+        Interval("loss (nats per token)", lambda row: _estimate(row["gain"], row["arm"]), 3),
+        Column("p (Holm)", lambda row: row["gain"].p.get(row["arm"]), 4),
+        Column("seen in 80 % (nats per token)", lambda row: row["own"] and row["own"].detectable(), 3),
+        Column(
+            "BLEU",
+            lambda row: statistics.mean(
+                bleu_of(run, "real") - bleu_of(run, row["arm"]) for run in row["gain"].runs.values()
+            ),
+            2,
+        ),
     ]
-    rows = [
-        {"model": model, "share": share, **vars(gain)} for model, own in gains.items() for share, gain in own.items()
+    return table("gains", "What learning the other direction before gains", columns, rows)
+
+
+def _gates(gains: Gains) -> Table:
+    rows = [{**row, **vars(gate)} for row in _rows(gains) for gate in gates(row["gain"])]
+    columns = [
+        Column("model"),
+        Column("pairs (%)", "share"),
+        Column("name"),
+        Column("holds", lambda gate: "yes" if gate["passed"] else "no"),
+        Column("what was found", "sentence"),
     ]
-    return table("gains", "What pre-training gains", columns, rows)
+    return table("gates", "What must be true of the arms before a gain is compared", columns, rows)
 
 
-def _arms(runs: Runs) -> Table:
-    def before(row: Measured, key: str) -> float | None:
-        return row[key] if row["arm"] == "tuned" else None
-
+def _every(gains: Gains) -> Table:
     columns = [
         Column("model"),
         Column("pairs (%)", "share"),
         Column("seed"),
-        Column("arm", lambda row: _ARMS[row["arm"]]),
+        Column("arm", lambda row: ARMS[row["arm"]]),
         Column("pairs"),
-        Column("updates before", lambda row: before(row, "pretraining_updates") or 0),
-        Column("updates"),
-        Column("best after", lambda row: row["its"]["updates"][int(np.argmin(row["its"]["curve"]))]),
+        Column("updates before", lambda row: row["its"]["before"]["updates"]),
+        Column("updates", lambda row: row["its"]["updates"][-1]),
+        Column("target tokens", lambda row: row["its"]["before"]["tokens"] + row["its"]["tokens"]),
+        Column("rate", lambda row: float(min(row["its"]["curves"], key=lambda rate: min(row["its"]["curves"][rate])))),
+        Column("best after", lambda row: _best_after(row["its"])),
         Column("validation loss (nats per token)", lambda row: loss_of(row, row["arm"]), 4),
         Column("BLEU, greedy", lambda row: bleu_of(row, row["arm"]), 2),
         Column("training and looks (s)", lambda row: row["its"]["seconds"], 1),
-        Column("pre-training (s)", lambda row: before(row, "pretraining_seconds"), 1),
+        Column("training before (s)", lambda row: row["its"]["before"]["seconds"], 1),
     ]
     rows = [
-        {**run, "model": model, "seed": seed, "arm": arm, "its": run["arms"][arm]}
-        for of_share in runs.values()
-        for model, own in of_share.items()
-        for seed, run in own.items()
-        for arm in _ARMS
+        {**run, "model": row["model"], "seed": seed, "arm": arm, "its": run["arms"][arm]}
+        for row in _rows(gains)
+        for seed, run in row["gain"].runs.items()
+        for arm in ARMS
     ]
     return table("arms", "Every training", columns, rows)
+
+
+def _best_after(its: Measured) -> int:
+    curve = min(its["curves"].values(), key=min)
+    return its["updates"][int(np.argmin(curve))]

@@ -1,0 +1,186 @@
+"""How a loss falls with size: a power law above a floor, fitted and doubted.
+
+L = E + a N⁻ᵇ: what is left of the loss when the size N grows without end, and how soon the rest goes away (Hestness et
+al. 2017; Hoffmann et al. 2022, equation 2).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from s2s.evaluation.differences import LEVEL, Difference
+from s2s.evaluation.inference import RESAMPLES, Estimate
+
+# exponents that are tried: one per cent apart, and none that so few sizes could tell from none or from a cliff
+_STEP = 0.01
+_EXPONENTS = np.exp(np.arange(math.log(0.01), math.log(5.0), _STEP))
+# E, a and b
+_FREE = 3
+_SEED = 12345
+_ONE_SIGMA = (0.158655, 0.841345)
+
+
+@dataclass(frozen=True)
+class Saturating:
+    """A fitted L = E + a N⁻ᵇ.
+
+    Attributes:
+        floor: E, at least 0, in the loss' unit.
+        scale: a, at least 0, of sizes in units of `middle`.
+        exponent: b.
+        middle: the geometric mean of the sizes.
+        error: standard error of b; None where there are no more points than free numbers.
+        freedom: degrees of freedom of that error.
+        explained: R²: the share of what the logarithms of the sizes' mean losses vary by that the law explains.
+        misfit: how often seeds alone would leave the sizes' mean losses as far from the law (F-test of lack of fit);
+            None where no size has two seeds, or there are three sizes.
+        determined: whether b is no end of what was tried; where it is, the points do not say how large it is.
+    """
+
+    floor: float
+    scale: float
+    exponent: float
+    middle: float
+    error: float | None
+    freedom: int
+    explained: float
+    misfit: float | None
+    determined: bool
+
+    def at(self, size: float) -> float:
+        """The loss that it gives to a size."""
+        return self.floor + self.scale * (size / self.middle) ** -self.exponent
+
+    def estimate(self) -> Estimate:
+        """B with its 95 % interval, by Student's distribution; without one where there is no error."""
+        if self.error is None:
+            return Estimate(self.exponent, None, None)
+        half = float(special.stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error
+        return Estimate(self.exponent, self.exponent - half, self.exponent + half)
+
+
+def saturating(
+    sizes: Float[np.ndarray, " points"], losses: Float[np.ndarray, " points"], resamples: int = RESAMPLES
+) -> Saturating | None:
+    """Fits L = E + a N⁻ᵇ by least squares of relative errors, E and a at least 0; None below three different sizes.
+
+    Points of one size are its seeds. The error of b is half the span of the middle 68 % of a bootstrap of residuals
+    (Efron 1979): relative residuals, enlarged by √(n/(n − 3)) for the numbers that were fitted to them, are dealt out
+    to the points anew. Drawing points with replacement would leave too few sizes for three numbers.
+
+    Args:
+        sizes: above 0, one for each training.
+        losses: above 0, likewise.
+        resamples: of the bootstrap.
+    """
+    places, groups = np.unique(sizes, return_inverse=True)
+    count = len(sizes)
+    if len(places) < _FREE:
+        return None
+    middle = math.exp(np.log(sizes).mean())
+    powers = (sizes[None] / middle) ** -_EXPONENTS[:, None]
+    weights = losses**-2.0
+    best = _exactly(float(_best(losses[None], weights, powers)[0]), sizes / middle, losses, weights)
+    inside = _EXPONENTS[0] < best < _EXPONENTS[-1]
+    power = (sizes / middle) ** -best
+    floor, scale = (float(each[0, 0]) for each in _lines(losses[None], weights, power[None])[:2])
+    law = floor + scale * power
+    relative = (losses - law) / law
+    error, freedom = None, count - _FREE
+    if freedom > 0:
+        generator = np.random.default_rng(_SEED)
+        dealt = (relative - relative.mean()) * math.sqrt(count / freedom)
+        drawn = law * (1 + generator.choice(dealt, (resamples, count)))
+        again = np.quantile(_best(drawn, weights, powers), _ONE_SIGMA)
+        error = float(again[1] - again[0]) / 2
+    means = np.array([losses[groups == i].mean() for i in range(len(places))])
+    fitted = np.array([law[groups == i][0] for i in range(len(places))])
+    logs = np.log(means)
+    spread = float(((logs - logs.mean()) ** 2).sum())
+    explained = 1 - float(((logs - np.log(fitted)) ** 2).sum()) / spread if spread else 0.0
+    seeds = np.bincount(groups)
+    misfit = _lack_of_fit(losses / law, means / fitted, groups, seeds)
+    return Saturating(floor, scale, best, middle, error, freedom, explained, misfit, inside and scale > 0)
+
+
+def gains_more(first: Saturating, second: Saturating) -> Difference | None:
+    """By how much the second's exponent is larger; None where one of them has no error.
+
+    The degrees of freedom are those of a sum of two variances (Satterthwaite 1946).
+    """
+    if first.error is None or second.error is None:
+        return None
+    variances = first.error**2, second.error**2
+    total = sum(variances)
+    parts = sum(one**2 / each.freedom for one, each in zip(variances, (first, second), strict=True))
+    freedom = total**2 / parts if parts else first.freedom + second.freedom
+    return Difference(second.exponent - first.exponent, math.sqrt(total), freedom)
+
+
+def _best(
+    losses: Float[np.ndarray, "curves points"],
+    weights: Float[np.ndarray, " points"],
+    powers: Float[np.ndarray, "exponents points"],
+) -> Float[np.ndarray, " curves"]:
+    """The exponent of each curve that misses least, between those that were tried by a parabola; one of their ends."""
+    missed = _lines(losses, weights, powers)[2]
+    place = missed.argmin(axis=1)
+    rows, last = np.arange(len(losses)), len(_EXPONENTS) - 1
+    before, here, after = (missed[rows, np.clip(place + step, 0, last)] for step in (-1, 0, 1))
+    bent = before - 2 * here + after
+    inside = (bent > 0) & (place > 0) & (place < last)
+    turn = np.where(inside, before - after, 0.0) / np.where(inside, 2 * bent, 1.0)
+    return _EXPONENTS[place] * np.exp(turn * _STEP)
+
+
+def _exactly(near: float, sizes: np.ndarray, losses: np.ndarray, weights: np.ndarray) -> float:
+    """The exponent that misses least, near the one found among those that were tried; an end stays one."""
+    from scipy import optimize
+
+    if not _EXPONENTS[0] < near < _EXPONENTS[-1]:
+        return near
+    found: Any = optimize.minimize_scalar(
+        lambda b: float(_lines(losses[None], weights, sizes[None] ** -b)[2][0, 0]),
+        bounds=(near * math.exp(-2 * _STEP), near * math.exp(2 * _STEP)),
+        method="bounded",
+    )
+    return float(found.x)
+
+
+def _lines(
+    losses: Float[np.ndarray, "curves points"],
+    weights: Float[np.ndarray, " points"],
+    powers: Float[np.ndarray, "exponents points"],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """E, a and how much is missed, but for what all exponents miss: for a given b, the other two are a line's."""
+    one, of_power, of_square = weights.sum(), powers @ weights, powers**2 @ weights
+    of_loss = (losses @ weights)[:, None]
+    joint = (losses * weights) @ powers.T
+    scale = (one * joint - of_loss * of_power) / (one * of_square - of_power**2)
+    floor = (of_loss - scale * of_power) / one
+    # what would be below 0 is at 0, and the other is fitted again
+    scale = np.where(floor < 0, joint / of_square, scale)
+    floor = np.where(floor < 0, 0.0, floor)
+    floor = np.where(scale < 0, of_loss / one, floor)
+    scale = np.maximum(scale, 0.0)
+    squares = floor**2 * one + 2 * floor * scale * of_power + scale**2 * of_square
+    return floor, scale, squares - 2 * (floor * of_loss + scale * joint)
+
+
+def _lack_of_fit(
+    ratios: Float[np.ndarray, " points"],
+    means: Float[np.ndarray, " sizes"],
+    groups: np.ndarray,
+    seeds: np.ndarray,
+) -> float | None:
+    """The p-value of: the sizes' means are no further from the law than their seeds' spread explains."""
+    free = len(means) - _FREE, len(ratios) - len(means)
+    if min(free) < 1:
+        return None
+    between = float((seeds * (means - 1) ** 2).sum()) / free[0]
+    within = float(((ratios - means[groups]) ** 2).sum()) / free[1]
+    return float(special.fdtrc(*free, between / within)) if within else 0.0
