@@ -53,7 +53,7 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(0.5, 0.25, (1.0,), looks=6, sentences=150, seeds=1),
-    "lecture": Sizes(0.14, 0.03, (1.0,), looks=6, sentences=100, seeds=3),
+    "lecture": Sizes(0.13, 0.03, (1.0,), looks=6, sentences=100, seeds=3),
     "definitive": Sizes(0.2, 0.07, (0.5, 1.0), looks=6, sentences=500, seeds=3),
     "definitive on a GPU": Sizes(1.0, 0.4, (0.5, 1.0, 2.0), looks=12, sentences=500, seeds=None),
 }
