@@ -12,6 +12,7 @@ from jaxtyping import Int
 from s2s.data.inspection import MANY, SUSPICIOUS, altered, drawn, hashes, some_rows, visible
 from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import load, pairs
+from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.prepared import Ledger, broken_rule, filter_training, later_copies
 from s2s.tasks.translation.recipe import DataSettings, FilterSettings, Recipe
 
@@ -72,6 +73,7 @@ class Inspection:
         splits: by name.
         overlap: for validation and test, how many of their pairs, and how many of their sources, also occur in train.
         ledger: what the recipe's filters would drop from train.
+        joined: what is learned from where pairs are joined; empty where they are not.
         spots: rows of train drawn at random, with their texts, to read with one's own eyes.
         advice: what should be mended, in plain words.
     """
@@ -79,6 +81,7 @@ class Inspection:
     splits: dict[str, SplitFindings]
     overlap: dict[str, tuple[int, int]]
     ledger: Ledger
+    joined: str
     spots: list[tuple[int, str, str]]
     advice: list[str]
 
@@ -88,11 +91,13 @@ def inspect(corpus: Corpus[datasets.Dataset], settings: DataSettings, normalizat
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
     overlap = _overlap(corpus)
-    ledger = filter_training(corpus.train, settings.filters)[1]
+    kept, ledger = filter_training(corpus.train, settings.filters)
+    joining = told(joined(kept, settings), len(kept)) if settings.join > 1 and ledger.kept else ""
     advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
     advice += _corpus_advice(overlap, ledger)
     advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
-    return Inspection(splits, overlap, ledger, _rows(corpus.train, drawn(len(corpus.train), settings.seed)), advice)
+    spots = _rows(corpus.train, drawn(len(corpus.train), settings.seed))
+    return Inspection(splits, overlap, ledger, joining, spots, advice)
 
 
 def inspected(recipe: Recipe) -> str:
@@ -109,6 +114,8 @@ def render(inspection: Inspection) -> str:
         blocks.append([f"{name}: most unequal lengths", *_texts(split.outliers)])
     blocks.append([f"train: {len(inspection.spots)} pairs drawn at random", *_texts(inspection.spots)])
     blocks.append(["what the recipe's filters do", *(f"  {line}" for line in str(inspection.ledger).split("\n"))])
+    if inspection.joined:
+        blocks.append(["what data.join does", f"  {inspection.joined}"])
     advice = [f"  - {words}" for words in inspection.advice]
     blocks.append(["advice", *advice] if advice else ["nothing suspicious found"])
     return "\n\n".join("\n".join(block) for block in blocks)

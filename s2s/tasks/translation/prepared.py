@@ -18,6 +18,7 @@ from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.tasks.translation.data import load, pairs
+from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.recipe import BatchSettings, FilterSettings, Recipe
 
 # ratios of very short texts say little: "Yes." is "Ja, das stimmt."
@@ -88,7 +89,7 @@ def _rules(settings: FilterSettings) -> list[str]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything about the data that training needs: the filtered corpus as text, and as pieces.
+    """Everything about the data that training needs: the filtered and joined corpus as text, and as pieces.
 
     Source and target have the same tokenizer where they share one vocabulary.
     """
@@ -117,7 +118,7 @@ class Prepared:
 def prepare(
     recipe: Recipe, tokenizers: tuple[Tokenizer, Tokenizer | None] | None, say: Callable[[str], None]
 ) -> Prepared:
-    """Loads, filters and encodes the corpus.
+    """Loads, filters, joins and encodes the corpus.
 
     The tokenizers are those of a run that continues, or the source's of the run that the encoder comes from and none
     for the target; None to train new ones.
@@ -129,8 +130,11 @@ def prepare(
         raise _none_left(ledger)
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
-    train, validation = (encode_corpus(part, source, target) for part in (kept, corpus.validation))
-    return Prepared(Corpus(kept, corpus.validation, corpus.test), source, target, train, validation)
+    examples = joined(kept, recipe.data)
+    if recipe.data.join > 1:
+        say(told(examples, len(kept)))
+    train, validation = (encode_corpus(part, source, target) for part in (examples, corpus.validation))
+    return Prepared(Corpus(examples, corpus.validation, corpus.test), source, target, train, validation)
 
 
 def _none_left(ledger: Ledger) -> UserError:

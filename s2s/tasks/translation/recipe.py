@@ -59,9 +59,13 @@ class DataSettings(SourceSettings):
     test: Split | None = "test"
     """As `validation`; nothing is tested when null."""
     seed: Seed = 1
-    """Seed of the built-in corpus and of the pairs held out."""
+    """Seed of the built-in corpus, of the pairs held out, and of how many pairs are joined."""
     filters: FilterSettings = FilterSettings()
     """Which training pairs are dropped."""
+    join: Annotated[int, Field(gt=0, le=1_000)] = 1
+    """Training examples are 1 to so many pairs that follow each other in the filtered corpus, joined by a space, as far
+    as neither side gets more than `filters.max_words` words; `seed` decides how many. Each pair is in one example.
+    Validation and test stay as they are."""
 
 
 class BatchSettings(Section):

@@ -1,0 +1,74 @@
+"""`data.join`: longer training examples of pairs that follow each other."""
+
+from pathlib import Path
+
+import datasets
+import pytest
+
+from s2s.errors import UserError
+from s2s.run.tasks import read
+from s2s.tasks.translation.data import load, pairs
+from s2s.tasks.translation.inspection import inspect, render
+from s2s.tasks.translation.joining import joined
+from s2s.tasks.translation.prepared import prepare
+from s2s.tasks.translation.recipe import DataSettings, FilterSettings
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "compare.yaml"
+ROWS = [(f"a{n} b", f"x{n} y z") for n in range(200)]
+PAIRS = datasets.Dataset.from_dict({"source": [s for s, _ in ROWS], "target": [t for _, t in ROWS]})
+
+
+def _counts(examples) -> list[int]:
+    return [len(source.split()) // 2 for source, _ in pairs(examples)]
+
+
+def test_every_pair_is_in_one_example_in_the_order_of_the_corpus():
+    examples = joined(PAIRS, DataSettings(join=4))
+    assert " ".join(source for source, _ in pairs(examples)) == " ".join(source for source, _ in ROWS)
+    assert " ".join(target for _, target in pairs(examples)) == " ".join(target for _, target in ROWS)
+    assert all(3 * source.count("a") == len(target.split()) for source, target in pairs(examples))
+    assert set(_counts(examples)) == {1, 2, 3, 4}
+
+
+def test_the_data_seed_decides_how_many_are_joined_and_one_joins_nothing():
+    counts = [_counts(joined(PAIRS, DataSettings(join=3, seed=seed))) for seed in (1, 1, 2)]
+    assert counts[0] == counts[1] != counts[2]
+    assert joined(PAIRS, DataSettings()) is PAIRS
+
+
+def test_no_side_becomes_longer_than_the_filter_allows():
+    examples = joined(PAIRS, DataSettings(join=9, filters=FilterSettings(max_words=7)))
+    assert set(_counts(examples)) == {1, 2}  # a third pair would make nine words of the target
+    assert sum(_counts(examples)) == len(ROWS)
+
+
+def test_joining_changes_what_is_learned_from_and_nothing_else():
+    made = {}
+    for join in (1, 3):
+        data = {"train": 60, "validation": 5, "test": 7, "join": join}
+        said = []
+        words = [f"data.{key}={value}" for key, value in data.items()]
+        recipe = read(RECIPE, [*words, "tokenizer.size=300"])
+        made[join] = prepare(recipe, None, said.append)
+        assert (f"joined to {len(made[join].train)} training examples" in said[-1]) == (join == 3)
+    one, three = made[1], made[3]
+    assert len(one.train) == 60 > len(three.train)
+    for name in ("validation", "test"):
+        assert list(pairs(one.corpus.parts()[name])) == list(pairs(three.corpus.parts()[name]))
+    hashes = [each.hashes() for each in (one, three)]
+    assert hashes[0]["training_data"] != hashes[1]["training_data"]
+    assert hashes[0]["source_tokenizer"] == hashes[1]["source_tokenizer"]
+
+
+def test_looking_through_a_corpus_counts_what_is_joined():
+    settings = DataSettings(train=50, validation=5, test=5, join=3)
+    corpus = load(settings)
+    found = render(inspect(corpus, settings))
+    assert f"50 pairs joined to {len(joined(corpus.train, settings))} training examples" in found
+    assert "joined" not in render(inspect(corpus, settings.model_copy(update={"join": 1})))
+
+
+@pytest.mark.parametrize("nonsense", [0, -1, 1.5, "many", 1_001])
+def test_nonsense_is_refused_in_one_message(nonsense):
+    with pytest.raises(UserError, match="data.join"):
+        read(RECIPE, [f"data.join={nonsense}"])
