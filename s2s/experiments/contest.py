@@ -177,9 +177,9 @@ class Experiment:
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
-def each_run(contest: Contest, seconds: Callable[[Any], float] = lambda recipe: 1.0) -> list[Cell]:
+def each_run(contest: Contest, seconds: Callable[[Any], float] = lambda recipe: 1.0, part: str = "") -> list[Cell]:
     """A cell for each model and seed, which takes so many `seconds` by its recipe; the models in turn."""
-    return [Cell(c.name, seed=seed, seconds=seconds(c.recipe)) for seed in contest.seeds for c in contest.contestants]
+    return [Cell(c.name, part, seed, seconds(c.recipe)) for seed in contest.seeds for c in contest.contestants]
 
 
 def by_model(contest: Contest, measured: Cells, part: str = "") -> dict[str, BySeed]:

@@ -20,10 +20,21 @@ from s2s.training.devices import Computer
 # tried, too, as far as these limits.
 RATES = (0.001, 0.002, 0.004, 0.008)
 LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
-# of the updates that a whole training has
-SHARE = 0.25
-# how many of the best trials are repeated in full
-_WHOLE: Mapping[Scale, int] = {"quick": 0, "definitive": 2}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is tried."""
+
+    share: float  # of the updates that a whole training has
+    whole: int  # how many of the best are trained in full
+
+
+SIZES: dict[Scale, Sizes] = {
+    "quick": Sizes(share=0.25, whole=0),
+    "lecture": Sizes(share=0.15, whole=2),
+    "definitive": Sizes(share=0.25, whole=2),
+}
 # The settings that say how deep a model is; one that has neither is tried at its own depth alone.
 _LAYERS = ("encoder_layers", "decoder_layers")
 _PART = re.compile(r"(?P<whole>whole-)?(?:layers-(?P<layers>\d+)-)?rate-(?P<millionths>\d+)")
@@ -173,12 +184,12 @@ def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, f
 
 def _cells(contest: Contest) -> list[Cell]:
     """The trials of each model that were made, and those that come next."""
-    whole = contest.sizes(_WHOLE)
+    sizes = contest.sizes(SIZES)
     cells = []
     for each in contest.contestants:
         made = _made(contest, each)
         losses = {trial: _loss_of(one) for trial, one in made.items()}
-        cells += [_cell(each, trial) for trial in (*made, *next_trials(each.depths, losses, whole))]
+        cells += [_cell(each, trial, sizes.share) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
     return cells
 
 
@@ -198,13 +209,13 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
     """The validation loss after a trial."""
     trial = Trial.of(cell.part)
     recipe = at(contest.contestant(cell.model).recipe, trial)
-    recipe = recipe if trial.whole else shortened(recipe, SHARE)
+    recipe = recipe if trial.whole else shortened(recipe, contest.sizes(SIZES).share)
     loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 
-def _cell(each: Contestant, trial: Trial) -> Cell:
-    return Cell(each.name, part=trial.part, seconds=seconds_for(each.recipe, 1.0 if trial.whole else SHARE))
+def _cell(each: Contestant, trial: Trial, share: float = 1.0) -> Cell:
+    return Cell(each.name, part=trial.part, seconds=seconds_for(each.recipe, 1.0 if trial.whole else share))
 
 
 def _made(contest: Contest, each: Contestant) -> dict[Trial, Kept]:

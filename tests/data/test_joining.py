@@ -70,5 +70,5 @@ def test_looking_through_a_corpus_counts_what_is_joined():
 
 @pytest.mark.parametrize("nonsense", [0, -1, 1.5, "many", 1_001])
 def test_nonsense_is_refused_in_one_message(nonsense):
-    with pytest.raises(UserError, match="data.join"):
+    with pytest.raises(UserError, match=r"data\.join"):
         read(RECIPE, [f"data.join={nonsense}"])

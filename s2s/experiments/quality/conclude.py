@@ -31,6 +31,8 @@ from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import percent
 from s2s.results import Figure, Finding, Table
 
+RUN = "run"
+_EXAMPLES = 5
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
 
 
@@ -49,7 +51,7 @@ class Pair:
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """Scores over seeds, tests for each pair of models, curves and costs."""
-    runs = by_model(contest, measured)
+    runs = by_model(contest, measured, RUN)
     if not runs:
         return Conclusion()
     pairs = each_pair(runs, compared)
@@ -222,7 +224,9 @@ def _every_run(runs: Runs) -> Table:
 def _examples(runs: Runs) -> Table:
     """Some sentences, as each model translates them."""
     firsts = first_runs(runs)
-    shown = zip(*(run["examples"] for run in firsts.values()), strict=True)
-    rows = [(*each[0][:2], *(translation for _, _, translation in each)) for each in shown]
+    first = next(iter(firsts.values()))
+    columns = [first["sources"], first["references"], *(run["translations"] for run in firsts.values())]
+    rows = list(zip(*columns, strict=True))
+    rows = rows[:: max(1, len(rows) // _EXAMPLES)][:_EXAMPLES]
     title = "Some sentences of the test set, as each model's first seed translates them"
     return table("examples", title, ("source", "reference", *firsts), rows)
