@@ -41,6 +41,8 @@ class Contestant:
     # the rates tried at its depth, and whether the one chosen has worse ones on both sides; nothing before they are
     rates: tuple[float, ...] = ()
     inside: bool = False
+    # validation losses of the short trainings at these rates; None where one failed
+    losses: tuple[float | None, ...] = ()
 
     @property
     def settings(self) -> Section:
@@ -55,7 +57,7 @@ class Contestant:
     def __reduce__(self) -> tuple[Any, ...]:
         # a recipe's class is made for its model, so pickle would not find it by name
         task = getattr(self.recipe, TASK)
-        chosen = (self.depths, self.rates, self.inside)
+        chosen = (self.depths, self.rates, self.inside, self.losses)
         return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json(), chosen)
 
 

@@ -275,11 +275,12 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
     """
     best = best_trial(losses)
     recipe = at(entrant.recipe, best) if best else entrant.recipe
-    rates = tuple(sorted(_short(losses, best.layers))) if best else ()
+    short = dict(sorted(_short(losses, best.layers).items())) if best else {}
     if updates is not None:
         changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
-    return replace(entrant, recipe=recipe, rates=rates, inside=best is not None and inside(best, losses))
+    found = best is not None and inside(best, losses)
+    return replace(entrant, recipe=recipe, rates=tuple(short), losses=tuple(short.values()), inside=found)
 
 
 def described(contestant: Contestant, tried: Tried) -> Contender:

@@ -1,34 +1,54 @@
-"""Scores by length: buckets are equal, a planted fall is found, and only by how much more than another's it counts."""
+"""What length costs: the same sentences one and several at a time, in shares of a model's own BLEU."""
 
-import itertools
 import json
 import random
 
-import numpy as np
 import pytest
+import sacrebleu
 
-from s2s.experiments.bottleneck import EXPERIMENT
+from s2s.experiments import bottleneck
+from s2s.experiments.bottleneck import EXPERIMENT, Sizes, joined_texts
+from s2s.experiments.bottleneck.conclude import compared
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.lengths import buckets
-from s2s.experiments.translating import counts_of, sentence_scores
+from s2s.experiments.translating import counts_of
 from s2s.questions import ROWS
 
+CHANCE = random.Random(0)
+SENTENCES = [" ".join(f"w{CHANCE.randrange(50)}" for _ in range(CHANCE.randint(6, 12))) for _ in range(60)]
 
-def _planted(per_word, seed=1):
-    """What a model would leave behind that gets a word wrong the more often the longer the sentence is."""
-    chosen, wrong = random.Random(0), random.Random(seed)
-    references = [" ".join(f"w{chosen.randrange(50)}" for _ in range(chosen.randint(4, 24))) for _ in range(120)]
-    texts = []
-    for text in references:
-        words = text.split()
-        share = 0.05 + per_word * (len(words) - 4)
-        texts.append(" ".join("x" if wrong.random() < share else word for word in words))
-    return {
-        "words": [len(text.split()) for text in references],
-        "counts": counts_of("bleu", texts, references),
-        "chrf": sentence_scores("chrf", np.array(counts_of("chrf", texts, references))).tolist(),
-        "exact": [int(a == b) for a, b in zip(texts, references, strict=True)],
-    }
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch):
+    monkeypatch.setitem(bottleneck.SIZES, "quick", Sizes(texts=6, words=30, seconds=1))
+
+
+def _planted(wrong, seed, slope=0.0):
+    """What a model would leave behind that gets so many words wrong, and more with each sentence that is joined."""
+    mistakes, parts = random.Random(seed), []
+    for together in (1, 2, 3):
+        rows = joined_texts(SENTENCES, together, 40)
+        references = [" ".join(SENTENCES[row] for row in text) for text in rows]
+        share = wrong + slope * (together - 1)
+        texts = [" ".join("x" if mistakes.random() < share else w for w in text.split()) for text in references]
+        parts.append(
+            {
+                "rows": rows,
+                "words": [len(text.split()) for text in references],
+                "translations": texts,
+                "counts": counts_of("bleu", texts, references),
+                "exact": [int(a == b) for a, b in zip(texts, references, strict=True)],
+                "unread": 0,
+            }
+        )
+    return {"parts": parts, "learned": 20, "tokens": [100, 200, 400], "losses": [1.02, 1.01, 1.0]}
+
+
+def _concluded(contest, planted, seeds=(1, 2, 3, 4, 5)):
+    made = contest(list(planted), seeds=seeds)
+    measured = {cell: planted[cell.model](100 * len(cell.model) + cell.seed) for cell in EXPERIMENT.cells(made)}
+    result = EXPERIMENT.conclude(made, measured)
+    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
+    return result, measured
 
 
 def _table(result, name):
@@ -36,74 +56,106 @@ def _table(result, name):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_buckets_have_equal_counts_and_rise():
-    words = [random.Random(5).randint(2, 9) for _ in range(3)] + [5] * 40 + list(range(2, 61))
-    found = buckets(words, 4)
-    assert sorted(row for part in found for row in part) == list(range(len(words)))
-    sizes = [len(part) for part in found]
-    assert max(sizes) - min(sizes) <= 1
-    ends = [(min(words[i] for i in part), max(words[i] for i in part)) for part in found]
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
-    assert len(buckets([1, 2], 4)) == 2
+def test_texts_of_every_length_hold_each_sentence_about_as_often():
+    for together in (1, 2, 4, 7):
+        texts = joined_texts(SENTENCES, together, 100)
+        assert len(texts) >= 100
+        assert {len(text) for text in texts} == {together}
+        one_pass = [row for text in texts[: 60 // together] for row in text]
+        assert len(set(one_pass)) == len(one_pass) == 60 // together * together
+        assert texts == joined_texts(SENTENCES, together, 100)
+    assert joined_texts(SENTENCES[:2], 3, 10) == []
+
+
+def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
+    result, measured = _concluded(contest, {"lstm": lambda seed: _planted(0.1, seed, 0.1)}, seeds=(1,))
+    (run,) = measured.values()
+    scores = []
+    for part in run["parts"]:
+        references = [" ".join(SENTENCES[row] for row in text) for text in part["rows"]]
+        scores.append(sacrebleu.corpus_bleu(part["translations"], [references]).score)
+    rows = _table(result, "lengths")
+    assert [row["BLEU"] for row in rows] == pytest.approx(scores, abs=0.01)
+    wanted = [100 * score / scores[0] for score in scores]
+    assert [row["of its own on single sentences (%)"] for row in rows] == pytest.approx(wanted, abs=0.1)
+    assert rows[2]["low (%)"] < wanted[2] < rows[2]["high (%)"]
+    (finding,) = result.findings
+    assert (finding.standing, finding.verdict) == ("not measurable", "no other model was measured")
 
 
 def test_a_planted_fall_is_found_and_compared(contest):
-    made = contest(["lstm", "lstm-attention"], seeds=(1, 2))
-    cells = EXPERIMENT.cells(made)
-    measured = {cell: _planted(0.03 if cell.model == "lstm" else 0.0, cell.seed) for cell in cells}
-    result = EXPERIMENT.conclude(made, measured)
+    planted = {"lstm": lambda seed: _planted(0.05, seed, 0.1), "lstm-attention": lambda seed: _planted(0.1, seed)}
+    result, measured = _concluded(contest, planted)
     falls, stays = result.findings
-    assert falls.high < 0
-    assert falls.verdict.startswith("falls by ")
-    assert "more than lstm-attention" in falls.verdict
-    assert stays.low < 0 < stays.high
-    assert stays.verdict.startswith("no change in BLEU to be seen")
-    assert "less than lstm" in stays.verdict
-    differences = {row["models"]: row for row in _table(result, "differences")}
-    steep = differences["lstm"]
-    assert steep["high (slope)"] < 0 < differences["lstm-attention"]["high (slope)"]
-    assert steep["low (slope)"] < steep["chrF2++ per 10 words"] < steep["high (slope)"]
-    # three more words of a hundred are wrong with each word of length, so thirty with ten words
-    assert -60 < steep["chrF2++ per 10 words"] < -15
-    pair = differences["lstm-attention − lstm"]
-    assert pair["BLEU, longest − shortest"] == pytest.approx(stays.value - falls.value, abs=0.01)
-    assert pair["low"] > 0
-    # the same sentences in both: the pair knows more than the two intervals do
-    assert pair["high"] - pair["low"] < (stays.high - stays.low) + (falls.high - falls.low)
+    assert (falls.standing, stays.standing) == ("worse", "better")
+    assert falls.high < 90 < stays.low
+    assert set(falls.variations) == {
+        "one sentence less",
+        "BLEU lost, in points",
+        *(f"without seed {i}" for i in range(1, 6)),
+    }
+    assert all(falls.variations.values())
+    (pair,) = _table(result, "pairs")
+    assert pair["models"] == "lstm-attention − lstm"
+    assert pair["points of what is kept"] == pytest.approx(stays.value - falls.value, abs=0.01)
+    assert pair["p"] < 0.001
+    # a model that is worse everywhere by the same share of words loses nothing with length
+    runs = {m: {c.seed: run for c, run in measured.items() if c.model == m} for m in planted}
+    assert abs(compared(runs["lstm-attention"], runs["lstm-attention"], 2).value) < 1e-9
 
 
-def test_bootstrap_and_values_do_not_depend_on_the_order_of_measurements(contest):
-    made = contest(["rnn", "gru"], seeds=(1, 2))
-    measured = {cell: _planted(0.01, cell.seed) for cell in EXPERIMENT.cells(made)}
-    turned = dict(reversed(measured.items()))
-    assert EXPERIMENT.conclude(made, measured) == EXPERIMENT.conclude(made, turned)
+def test_models_that_keep_as_much_are_a_tie(contest):
+    planted = {"gru": lambda seed: _planted(0.02, seed), "lstm": lambda seed: _planted(0.02, seed)}
+    result, _ = _concluded(contest, planted)
+    assert {finding.standing for finding in result.findings} == {"tie"}
+    assert "within 5 % of its own BLEU" in result.findings[0].verdict
+    assert result.findings[0].variations == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "sentence"),
+    [
+        (lambda seed: _planted(0.6, seed), "not measurable", "BLEU on single sentences (≥ 20 wanted)"),
+        (
+            lambda seed: _planted(0.1, seed) | {"losses": [3.0, 2.5, 2.0]},
+            "still learning",
+            "its loss still falls by 0.50 nats",
+        ),
+    ],
+)
+def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(contest, change, standing, sentence):
+    planted = {"rnn": change, "gru": lambda seed: _planted(0.1, seed), "lstm": lambda seed: _planted(0.05, seed, 0.1)}
+    result, _ = _concluded(contest, planted)
+    rnn, gru, lstm = result.findings
+    assert rnn.standing == standing
+    assert sentence in rnn.verdict
+    assert rnn.verdict.startswith(f"{standing}: ")
+    assert (gru.standing, lstm.standing) == ("better", "worse")
+    assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
 
 
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "gru"])
-    only = {cell: _planted(0.0) for cell in EXPERIMENT.cells(made) if cell.model == "gru"}
+    only = {cell: _planted(0.0, 1) for cell in EXPERIMENT.cells(made) if cell.model == "gru"}
     result = EXPERIMENT.conclude(made, only)
     assert [finding.model for finding in result.findings] == ["gru"]
-    assert result.findings[0].verdict.endswith("no other model was measured")
     assert EXPERIMENT.conclude(made, {}).findings == []
 
 
-def test_a_model_that_knows_nothing_has_nothing_to_lose(contest):
-    made = contest(["rnn"])
-    zero = _planted(0.0)
-    zero["counts"] = [[*counts[:2], *[0] * 4, *counts[6:]] for counts in zero["counts"]]
-    (finding,) = EXPERIMENT.conclude(made, dict.fromkeys(EXPERIMENT.cells(made), zero)).findings
-    assert finding.verdict.startswith("too weak to tell")
-
-
-def test_a_real_run_is_cut_into_buckets(contest):
+def test_a_real_run_translates_longer_and_longer_texts(contest):
     made = contest(["rnn"])
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)}
     assert json.loads(json.dumps(measured_values := list(measured.values()))) == measured_values
     result = EXPERIMENT.conclude(made, measured)
     assert result.experiment == ROWS["fixed-size bottleneck"][1]
-    assert [row["sentences"] for row in _table(result, "buckets")] == [10] * 4
+    rows = _table(result, "lengths")
+    assert [row["sentences"] for row in rows] == [1, 2, 3]
+    assert [row["texts"] for row in rows] == [40, 20, 13]
+    assert rows[2]["words"] > 2.5 * rows[0]["words"]
     assert {figure.name for figure in result.figures} >= {finding.figure for finding in result.findings}
+    ends = [each for figure in result.figures for each in figure.series if each.reference]
+    assert ends
+    assert {x for each in ends for x in each.x} == {measured_values[0]["learned"]}
 
 
 def test_a_tagger_is_told_so(contest):

@@ -11,6 +11,8 @@ from s2s.evaluation.significance import compare
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.quality import EXPERIMENT
 from s2s.experiments.quality.conclude import compared
+from s2s.experiments.quality.curves import budgets, half_reach, loss_at, readings, times
+from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import counts_of
 from s2s.models.contract import parameter_count
 from s2s.questions import ROWS
@@ -45,7 +47,7 @@ def _planted(wrong, seed):
         "losses": [3.0, 2.02 + wrong, 2.01 + wrong, 2.0 + wrong],
         "bleus": [1.0, 1.5, 1.8, 2.0],
         "source_use": {"right": 2.0 + wrong, "exchanged": 4.0, "pairs": 40},
-        "rate": {"chosen": 0.004, "tried": [0.002, 0.004, 0.008], "inside": True},
+        "rate": {"chosen": 0.004, "tried": [0.002, 0.004, 0.008], "losses": [2.2, 2.1, None], "inside": True},
         "parameters": 1000,
         "flops": 6000.0,
         "run_seconds": 9.0,
@@ -202,6 +204,83 @@ def test_real_runs_say_everything_and_again_the_same(contest, tmp_path):
     assert {k: v for k, v in json.loads(json.dumps(again)).items() if "seconds" not in k} == {
         k: v for k, v in found.items() if "seconds" not in k
     }
+
+
+def _curve(losses, seconds=1.0, bleu=50.0, rates=()):
+    """A run with looks after 1, 2, 4 … updates, at so many seconds an update and 2 Tflop a token, ten tokens each."""
+    updates = [2**i for i in range(len(losses))]
+    return {
+        "updates": updates,
+        "tokens": [10 * each for each in updates],
+        "seconds": [seconds * each for each in updates],
+        "flops": 2e12,
+        "losses": losses,
+        "scores": {"bleu": {"value": bleu}},
+        "rate": {"chosen": 0.004, "tried": [0.002, 0.004], "losses": list(rates)} if rates else None,
+    }
+
+
+def test_a_loss_is_read_off_where_so_much_was_spent():
+    run = _curve([4.0, 3.0, 2.0, 1.9])
+    assert loss_at(run, "updates", 4) == pytest.approx(2.0)
+    # on a line in log cost: half of a doubling
+    assert loss_at(run, "updates", 2 * 2**0.5) == pytest.approx(2.5)
+    assert loss_at(run, "flops", 40.0) == pytest.approx(3.0)
+    assert loss_at(run, "seconds", 0.5) is None
+    assert loss_at(run, "seconds", 1e9) == pytest.approx(1.9)
+
+
+def test_what_a_loss_cost_is_the_reading_turned_round_and_who_never_gets_there_is_waited_for():
+    run = _curve([4.0, 3.0, 2.0, 1.9])
+    for kind in ("updates", "seconds", "flops"):
+        found = times({1: run, 2: _curve([4.0, 3.5])}, kind, 2.5)
+        assert loss_at(run, kind, found.ended[0]) == pytest.approx(2.5)
+        assert found.waited == [40.0 if kind == "flops" else 2.0]
+    assert times({1: run}, "updates", 5.0).ended == [1.0]
+    assert half_reach({"a": {1: run, 2: _curve([4.0, 3.5])}}) == 2.0
+
+
+def test_equal_time_is_the_time_of_the_fastest_and_the_whole_training_its_last_loss():
+    slow, fast = {1: _curve([4.0, 2.0, 1.0], 4.0)}, {1: _curve([4.0, 3.0, 1.5], 1.0)}
+    known = budgets({"slow": slow, "fast": fast})
+    assert known == {
+        "half the updates": ("updates", 2.0),
+        "at equal time": ("seconds", 4.0),
+        "at equal FLOPs": ("flops", 80.0),
+    }
+    rows = readings({"slow": slow, "fast": fast}).rows
+    names = readings({"slow": slow, "fast": fast}).columns
+    table = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    assert (table["slow"]["whole training"], table["fast"]["whole training"]) == (1.0, 1.5)
+    assert (table["slow"]["at equal time (4 s)"], table["fast"]["at equal time (4 s)"]) == (4.0, 1.5)
+
+
+def test_each_other_choice_says_whether_the_verdict_keeps_its_side():
+    slow = {seed: _curve([4.0, 2.0, 1.0], 4.0, bleu, (2.0, 1.0)) for seed, bleu in ((1, 90.0), (2, 20.0), (3, 20.0))}
+    fast = {seed: _curve([4.0, 3.0, 1.5], 1.0, 40.0, (1.5, 1.2)) for seed in (1, 2, 3)}
+    runs = {"slow": slow, "fast": fast}
+    assert variations("slow", "fast", runs) == {
+        "half the updates": True,
+        "at equal time": False,  # after four seconds it has made one update
+        "at equal FLOPs": True,
+        "half the rate": False,
+        "without seed 1": False,  # the other two are worse
+        "without seed 2": True,
+        "without seed 3": True,
+    }
+    # what one keeps, the other keeps
+    assert variations("fast", "slow", runs) == variations("slow", "fast", runs)
+
+
+def test_verdicts_come_with_what_else_could_have_been_chosen(contest):
+    result, _ = _result(contest, {"rnn": 0.5, "transformer": 0.2}, (1, 2, 3))
+    assert set(result.findings[0].variations) == {
+        *("half the updates", "at equal time", "at equal FLOPs", "half the rate"),
+        *(f"without seed {seed}" for seed in (1, 2, 3)),
+    }
+    tests = _table(result, "cost-tests")[0]
+    assert tests["p (updates)"] == tests["p (updates), of 1"] == pytest.approx(0.1)
+    assert {row["seeds"] for row in _table(result, "costs")} == {"3 of 3"}
 
 
 def test_a_tagger_is_told_so(contest):

@@ -1,11 +1,14 @@
 """Accuracy by length: buckets add up to the whole, and a planted fall is found."""
 
+import itertools
 import json
+import random
 
 import numpy as np
 import pytest
 
 from s2s.experiments.disciplines import evaluation_of
+from s2s.experiments.lengths import buckets
 from s2s.experiments.text_length import EXPERIMENT
 
 WORDS = np.random.default_rng(3).integers(3, 60, 400)
@@ -20,6 +23,17 @@ def _planted(per_word, seed):
 def _table(result, name):
     table = next(table for table in result.tables if table.name == name)
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_buckets_have_equal_counts_and_rise():
+    words = [random.Random(5).randint(2, 9) for _ in range(3)] + [5] * 40 + list(range(2, 61))
+    found = buckets(words, 4)
+    assert sorted(row for part in found for row in part) == list(range(len(words)))
+    sizes = [len(part) for part in found]
+    assert max(sizes) - min(sizes) <= 1
+    ends = [(min(words[i] for i in part), max(words[i] for i in part)) for part in found]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
+    assert len(buckets([1, 2], 4)) == 2
 
 
 def test_a_planted_fall_is_found_and_compared(planted):

@@ -1,31 +1,87 @@
-"""How well the models of `quality` translate each sentence, and how long those are."""
+"""How well the models of `quality` translate one to six sentences at a time."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from s2s.experiments.bottleneck.conclude import conclude
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
-from s2s.experiments.disciplines import evaluation_of
-from s2s.experiments.translating import counts_of, sentence_scores
+from s2s.experiments.bottleneck.conclude import JOINED, conclude
+from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, each_run
+from s2s.experiments.disciplines import trained
+from s2s.experiments.translating import counts_of, greedy, some_pairs
+from s2s.experiments.whole_runs import history, prepared
+from s2s.run.loaded import load
+
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is translated."""
+
+    texts: int  # of each number of sentences, at least
+    words: int  # that the longest texts have on average, at most
+    seconds: float  # that a model takes
+
+
+SIZES: dict[Scale, Sizes] = {
+    "quick": Sizes(texts=10, words=60, seconds=5),
+    "lecture": Sizes(texts=300, words=60, seconds=30),
+    "definitive": Sizes(texts=300, words=60, seconds=60),
+}
+
+
+def joined_texts(sentences: list[str], together: int, texts: int) -> list[list[int]]:
+    """Rows of sentences that make texts of so many sentences: at least `texts`, and no row twice in one pass.
+
+    The test set is cut into texts again and again, in another order each time, so that texts of all lengths consist
+    of the same sentences, each about as often.
+    """
+    generator, found = np.random.default_rng([_SEED, together]), list[list[int]]()
+    whole = len(sentences) // together
+    while len(found) < texts and whole:
+        order = generator.permutation(len(sentences))[: whole * together]
+        found += order.reshape(whole, together).tolist()
+    return found
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """What sacreBLEU counts in each sentence, and its length."""
-    _, tested = evaluation_of(contest, cell.model, cell.seed)
-    translations, references = tested["translations"], tested["references"]
-    chrf = sentence_scores("chrf", np.array(counts_of("chrf", translations, references)))
-    pairs = zip(translations, references, strict=True)
-    return {
-        "words": [len(source.split()) for source in tested["sources"]],
-        "counts": counts_of("bleu", translations, references),
-        "chrf": [round(float(score), 3) for score in chrf],
-        "exact": [int(translation.strip() == reference.strip()) for translation, reference in pairs],
-    }
+    """What sacreBLEU counts in each text, by the number of its sentences."""
+    sizes, recipe = contest.sizes(SIZES), contest.contestant(cell.model).recipe
+    folder = trained(contest, cell.model, cell.seed)
+    data, model = prepared(recipe), load(folder).model
+    sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
+    mean = float(np.mean([len(source.split()) for source in sources]))
+    learned = [len(source.split()) for source in data.corpus.train["source"]]
+    most = max(1, min(round(sizes.words / mean), len(sources)))
+    longest = model.encoder.longest
+    parts = []
+    for together in range(1, most + 1):
+        rows = joined_texts(sources, together, sizes.texts)
+        texts, wanted = ([" ".join(side[row] for row in text) for text in rows] for side in (sources, references))
+        # what a model has no positions for stays untranslated
+        pieces = data.source_tokenizer.encode_batch(texts)
+        read = [i for i, row in enumerate(pieces) if longest is None or len(row) < longest]
+        written = [""] * len(texts)
+        for i, text in zip(read, greedy(model, data, recipe, [texts[i] for i in read]), strict=True):
+            written[i] = text
+        exact = [int(a.strip() == b.strip()) for a, b in zip(written, wanted, strict=True)]
+        words = [len(text.split()) for text in texts]
+        parts.append(
+            {"rows": rows, "words": words, "translations": written, "counts": counts_of("bleu", written, wanted)}
+            | {"exact": exact, "unread": len(texts) - len(read)}
+        )
+    return {"parts": parts, "learned": max(learned), **history(folder, {"losses": "loss"})}
+
+
+def cells(contest: Contest) -> list[Cell]:
+    """Each model with each seed."""
+    return each_run(contest, lambda recipe: contest.sizes(SIZES).seconds, JOINED)
 
 
 EXPERIMENT = Experiment(
     "bottleneck",
     "Does quality fall with the length of the source?",
-    each_run,
+    cells,
     measure,
     conclude,
     reads="quality",

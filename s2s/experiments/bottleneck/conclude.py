@@ -1,65 +1,223 @@
-"""What length costs translators."""
+"""What length costs translators: how much of their BLEU on single sentences is left on longer texts."""
 
-from dataclasses import replace
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
+from jaxtyping import Shaped
 
-from s2s.evaluation.inference import Draws
-from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Scale, by_model
-from s2s.experiments.lengths import Fall, Score, conclusion, fall, length_axis
-from s2s.experiments.presenting import Column, Interval, axis, figure, series
-from s2s.experiments.translating import resampled_scores
+from s2s.evaluation.differences import Difference, over_seeds_and_sentences
+from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, holm, mean
+from s2s.evaluation.metrics import metrics, scores_of
+from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.gates import Gate, Judgement, converged, failed, judged
+from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, series, table
+from s2s.results import Figure, Finding, Table
 
-# of sources, by length, at most
-BUCKETS: dict[Scale, int] = {"quick": 4, "definitive": 5}
-_BLEU = Score(
-    row="fixed-size bottleneck",
-    key="bleu",
-    read="source",
-    texts="sentences",
-    name="BLEU",
-    unit="BLEU",
-    slope="chrF2++",
-    difference="BLEU of the longest sources minus that of the shortest",
-    # below five BLEU there is nothing to fall from
-    weak=5,
-    helpless="what cannot translate cannot get worse",
-)
+JOINED = "joined"
+SHORT = 20.0
+"""BLEU on single sentences below which a model has nothing to lose."""
+MARGIN = 5.0
+"""Points of what is left that nobody cares about."""
+_ROW = "fixed-size bottleneck"
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of a model's BLEU on single sentences when so many are read at once."""
+
+    model: str
+    together: int  # sentences of a text
+    words: float  # of their sources, on average
+    span: str  # from the shortest to the longest
+    texts: int  # how many
+    bleu: Estimate
+    share: Estimate  # of the BLEU of single sentences, in percent
+    exact: float  # texts translated as the reference, in percent
+    unread: int  # texts that are longer than the model can read
 
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
-    """What each model loses with length, and how much more than another."""
-    runs = by_model(contest, measured)
+    """How much of its own quality each model keeps on long texts, and whether another one keeps more."""
+    runs = by_model(contest, measured, JOINED)
     if not runs:
         return Conclusion()
-    falls = {model: _fall(own, contest.sizes(BUCKETS)) for model, own in runs.items()}
-    # share of each bucket's translations that are the reference, in percent
-    exact = {
-        model: [
-            100 * float(np.mean([run["exact"] for run in runs[model].values()], axis=0)[part].mean())
-            for part in own.rows
-        ]
-        for model, own in falls.items()
-    }
-    columns = [
-        Interval("BLEU", "score", 2),
-        Column("exact (%)", lambda bucket: exact[bucket["model"]][bucket["place"]], 1),
-    ]
-    concluded = conclusion(falls, _BLEU, "Scores by the length of the source", columns)
-    shown = figure(
-        "exact",
-        "Translations that are the reference, against the length of the source",
-        (length_axis(_BLEU), axis("exact translations", "%")),
-        [series(model, model, own.lengths, exact[model]) for model, own in falls.items()],
+    left = {model: [_left(model, own, i) for i in range(_parts(own))] for model, own in runs.items()}
+    last = min(_parts(own) for own in runs.values()) - 1
+    pairs = {(a, b): compared(runs[a], runs[b], last) for a, b in combinations(runs, 2)}
+    learned = max(run["learned"] for own in runs.values() for run in own.values())
+    return Conclusion(
+        findings=[_finding(model, runs, pairs, left[model][last]) for model in runs],
+        figures=_figures(left, learned),
+        tables=[_lengths(left), _gates(runs), *filled(_pairs(pairs, last))],
     )
-    return replace(concluded, figures=[*concluded.figures, shown])
 
 
-def _fall(runs: BySeed, count: int) -> Fall:
-    own = list(runs.values())
+def compared(first: BySeed, second: BySeed, place: int) -> Difference | None:
+    """How much more of its own BLEU the second keeps, in points: the interaction of model and length.
 
-    def bleu(part: np.ndarray, drawn: Draws) -> np.ndarray:
-        """Mean over the runs."""
-        return np.mean([resampled_scores("bleu", np.array(run["counts"])[part], drawn) for run in own], axis=0)
+    Texts of both lengths are drawn with replacement, each among its own. None below two seeds.
+    """
+    if not place:
+        return None
+    one, two = ([_both(run, place) for run in runs.values()] for runs in (first, second))
+    return over_seeds_and_sentences(one, two, shares, _drawn(next(iter(first.values())), place))
 
-    return fall(runs, count, bleu, np.mean([run["chrf"] for run in own], axis=0))
+
+def gates(runs: BySeed) -> list[Gate]:
+    """What must be true of a model before it is asked what length costs it."""
+    made = list(runs.values())
+    looks = min(len(run["losses"]) for run in made)
+    tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
+    bleu = statistics.mean(_bleu(run, 0) for run in made)
+    said = f"{bleu:.1f} BLEU on single sentences (≥ {SHORT:g} wanted)"
+    return [
+        Gate("translates short sentences", bleu >= SHORT, said),
+        converged(tokens.tolist(), losses.tolist()),
+    ]
+
+
+def shares(sums: Shaped[np.ndarray, "rows counts"]) -> Shaped[np.ndarray, " rows"]:
+    """BLEU of the right half of the counts, the long texts, in percent of that of the left half, the short ones."""
+    short, long = (scores_of(metrics()["bleu"], half) for half in np.split(sums, 2, axis=1))
+    return 100 * long / np.maximum(short, 1e-9)
+
+
+def _both(run: Measured, place: int) -> Shaped[np.ndarray, "texts counts"]:
+    """Counts of single sentences, and beside and below them those of long texts; zeros elsewhere."""
+    short, long = (np.array(run["parts"][i]["counts"]) for i in (0, place))
+    return np.block([[short, np.zeros_like(short)], [np.zeros_like(long), long]])
+
+
+def _drawn(run: Measured, place: int) -> np.ndarray:
+    return np.hstack([draws(len(run["parts"][i]["counts"]), stream=1 + i) for i in (0, place)])
+
+
+def _parts(runs: BySeed) -> int:
+    return min(len(run["parts"]) for run in runs.values())
+
+
+def _bleu(run: Measured, place: int) -> float:
+    return float(scores_of(metrics()["bleu"], np.array(run["parts"][place]["counts"]).sum(axis=0)[None])[0])
+
+
+def _left(model: str, runs: BySeed, place: int) -> Left:
+    made = list(runs.values())
+    parts = [run["parts"][place] for run in made]
+    words = parts[0]["words"]
+    values = [float(shares(_both(run, place).sum(axis=0)[None])[0]) for run in made]
+    share = mean(values)
+    if len(made) == 1:
+        resampled = shares(_drawn(made[0], place) @ _both(made[0], place)) if place else np.full(RESAMPLES, 100.0)
+        share = estimate(values[0], resampled)
+    return Left(
+        model=model,
+        together=place + 1,
+        words=statistics.mean(words),
+        span=f"{min(words)}–{max(words)}",
+        texts=len(words),
+        bleu=mean([_bleu(run, place) for run in made]),
+        share=share,
+        exact=100 * statistics.mean(statistics.mean(part["exact"]) for part in parts),
+        unread=parts[0]["unread"],
+    )
+
+
+def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Difference | None], own: Left) -> Finding:
+    closed = {name: gates(each) for name, each in runs.items()}
+    others = [name for name in runs if name != model]
+    # what translates nothing keeps all of it, and is no measure
+    others = [name for name in others if not failed(closed[name])] or others
+    quantity = f"BLEU on texts of {own.words:.0f} words, in percent of its own on single sentences"
+    shown = finding(_ROW, model, own.share, "%", quantity, "", "share")
+    if not others:
+        said = Judgement("not measurable", "no other model was measured")
+        return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence})
+    place = own.together - 1
+    other = max(others, key=lambda name: _share(runs[name], place))
+    known = {models: pair.p() for models, pair in pairs.items() if pair}
+    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+    turned = (other, model) not in pairs
+    key = (model, other) if turned else (other, model)
+    found = pairs[key]
+    if found and turned:
+        found = replace(found, value=-found.value)
+    said = judged((model, other), found, closed, corrected.get(key), "% of its own BLEU", MARGIN)
+    decided = said.standing in ("better", "worse")
+    varied = _variations(runs[model], runs[other], place) if decided else {}
+    return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence, "variations": varied})
+
+
+def _share(runs: BySeed, place: int, without: int | None = None) -> float:
+    return statistics.mean(
+        float(shares(_both(run, place).sum(axis=0)[None])[0]) for seed, run in runs.items() if seed != without
+    )
+
+
+def _variations(own: BySeed, other: BySeed, place: int) -> dict[str, bool]:
+    """Whether the first of two models stays on its side of the other, by what was chosen instead."""
+    ahead = _share(own, place) > _share(other, place)
+    sides = {"one sentence less": _share(own, place - 1) > _share(other, place - 1)} if place > 1 else {}
+    lost = [statistics.mean(_bleu(run, 0) - _bleu(run, place) for run in runs.values()) for runs in (own, other)]
+    sides["BLEU lost, in points"] = lost[0] < lost[1]
+    if min(len(own), len(other)) > 2:
+        seeds = [seed for seed in own if seed in other]
+        sides |= {f"without seed {seed}": _share(own, place, seed) > _share(other, place, seed) for seed in seeds}
+    return {name: side == ahead for name, side in sides.items()}
+
+
+def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:
+    shown = []
+    x = axis("words of the source, mean of its texts")
+    measures = {
+        "share": ("BLEU in percent of its own on single sentences", "BLEU kept"),
+        "bleu": ("BLEU against the length of the source", "BLEU"),
+    }
+    for key, (title, label) in measures.items():
+        lines = [
+            series(m, m, [each.words for each in own], [getattr(each, key) for each in own]) for m, own in left.items()
+        ]
+        lines.append(series("longest text learned from", "", [learned, learned], [0.0, 100.0], reference=True))
+        caption = "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
+        shown.append(figure(key, title, (x, axis(label, "%")), lines, caption))
+    return shown
+
+
+def _lengths(left: Mapping[str, list[Left]]) -> Table:
+    columns = [
+        *(Column("model"), Column("sentences", "together"), Column("words", "words", 1), Column("from–to", "span")),
+        *(
+            Column("texts"),
+            Interval("BLEU", "bleu", 2),
+            Interval("of its own on single sentences (%)", "share", 1, "%"),
+        ),
+        *(Column("exact (%)", "exact", 1), Column("too long to be read", "unread")),
+    ]
+    rows = [vars(each) for own in left.values() for each in own]
+    return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
+
+
+def _gates(runs: Runs) -> Table:
+    rows = [{"model": model, **vars(gate)} for model, own in runs.items() for gate in gates(own)]
+    holds = Column("holds", lambda gate: "yes" if gate["passed"] else "no")
+    columns = [Column("model"), Column("name"), holds, Column("what was found", "sentence")]
+    return table("gates", "What must be true of a model before length is spoken of", columns, rows)
+
+
+def _pairs(pairs: Mapping[tuple[str, str], Difference | None], last: int) -> Table:
+    known = {models: pair for models, pair in pairs.items() if pair}
+    corrected = holm([pair.p() for pair in known.values()])
+    rows = [
+        {"models": f"{b} − {a}", "difference": Estimate(pair.value, *pair.interval()), "p": pair.p(), "corrected": p}
+        | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable()}
+        for ((a, b), pair), p in zip(known.items(), corrected, strict=True)
+    ]
+    columns = [
+        *(Column("models"), Interval("points of what is kept", "difference", 2), Column("p", "p", 4)),
+        *(Column("p, of all pairs (Holm)", "corrected", 4), Column(f"p (equal within {MARGIN:g})", "equal", 4)),
+        Column("seen in 80 % (points)", "seen", 2),
+    ]
+    title = f"How much more of its own BLEU one model keeps than another with {last + 1} sentences at once"
+    return table("pairs", title, columns, rows)

@@ -33,7 +33,12 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         },
         **history(folder, {"losses": "loss", "bleus": "bleu"}),
         "source_use": asdict(worth) if worth else None,
-        "rate": {"chosen": contestant.learning_rate, "tried": contestant.rates, "inside": contestant.inside},
+        "rate": {
+            "chosen": contestant.learning_rate,
+            "tried": contestant.rates,
+            "losses": contestant.losses,
+            "inside": contestant.inside,
+        },
         "parameters": parameter_count(build_model(recipe, *sizes_of(data))),
         "flops": flops_per_token(recipe, sizes_of(data), data.train),
     }

@@ -22,11 +22,14 @@ from s2s.experiments.presenting import (
     each_pair,
     every_model,
     every_run,
+    filled,
     finding,
     first_runs,
     score_bars,
     table,
 )
+from s2s.experiments.quality.curves import cost_figures, costs, readings
+from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import percent
 from s2s.results import Figure, Finding, Table
@@ -58,7 +61,11 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[_finding(model, runs, pairs) for model in runs],
         figures=_figures(runs),
-        tables=[_summary(runs), _gates(runs), _pairs(pairs), _every_run(runs), _examples(runs)],
+        tables=[
+            *(_summary(runs), _gates(runs), _pairs(pairs), readings(runs)),
+            *filled(*costs(runs)),
+            *(_every_run(runs), _examples(runs)),
+        ],
     )
 
 
@@ -113,7 +120,7 @@ def _score(metric: str, runs: BySeed) -> Estimate:
 def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Finding:
     seeds = len(runs[model])
     interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
-    said = _judgement(model, runs, pairs)
+    said, varied = _judgement(model, runs, pairs)
     shown = finding(
         "translation quality",
         model,
@@ -123,16 +130,19 @@ def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> F
         said.sentence,
         "scores",
     )
-    return shown.model_copy(update={"standing": said.standing})
+    return shown.model_copy(update={"standing": said.standing, "variations": varied})
 
 
-def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Judgement:
-    """How a model stands to the best of the others; the p-values of all pairs are corrected together (Holm 1979)."""
+def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> tuple[Judgement, dict[str, bool]]:
+    """How a model stands to the best of the others, and which other choices leave it on its side.
+
+    The p-values of all pairs are corrected together (Holm 1979).
+    """
     known = {models: pair.over_both.p() for models, pair in pairs.items() if pair.over_both}
     corrected = dict(zip(known, holm(list(known.values())), strict=True))
     others = [name for name in runs if (name, model) in pairs or (model, name) in pairs]
     if not others:
-        return Judgement("not measurable", "no other model was measured at the same seed")
+        return Judgement("not measurable", "no other model was measured at the same seed"), {}
     other = max(others, key=lambda name: _score("bleu", runs[name]).value)
     turned = (other, model) not in pairs
     key = (model, other) if turned else (other, model)
@@ -140,19 +150,19 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
     if over_both and turned:
         over_both = replace(over_both, value=-over_both.value)
     closed = {name: gates(runs[name]) for name in (model, other)}
-    return judged((model, other), over_both, closed, corrected.get(key))
+    said = judged((model, other), over_both, closed, corrected.get(key))
+    return said, variations(model, other, runs) if said.standing in ("better", "worse") else {}
 
 
 def _figures(runs: Runs) -> list[Figure]:
     tokens = ("tokens", "tokens", axis("target tokens learned from"))
     seconds = ("seconds", "wall-clock", axis("time of training", "s"))
     loss = ("losses", axis("validation loss", "nats per token"))
-    bleu = ("bleus", axis("validation BLEU, greedy", "%"))
     scores = {name: partial(_score, metric) for metric, name in (*_NAMES.items(), ("exact", "exact"))}
     return [
         score_bars(scores, runs, "Intervals (95 %): Student's over seeds; over sentences where there is one seed."),
         *(curves(runs, "loss", "Learning curves", x, loss) for x in (tokens, seconds)),
-        *(curves(runs, "bleu", "Translations", x, bleu) for x in (tokens, seconds)),
+        *cost_figures(runs),
     ]
 
 

@@ -1,0 +1,50 @@
+"""Would another choice have turned a verdict round? Budgets, rates, and seeds left out."""
+
+import statistics
+
+from s2s.experiments.contest import BySeed
+from s2s.experiments.presenting import Runs
+from s2s.experiments.quality.curves import budgets, mean_loss
+
+_RATES = {"half the rate": 0.5, "twice the rate": 2.0}
+
+
+def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
+    """Whether the first of two models stays on its side of the other, by what was chosen instead.
+
+    With other budgets and rates by the validation loss, without a seed by BLEU on the test set. What was not measured
+    is left out.
+
+    Args:
+        model: whose verdict it is.
+        other: what it was compared with.
+        runs: of all models, because they share budgets.
+    """
+    own, others = runs[model], runs[other]
+    seeds = [seed for seed in own if seed in others]
+    sides = {
+        name: _ahead(*(found.value if (found := mean_loss(each, *spent)) else None for each in (own, others)))
+        for name, spent in budgets(runs).items()
+    }
+    sides |= {name: _ahead(*(_at_rate(each, times) for each in (own, others))) for name, times in _RATES.items()}
+    if len(seeds) > 2:
+        sides |= {f"without seed {seed}": _bleu(own, seed) > _bleu(others, seed) for seed in seeds}
+    ahead = _bleu(own) > _bleu(others)
+    return {name: side == ahead for name, side in sides.items() if side is not None}
+
+
+def _ahead(own: float | None, other: float | None) -> bool | None:
+    return None if own is None or other is None else own < other
+
+
+def _at_rate(runs: BySeed, times: float) -> float | None:
+    """The loss of the short training at a multiple of the rate chosen; None where there was none."""
+    rate = next(iter(runs.values())).get("rate")
+    if not rate:
+        return None
+    # what is half of a rate was tried as exactly that
+    return dict(zip(rate["tried"], rate["losses"], strict=True)).get(times * rate["chosen"])
+
+
+def _bleu(runs: BySeed, without: int | None = None) -> float:
+    return statistics.mean(run["scores"]["bleu"]["value"] for seed, run in runs.items() if seed != without)
