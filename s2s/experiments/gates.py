@@ -16,6 +16,8 @@ from s2s.evaluation.inference import Estimate
 
 SOURCE = 0.3
 """Nats per token that the right sources must be worth."""
+TRANSLATES = 20.0
+"""BLEU below which there is nothing to be lost."""
 LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens."""
 STEADY = 0.1
@@ -58,6 +60,11 @@ def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Ga
     said = f"its loss is {gain:.2f} nats lower with the right sources than with exchanged ones (≥ {least:g} wanted)"
     # a loss that is no number proves nothing
     return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is no number")
+
+
+def translates(bleu: float, least: float = TRANSLATES) -> Gate:
+    """Whether a model translates well enough to be asked what spoils its translations."""
+    return Gate("translates", bleu >= least, f"{bleu:.1f} BLEU on single sentences (≥ {least:g} wanted)")
 
 
 def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> float | None:

@@ -1,7 +1,7 @@
 """Translation models: short trainings that leave nothing behind, their losses, and the scores of what they write."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,16 +105,37 @@ def pair_losses(
     model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer
 ) -> Float[np.ndarray, " pairs"]:
     """Cross-entropy of each pair, in nats, summed over its target tokens, with dropout off."""
-    model.eval()
     losses = np.zeros(len(data))
+    for rows, each, valid in token_losses(model, data, batches, computer):
+        losses[rows] = (each * valid).sum(axis=1)
+    return losses
+
+
+def token_losses(
+    model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Batch by batch: rows of pairs, cross-entropy of their target's pieces in nats, and which of these are real."""
+    model.eval()
     longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
     with torch.no_grad(), computer.mixed_precision():
         for rows in plan(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
             batch = collate(*data.rows(rows), rows).to(computer.device)
             scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
             each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
-            losses[rows] = (each * batch.target_valid).sum(dim=1).cpu().double().numpy()
-    return losses
+            yield rows, each.cpu().double().numpy(), batch.target_valid.cpu().numpy()
+
+
+def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:
+    """Rows of `count` sentences that make texts of so many sentences: at least `texts`, no row twice in one pass.
+
+    The sentences are cut into texts again and again, in another order each time, so that texts of all lengths consist
+    of the same sentences, each about as often.
+    """
+    generator, found = np.random.default_rng([1, together]), list[list[int]]()
+    whole = count // together
+    while len(found) < texts and whole:
+        found += generator.permutation(count)[: whole * together].reshape(whole, together).tolist()
+    return found
 
 
 def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:

@@ -7,10 +7,10 @@ import pytest
 import sacrebleu
 
 from s2s.experiments import bottleneck
-from s2s.experiments.bottleneck import EXPERIMENT, Sizes, joined_texts
+from s2s.experiments.bottleneck import EXPERIMENT, Sizes
 from s2s.experiments.bottleneck.conclude import compared
 from s2s.experiments.contest import NotForThisModel
-from s2s.experiments.translating import counts_of
+from s2s.experiments.translating import counts_of, joined_texts
 from s2s.questions import ROWS
 
 CHANCE = random.Random(0)
@@ -26,7 +26,7 @@ def _planted(wrong, seed, slope=0.0):
     """What a model would leave behind that gets so many words wrong, and more with each sentence that is joined."""
     mistakes, parts = random.Random(seed), []
     for together in (1, 2, 3):
-        rows = joined_texts(SENTENCES, together, 40)
+        rows = joined_texts(len(SENTENCES), together, 40)
         references = [" ".join(SENTENCES[row] for row in text) for text in rows]
         share = wrong + slope * (together - 1)
         texts = [" ".join("x" if mistakes.random() < share else w for w in text.split()) for text in references]
@@ -58,13 +58,13 @@ def _table(result, name):
 
 def test_texts_of_every_length_hold_each_sentence_about_as_often():
     for together in (1, 2, 4, 7):
-        texts = joined_texts(SENTENCES, together, 100)
+        texts = joined_texts(len(SENTENCES), together, 100)
         assert len(texts) >= 100
         assert {len(text) for text in texts} == {together}
         one_pass = [row for text in texts[: 60 // together] for row in text]
         assert len(set(one_pass)) == len(one_pass) == 60 // together * together
-        assert texts == joined_texts(SENTENCES, together, 100)
-    assert joined_texts(SENTENCES[:2], 3, 10) == []
+        assert texts == joined_texts(len(SENTENCES), together, 100)
+    assert joined_texts(2, 3, 10) == []
 
 
 def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):

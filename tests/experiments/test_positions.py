@@ -1,11 +1,13 @@
 """Order: shuffling keeps the words, and to a model without positions in its encoder it changes nothing."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from s2s.evaluation.differences import welch
 from s2s.experiments import positions
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.positions import (
@@ -19,13 +21,13 @@ from s2s.experiments.positions import (
     with_kinds,
 )
 from s2s.experiments.positions.conclude import TRAINED
-from s2s.experiments.translating import counts_of, sizes_of
+from s2s.experiments.translating import counts_of, pair_losses, sizes_of
 from s2s.experiments.whole_runs import prepared
-from s2s.questions import ROWS
+from s2s.models.contract import parameter_count
 from s2s.recipe.installed import module_of
 from s2s.tasks.translation.task import build_model
 
-TINY = Sizes(sentences=12, all_kinds=False, seeds=1)
+TINY = Sizes(sentences=12, all_kinds=False, seeds=1, seconds=1)
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +72,7 @@ def test_kinds_are_asked_of_the_settings():
         settings = module_of(kind).Settings()
         assert own_kinds(settings) is None
         assert kinds_of(settings, every=True) == []
-    assert part_of("none", "learned") == "none-learned"
+    assert part_of("none", "learned") == "equal-none-learned"
     changed = with_kinds(transformer, ("learned", "none"), 2000)
     assert (changed.encoder_positions, changed.decoder_positions, changed.max_positions) == ("learned", "none", 2000)
 
@@ -86,7 +88,7 @@ def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
         for p in model.parameters():
             # far from the start, where a fresh model hardly looks at its source
             p.mul_(2)
-    found = positions.losses_of(model, recipe, data, positions.shuffled_pairs(data), made)
+    found = positions.losses_of(model, recipe, data.validation, positions.shuffled_pairs(data), made)
     natural, other = np.array(found["natural"]), np.array(found["shuffled"])
     # a word may be cut otherwise where a full stop leaves it
     kept = [
@@ -95,6 +97,9 @@ def test_without_positions_in_the_encoder_order_is_nothing(contest, kind):
     ]
     assert sum(kept) > 10
     assert np.allclose(natural[kept], other[kept], rtol=1e-4) == (kind == "none")
+
+
+_PLACES = {"places": {"start": [0, 10], "losses": [2.0, 3.0]}, "learned": 15}
 
 
 def _planted(share, natural, shuffled):
@@ -113,6 +118,8 @@ def _planted(share, natural, shuffled):
         "examples": [["a", "b", "c", "d"]],
         "own": None,
         "parameters": 5,
+        "curve": {"tokens": [100, 200, 400], "losses": [natural + 0.02, natural + 0.01, natural]},
+        **_PLACES,
     }
 
 
@@ -126,6 +133,7 @@ def _signal(kinds, natural):
         "parameters": 5,
         "updates": 3,
         "seconds": 1.0,
+        **_PLACES,
     }
 
 
@@ -134,10 +142,10 @@ def _measured():
     return {
         Cell("rnn", TRAINED, 1): _planted(0.25, 2.0, 2.5),
         Cell("transformer", TRAINED, 1): own,
-        Cell("transformer", "none-none", 1): _signal(("none", "none"), 2.6),
-        Cell("transformer", "none-sinusoidal", 1): _signal(("none", "sinusoidal"), 2.4),
-        Cell("transformer", "sinusoidal-none", 1): _signal(("sinusoidal", "none"), 1.99),
-        Cell("transformer", "learned-learned", 1): _signal(("learned", "learned"), 2.1),
+        Cell("transformer", "equal-none-none", 1): _signal(("none", "none"), 2.6),
+        Cell("transformer", "equal-none-sinusoidal", 1): _signal(("none", "sinusoidal"), 2.4),
+        Cell("transformer", "equal-sinusoidal-none", 1): _signal(("sinusoidal", "none"), 1.99),
+        Cell("transformer", "equal-learned-learned", 1): _signal(("learned", "learned"), 2.1),
     }
 
 
@@ -158,6 +166,71 @@ def test_a_planted_loss_of_order_is_found(contest):
     assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
 
 
+def test_a_model_that_does_not_translate_is_asked_nothing(contest):
+    made = contest(["rnn", "transformer"])
+    measured = _measured()
+    still = {"tokens": [100, 200, 400], "losses": [3.0, 2.5, 2.0]}
+    measured[Cell("rnn", TRAINED, 1)] |= {"curve": still}
+    measured[Cell("transformer", TRAINED, 1)] |= {"bleu": measured[Cell("rnn", TRAINED, 1)]["bleu_shuffled"]}
+    weak = [f"w{i} q r s" for i in range(40)]
+    measured[Cell("transformer", TRAINED, 1)] |= {"bleu": counts_of("bleu", ["x y"] * 40, weak)}
+    rnn, transformer = EXPERIMENT.conclude(made, measured).findings
+    assert (rnn.standing, transformer.standing) == ("still learning", "not measurable")
+    assert rnn.verdict.startswith("still learning: its loss still falls by 0.50 nats")
+    assert "BLEU on single sentences (≥ 20 wanted)" in transformer.verdict
+
+
+def test_over_seeds_the_signal_is_tested_and_corrected(contest):
+    made = contest(["transformer"], seeds=(1, 2, 3))
+    measured = {}
+    for seed in made.seeds:
+        for cell, one in _measured().items():
+            if cell.model == "transformer":
+                shift = 0.1 * seed + 0.003 * seed * seed * (cell.part != TRAINED)
+                measured[replace(cell, seed=seed)] = one | {"natural": [each + shift for each in one["natural"]]}
+    result = EXPERIMENT.conclude(made, measured)
+    rows = {(row["encoder"], row["decoder"]): row for row in _table(result, "signals")}
+    losses = [
+        [sum(m["natural"]) / 400 for c, m in measured.items() if c.part == p] for p in (TRAINED, "equal-none-none")
+    ]
+    apart = welch(*losses)
+    assert rows["none", "none"]["more than its own"] == pytest.approx(apart.value, abs=1e-4)
+    assert rows["none", "none"]["low"] == pytest.approx(apart.interval()[0], abs=1e-4)
+    key = "p, of all choices (Holm)"
+    assert apart.p() - 1e-4 <= rows["none", "none"][key] <= 4 * apart.p() + 1e-4
+    assert rows["sinusoidal", "sinusoidal"][key] is None
+    assert "in the decoder, not to be told from chance (3 seeds)" in result.findings[0].verdict
+    (figure,) = [figure for figure in result.figures if figure.name == "places"]
+    assert [line.x for line in figure.series if line.reference] == [[15, 15]]
+
+
+def test_losses_by_place_add_up_to_those_of_the_texts(contest, monkeypatch):
+    made = contest(["transformer"])
+    recipe = made.contestants[0].recipe
+    data = prepared(recipe)
+    monkeypatch.setattr(positions, "_PIECES", 0)
+    longer = positions.long_pairs(data, 128)
+    assert longer.source_lengths.max() < 128
+    assert longer.target_lengths.mean() > 1.5 * data.validation.target_lengths.mean()
+    model = build_model(recipe, *sizes_of(data))
+    found = positions.place_losses(model, longer, recipe, made)
+    counts = [
+        np.clip(longer.target_lengths - start, 0, 10).sum() for start in range(0, longer.target_lengths.max(), 10)
+    ]
+    assert found["start"] == list(range(0, longer.target_lengths.max(), 10))
+    whole = pair_losses(model, longer, recipe.batches, made.computer).sum()
+    assert np.dot(found["losses"], counts) == pytest.approx(whole, rel=1e-4)
+
+
+def test_each_choice_has_as_many_parameters(contest):
+    made = contest(["transformer"])
+    (cell,) = [cell for cell in EXPERIMENT.cells(made) if cell.part == "equal-learned-learned"]
+    measured = EXPERIMENT.measure(made, cell)
+    recipe = made.contestants[0].recipe
+    usual = parameter_count(build_model(recipe, *sizes_of(prepared(recipe))))
+    assert abs(measured["parameters"] / usual - 1) < 0.05
+
+
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "transformer"])
     all_of_it = _measured()
@@ -173,8 +246,12 @@ def test_missing_measurements_are_left_out(contest):
 def test_a_real_measurement_says_everything(contest):
     made = contest(["gru", "transformer"], seeds=(1, 2))
     cells = EXPERIMENT.cells(made)
-    assert len(cells) == 1 + 5
-    measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells if cell.part in (TRAINED, "none-none")}
+    assert len(cells) == 2 * 2 + 4
+    measured = {
+        cell: EXPERIMENT.measure(made, cell)
+        for cell in cells
+        if cell.part in (TRAINED, "equal-none-none") and cell.seed == 1
+    }
     assert json.loads(json.dumps(list(measured.values()))) == list(measured.values())
     result = EXPERIMENT.conclude(made, measured)
     assert [f.model for f in result.findings] == ["gru", "transformer"]
@@ -183,6 +260,8 @@ def test_a_real_measurement_says_everything(contest):
     rows = _table(result, "signals")
     assert [(row["encoder"], row["decoder"]) for row in rows] == [("sinusoidal", "sinusoidal"), ("none", "none")]
     assert rows[1]["more when shuffled"] == pytest.approx(0, abs=1e-3)
+    assert {finding.standing for finding in result.findings} == {"not measurable"}
+    assert "0.0 BLEU on single sentences (≥ 20 wanted)" in result.findings[0].verdict
     again = EXPERIMENT.measure(made, cells[0])
     assert again == measured[cells[0]]
 

@@ -7,11 +7,9 @@ import numpy as np
 from s2s.experiments.bottleneck.conclude import JOINED, conclude
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, each_run
 from s2s.experiments.disciplines import trained
-from s2s.experiments.translating import counts_of, greedy, some_pairs
+from s2s.experiments.translating import counts_of, greedy, joined_texts, some_pairs
 from s2s.experiments.whole_runs import history, prepared
 from s2s.run.loaded import load
-
-_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -30,20 +28,6 @@ SIZES: dict[Scale, Sizes] = {
 }
 
 
-def joined_texts(sentences: list[str], together: int, texts: int) -> list[list[int]]:
-    """Rows of sentences that make texts of so many sentences: at least `texts`, and no row twice in one pass.
-
-    The test set is cut into texts again and again, in another order each time, so that texts of all lengths consist
-    of the same sentences, each about as often.
-    """
-    generator, found = np.random.default_rng([_SEED, together]), list[list[int]]()
-    whole = len(sentences) // together
-    while len(found) < texts and whole:
-        order = generator.permutation(len(sentences))[: whole * together]
-        found += order.reshape(whole, together).tolist()
-    return found
-
-
 def measure(contest: Contest, cell: Cell) -> Measured:
     """What sacreBLEU counts in each text, by the number of its sentences."""
     sizes, recipe = contest.sizes(SIZES), contest.contestant(cell.model).recipe
@@ -56,7 +40,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     longest = model.encoder.longest
     parts = []
     for together in range(1, most + 1):
-        rows = joined_texts(sources, together, sizes.texts)
+        rows = joined_texts(len(sources), together, sizes.texts)
         texts, wanted = ([" ".join(side[row] for row in text) for text in rows] for side in (sources, references))
         # what a model has no positions for stays untranslated
         pieces = data.source_tokenizer.encode_batch(texts)

@@ -12,13 +12,11 @@ from s2s.evaluation.differences import Difference, over_seeds_and_sentences
 from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, holm, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import Gate, Judgement, converged, failed, judged
+from s2s.experiments.gates import Gate, Judgement, converged, failed, judged, translates
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, series, table
 from s2s.results import Figure, Finding, Table
 
 JOINED = "joined"
-SHORT = 20.0
-"""BLEU on single sentences below which a model has nothing to lose."""
 MARGIN = 5.0
 """Points of what is left that nobody cares about."""
 _ROW = "fixed-size bottleneck"
@@ -71,12 +69,8 @@ def gates(runs: BySeed) -> list[Gate]:
     made = list(runs.values())
     looks = min(len(run["losses"]) for run in made)
     tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
-    bleu = statistics.mean(_bleu(run, 0) for run in made)
-    said = f"{bleu:.1f} BLEU on single sentences (≥ {SHORT:g} wanted)"
-    return [
-        Gate("translates short sentences", bleu >= SHORT, said),
-        converged(tokens.tolist(), losses.tolist()),
-    ]
+    single = statistics.mean(_bleu(run, 0) for run in made)
+    return [translates(single), converged(tokens.tolist(), losses.tolist())]
 
 
 def shares(sums: Shaped[np.ndarray, "rows counts"]) -> Shaped[np.ndarray, " rows"]:

@@ -7,13 +7,26 @@ from itertools import product
 from typing import Any, get_args
 
 import datasets
+import numpy as np
 
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
 from s2s.experiments.disciplines import trained
+from s2s.experiments.matching import translators
 from s2s.experiments.positions.conclude import TRAINED, conclude
-from s2s.experiments.translating import counts_of, greedy, pair_losses, schooled, some_pairs
-from s2s.experiments.whole_runs import prepared, seconds_for
+from s2s.experiments.translating import (
+    chosen_pairs,
+    counts_of,
+    greedy,
+    joined_texts,
+    pair_losses,
+    resized,
+    schooled,
+    sizes_of,
+    some_pairs,
+    token_losses,
+)
+from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Section
 from s2s.run.loaded import load
@@ -23,6 +36,9 @@ from s2s.tasks.translation.recipe import Recipe
 _SIDES = ("encoder_positions", "decoder_positions")
 _NONE = "none"
 _ENDS = ".!?"
+# words and number of the long texts; pieces of a bin of places, and those that it must have
+_LONG, _LONG_TEXTS = 60, 60
+_BIN, _PIECES = 10, 30
 
 
 @dataclass(frozen=True)
@@ -33,13 +49,15 @@ class Sizes:
     # whether every kind in the encoder meets every kind in the decoder; otherwise the model's own kinds meet none,
     # and each other kind is tried on both sides at once
     all_kinds: bool
-    seeds: int | None  # how many; None: all
+    seeds: int  # of the trainings with other kinds; shuffled sources are translated by the models of all seeds
+    seconds: float  # that a trained model takes
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(sentences=200, all_kinds=False, seeds=1),
-    "definitive": Sizes(sentences=500, all_kinds=False, seeds=1),
-    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=None),
+    "quick": Sizes(sentences=200, all_kinds=False, seeds=1, seconds=3),
+    "lecture": Sizes(sentences=300, all_kinds=False, seeds=3, seconds=6),
+    "definitive": Sizes(sentences=500, all_kinds=False, seeds=3, seconds=10),
+    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=5, seconds=10),
 }
 
 
@@ -47,37 +65,46 @@ def cells(contest: Contest) -> list[Cell]:
     """For each seed and model, the trained model and each kind of positions that it can have."""
     sizes = contest.sizes(SIZES)
     return [
-        Cell(contestant.name, part, seed, seconds=3 if part == TRAINED else seconds_for(contestant.recipe))
-        for seed in contest.seeds[: sizes.seeds]
+        Cell(contestant.name, part, seed, seconds=sizes.seconds if part == TRAINED else seconds_for(contestant.recipe))
+        for number, seed in enumerate(contest.seeds)
         for contestant in contest.contestants
-        for part in (TRAINED, *(part_of(*kinds) for kinds in kinds_of(contestant.settings, sizes.all_kinds)))
+        for part in (TRAINED, *_trainings(contestant.settings, sizes if number < sizes.seeds else None))
     ]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """What becomes of the scores when the words of the sources change places."""
+    """What becomes of the scores when the words of the sources change places, and of the losses at each place."""
     sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
     recipe = contestant.recipe
     data = prepared(recipe)
-    shuffled, own = shuffled_pairs(data), own_kinds(contestant.settings)
+    pairs, shuffled, own = data.validation, shuffled_pairs(data), own_kinds(contestant.settings)
+    longer = long_pairs(data, recipe.batches.max_length)
     if cell.part == TRAINED:
         # the last checkpoint, not the best one: so have the trainings without a signal of position
-        model = load(trained(contest, cell.model, cell.seed), "last").model
-        measured = losses_of(model, recipe, data, shuffled, contest) | _translations(model, recipe, data, sizes)
-        return measured | {"own": own and list(own), "parameters": parameter_count(model)}
-    kinds = next(k for k in kinds_of(contestant.settings, sizes.all_kinds) if part_of(*k) == cell.part)
-    held_out = (shuffled.source_lengths, data.validation.source_lengths, data.validation.target_lengths)
-    longest = max(recipe.batches.max_length, *(int(lengths.max()) for lengths in held_out))
-    settings = with_kinds(contestant.settings, kinds, longest)
-    recipe = recipe.model_copy(update={"model": settings})
-    short = schooled(recipe, data, cell.seed or 0, contest.computer)
-    return losses_of(short.model, recipe, data, shuffled, contest) | {
-        "encoder": kinds[0],
-        "decoder": kinds[1],
-        "parameters": parameter_count(short.model),
-        "updates": recipe.training.updates,
-        "seconds": short.seconds,
-    }
+        folder = trained(contest, cell.model, cell.seed)
+        model = load(folder, "last").model
+        measured = losses_of(model, recipe, pairs, shuffled, contest) | _translations(model, recipe, data, sizes)
+        measured |= {"own": own and list(own), "curve": history(folder, {"losses": "loss"})}
+    else:
+        trainings = _trainings(contestant.settings, sizes)
+        longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))
+        kinds, settings = trainings[cell.part], contestant.settings
+        pieces, kind = sizes_of(data), recipe.model.kind
+        parameters = translators(*pieces).parameters(kind, settings)
+        settings = resized(with_kinds(settings, kinds, longest), kind, pieces, parameters)
+        recipe = recipe.model_copy(update={"model": settings})
+        short = schooled(recipe, data, cell.seed or 0, contest.computer)
+        model = short.model
+        measured = losses_of(model, recipe, pairs, shuffled, contest) | {"encoder": kinds[0], "decoder": kinds[1]}
+        measured |= {"updates": recipe.training.updates, "seconds": short.seconds}
+    learned = int(data.train.target_lengths.max())
+    places = place_losses(model, longer, recipe, contest)
+    return measured | {"parameters": parameter_count(model), "places": places, "learned": learned}
+
+
+def _trainings(settings: Section, sizes: Sizes | None) -> dict[str, tuple[str, str]]:
+    """The kinds of positions that a model is trained with beside its own, by their cells' part."""
+    return {part_of(*kinds): kinds for kinds in kinds_of(settings, sizes.all_kinds)} if sizes else {}
 
 
 def own_kinds(settings: Section) -> tuple[str, str] | None:
@@ -106,8 +133,8 @@ def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
 
 
 def part_of(encoder: str, decoder: str) -> str:
-    """The name among the tasks of a training with these kinds of positions."""
-    return f"{encoder}-{decoder}".lower().replace("_", "-")
+    """The name among the tasks of a training with these kinds of positions, and as many parameters as with its own."""
+    return f"equal-{encoder}-{decoder}".lower().replace("_", "-")
 
 
 def with_kinds(settings: Section, kinds: tuple[str, str], longest: int) -> Section:
@@ -143,13 +170,43 @@ def shuffled_pairs(data: Prepared) -> Encoded:
     return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
 
 
-def losses_of(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, shuffled: Encoded, contest: Contest) -> Measured:
+def long_pairs(data: Prepared, longest: int) -> Encoded:
+    """Texts of several validation pairs, of about 60 words, shorter than `longest` pieces."""
+    pairs = data.corpus.validation
+    words = [len(source.split()) for source in pairs["source"]]
+    pieces = max(data.validation.source_lengths.mean(), data.validation.target_lengths.mean())
+    # most texts must fit
+    most = min(_LONG / np.mean(words), 0.7 * longest / pieces, len(pairs))
+    together = max(1, round(float(most)))
+    rows = joined_texts(len(pairs), together, _LONG_TEXTS)
+    sides = {side: list(pairs[side]) for side in ("source", "target")}
+    columns = {side: [" ".join(texts[row] for row in text) for text in rows] for side, texts in sides.items()}
+    encoded = encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
+    return chosen_pairs(encoded, encoded.within(longest - 1)[0])
+
+
+def losses_of(model: Seq2Seq, recipe: Recipe[Any], pairs: Encoded, shuffled: Encoded, contest: Contest) -> Measured:
     """Loss of each validation pair as it is, and with its source shuffled."""
     natural, other = (
-        [round(float(loss), 4) for loss in pair_losses(model, pairs, recipe.batches, contest.computer)]
-        for pairs in (data.validation, shuffled)
+        [round(float(loss), 4) for loss in pair_losses(model, each, recipe.batches, contest.computer)]
+        for each in (pairs, shuffled)
     )
-    return {"tokens": data.validation.target_lengths.tolist(), "natural": natural, "shuffled": other}
+    return {"tokens": pairs.target_lengths.tolist(), "natural": natural, "shuffled": other}
+
+
+def place_losses(model: Seq2Seq, data: Encoded, recipe: Recipe[Any], contest: Contest) -> Measured:
+    """Mean loss of the target's pieces by their place, in bins of ten places that have enough pieces."""
+    sums, counts = np.zeros(1), np.zeros(1)
+    for _, loss, valid in token_losses(model, data, recipe.batches, contest.computer) if len(data) else ():
+        width = max(len(sums), valid.shape[1])
+        sums, counts = (np.pad(each, (0, width - len(each))) for each in (sums, counts))
+        sums[: valid.shape[1]] += (loss * valid).sum(axis=0)
+        counts[: valid.shape[1]] += valid.sum(axis=0)
+    starts = np.arange(0, len(sums), _BIN)
+    sums, counts = (np.add.reduceat(each, starts) for each in (sums, counts))
+    kept = counts >= _PIECES
+    losses = [round(float(each), 4) for each in sums[kept] / counts[kept]]
+    return {"start": starts[kept].tolist(), "losses": losses}
 
 
 def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Sizes) -> Measured:

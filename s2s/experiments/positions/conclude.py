@@ -2,16 +2,17 @@
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.evaluation.inference import Estimate, draws, estimate, mean, ratios
+from s2s.evaluation.differences import welch
+from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
+from s2s.experiments.gates import Gate, converged, failed, translates
 from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, series, table
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import excludes_zero, in_words, listed, seeds_in_words, signed
+from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, listed, seeds_in_words, signed
 from s2s.results import Figure, Finding, Table
 
 TRAINED = "trained"
@@ -24,8 +25,8 @@ class Order:
     seeds: int  # how many runs
     natural: float  # BLEU of sources as they are
     shuffled: float  # BLEU of shuffled ones
-    drop: Estimate  # the first minus the second
-    drops: np.ndarray  # the same, resample by resample
+    drop: Estimate  # the first minus the second; over seeds, or over sentences if one
+    gates: list[Gate]  # what must be true before anything is said of it
     loss: Estimate  # what the validation loss rises by, in nats per token
     changed: float  # share of the shuffled sources that are translated otherwise, in percent
     same_words: float  # share of them whose translation has the same words, in percent
@@ -41,6 +42,7 @@ class Signal:
     seeds: int  # how many
     loss: float  # on validation pairs, in nats per token
     more: Estimate | None  # by how much that is higher than with its own; None for its own
+    p: float | None  # of that, over seeds, corrected for how many choices there are (Holm 1979); None below two seeds
     shuffled: float  # by how much more it is on shuffled sources
     parameters: int  # of the model
 
@@ -66,8 +68,8 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     )
     return Conclusion(
         findings=[_finding(model, orders, signals.get(model, [])) for model in orders],
-        figures=[shuffling, _signal_figure(signals)],
-        tables=filled(_order_table(orders), examples, _signal_table(signals)),
+        figures=[shuffling, _signal_figure(signals), _places(contest, measured)],
+        tables=filled(_order_table(orders), _gates(orders), examples, _signal_table(signals)),
         seeds=sorted({cell.seed or 0 for cell in measured}),
     )
 
@@ -76,11 +78,13 @@ def order_of(runs: BySeed) -> Order:
     """What shuffling does, over the sentences of all seeds."""
     own = list(runs.values())
     counts = [[np.array(run[key]) for key in ("bleu", "bleu_shuffled")] for run in own]
-    drawn = draws(len(counts[0][0]))
-    natural, shuffled = (statistics.mean(corpus_score("bleu", each[i]) for each in counts) for i in (0, 1))
-    drops = np.mean(
-        [resampled_scores("bleu", a, drawn) - resampled_scores("bleu", b, drawn) for a, b in counts], axis=0
-    )
+    scores = [[corpus_score("bleu", each) for each in both] for both in counts]
+    natural, shuffled = (statistics.mean(both[i] for both in scores) for i in (0, 1))
+    drop = mean([before - after for before, after in scores])
+    if len(own) == 1:
+        drawn = draws(len(counts[0][0]))
+        before, after = (resampled_scores("bleu", each, drawn) for each in counts[0])
+        drop = estimate(natural - shuffled, before - after)
     reordered = max(1, sum(own[0]["reordered"]))
 
     def share(key: str) -> float:
@@ -92,12 +96,19 @@ def order_of(runs: BySeed) -> Order:
         seeds=len(own),
         natural=natural,
         shuffled=shuffled,
-        drop=estimate(natural - shuffled, drops),
-        drops=drops,
+        drop=drop,
+        gates=[translates(natural), _converged(own)],
         loss=_rise([(run["natural"], run["shuffled"]) for run in own], own[0]["tokens"]),
         changed=share("changed"),
         same_words=share("same_words"),
     )
+
+
+def _converged(runs: list[Measured]) -> Gate:
+    curves = [run["curve"] for run in runs]
+    looks = min(len(curve["losses"]) for curve in curves)
+    tokens, losses = (np.mean([curve[key][:looks] for curve in curves], axis=0) for key in ("tokens", "losses"))
+    return converged(tokens.tolist(), losses.tolist())
 
 
 def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> Estimate:
@@ -119,6 +130,9 @@ def _signals(contest: Contest, measured: Cells, model: str) -> list[Signal]:
         runs = by_model(contest, measured, part)[model]
         run = next(iter(runs.values()))
         signals.append(_signal(runs, own, (run["encoder"], run["decoder"])))
+    known = [i for i, signal in enumerate(signals) if signal.p is not None]
+    for i, p in zip(known, holm([signals[i].p or 0.0 for i in known]), strict=True):
+        signals[i] = replace(signals[i], p=p)
     return signals
 
 
@@ -126,13 +140,18 @@ def _signal(runs: BySeed, own: BySeed, kinds: tuple[str, str]) -> Signal:
     """One choice of positions, beside the model's own at the same seeds."""
     run = next(iter(runs.values()))
     pairs = [(own[seed]["natural"], runs[seed]["natural"]) for seed in runs if seed in own]
+    losses = [_loss(each, "natural") for each in runs.values()]
+    # of the model's own kinds there are all seeds, of the others some
+    apart = welch([_loss(each, "natural") for each in own.values()], losses)
+    more = Estimate(apart.value, *apart.interval()) if apart else _rise(pairs, run["tokens"]) if pairs else None
     return Signal(
         encoder=kinds[0],
         decoder=kinds[1],
         own=[*kinds] == run.get("own"),
         seeds=len(runs),
-        loss=statistics.mean(_loss(each, "natural") for each in runs.values()),
-        more=_rise(pairs, run["tokens"]) if pairs else None,
+        loss=statistics.mean(losses),
+        more=more,
+        p=apart and apart.p(),
         shuffled=statistics.mean(_loss(e, "shuffled") - _loss(e, "natural") for e in runs.values()),
         parameters=run["parameters"],
     )
@@ -144,17 +163,20 @@ def _loss(run: Measured, key: str) -> float:
 
 def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> Finding:
     order = orders[model]
-    if order.natural < 1:
-        said = f"too weak for BLEU; its loss rises by {in_words(order.loss, 2)} nats per token when words are shuffled"
+    runs = "sentences, 1 seed" if order.seeds == 1 else seeds_in_words(order.seeds)
+    quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over {runs})"
+    closed = failed(order.gates)
+    standing = "still learning" if [gate.name for gate in closed] == ["converged"] else "not measurable"
+    if closed:
+        verdict = f"{standing}: {'; '.join(gate.sentence for gate in closed)}"
     elif not excludes_zero(order.drop):
-        said = f"no loss to be seen when words are shuffled: {in_words(order.drop)} BLEU"
+        verdict = f"no loss to be seen when words are shuffled: {in_words(order.drop)} BLEU; {_worth(signals)}"
     else:
         way = "loses" if order.drop.value > 0 else "gains"
         said = f"{way} {abs(order.drop.value):.1f} of {order.natural:.1f} BLEU when words are shuffled"
-    runs = "" if order.seeds == 1 else f", mean of {seeds_in_words(order.seeds)}"
-    quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over sentences{runs})"
-    verdict = f"{said}, {order.changed:.0f} % of translations change; {_worth(signals)}"
-    return finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled")
+        verdict = f"{said}, {order.changed:.0f} % of translations change; {_worth(signals)}"
+    shown = finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled")
+    return shown.model_copy(update={"standing": standing if closed else ""})
 
 
 def _worth(signals: list[Signal]) -> str:
@@ -172,7 +194,8 @@ def _worth(signals: list[Signal]) -> str:
         if kept and (own is None or getattr(own, kept[0]) != getattr(signal, kept[0])):
             continue
         where = "both" if len(left_out) == 2 else f"the {left_out[0]}"
-        sure = "" if excludes_zero(signal.more) else ", not to be told from chance"
+        certain = excludes_zero(signal.more) if signal.p is None else signal.p < LEVEL
+        sure = "" if certain else ", not to be told from chance"
         words.append(f"{signed(signal.more.value, 2)} in {where}{sure}")
     seeds = max(signal.seeds for signal in signals)
     if not words:
@@ -208,11 +231,37 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
         Interval("loss rises by (nats per token)", "loss", 3, "loss"),
     ]
     rows = [{"model": model, **vars(order)} for model, order in orders.items()]
-    for (a, first), (b, second) in combinations(orders.items(), 2):
-        if len(first.drops) == len(second.drops):
-            more = estimate(second.drop.value - first.drop.value, second.drops - first.drops)
-            rows.append(dict.fromkeys(rows[0]) | {"model": f"{b} − {a}", "drop": more})
     return table("shuffling", "What shuffled sources cost", columns, rows)
+
+
+def _gates(orders: Mapping[str, Order]) -> Table:
+    rows = [{"model": model, **vars(gate)} for model, order in orders.items() for gate in order.gates]
+    holds = Column("holds", lambda gate: "yes" if gate["passed"] else "no")
+    columns = [Column("model"), Column("name"), holds, Column("what was found", "sentence")]
+    return table("gates", "What must be true of a model before order is spoken of", columns, rows)
+
+
+def _places(contest: Contest, measured: Cells) -> Figure:
+    """Loss against the place of a piece in its text."""
+    lines, learned = [], 0
+    for part in sorted({cell.part for cell in measured}):
+        for model, runs in by_model(contest, measured, part).items():
+            made = list(runs.values())
+            learned = max(learned, *(run["learned"] for run in made))
+            starts = made[0]["places"]["start"]
+            values = [mean([run["places"]["losses"][i] for run in made]) for i in range(len(starts))]
+            kinds = "" if part == TRAINED else f", {made[0]['encoder']} / {made[0]['decoder']}"
+            lines.append(series(f"{model}{kinds}", model, starts, values, intervals=len(made) > 2))
+    if lines:
+        tall = max(y or 0 for line in lines for y in line.y)
+        lines.append(series("longest target learned from", "", [learned, learned], [0.0, tall], reference=True))
+    return figure(
+        "places",
+        "Validation loss against the place of a piece in its text, on texts of several sentences",
+        (axis("place in the target, in pieces; first of ten"), axis("validation loss", "nats per token")),
+        lines,
+        "What comes before is given; nothing was learned right of the line. Intervals (95 %): Student's over seeds.",
+    )
 
 
 def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
@@ -220,6 +269,7 @@ def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:
         *map(Column, ("model", "encoder", "decoder", "seeds", "parameters")),
         Column("validation loss (nats per token)", "loss", 4),
         Interval("more than its own", "more", 4),
+        Column("p, of all choices (Holm)", "p", 4),
         Column("more when shuffled", "shuffled", 4),
     ]
     rows = [{"model": model, **vars(signal)} for model, own in signals.items() for signal in own]
