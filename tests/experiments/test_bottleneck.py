@@ -46,9 +46,7 @@ def _planted(wrong, seed, slope=0.0):
 def _concluded(contest, planted, seeds=(1, 2, 3, 4, 5)):
     made = contest(list(planted), seeds=seeds)
     measured = {cell: planted[cell.model](100 * len(cell.model) + cell.seed) for cell in EXPERIMENT.cells(made)}
-    result = EXPERIMENT.conclude(made, measured)
-    assert EXPERIMENT.conclude(made, dict(reversed(measured.items()))) == result
-    return result, measured
+    return EXPERIMENT.conclude(made, measured), measured
 
 
 def _table(result, name):
@@ -86,6 +84,7 @@ def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
 def test_a_planted_fall_is_found_and_compared(contest):
     planted = {"lstm": lambda seed: _planted(0.05, seed, 0.1), "lstm-attention": lambda seed: _planted(0.1, seed)}
     result, measured = _concluded(contest, planted)
+    assert EXPERIMENT.conclude(contest(list(planted), (1, 2, 3, 4, 5)), dict(reversed(measured.items()))) == result
     falls, stays = result.findings
     assert (falls.standing, stays.standing) == ("worse", "better")
     assert falls.high < 90 < stays.low
@@ -125,7 +124,7 @@ def test_models_that_keep_as_much_are_a_tie(contest):
 )
 def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(contest, change, standing, sentence):
     planted = {"rnn": change, "gru": lambda seed: _planted(0.1, seed), "lstm": lambda seed: _planted(0.05, seed, 0.1)}
-    result, _ = _concluded(contest, planted)
+    result, _ = _concluded(contest, planted, seeds=(1, 2, 3))
     rnn, gru, lstm = result.findings
     assert rnn.standing == standing
     assert sentence in rnn.verdict
