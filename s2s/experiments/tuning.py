@@ -195,13 +195,13 @@ def _cells(contest: Contest) -> list[Cell]:
 
 def foreseen(contest: Contest) -> list[Cell]:
     """The trials that are sure to come, and those that were made: as if a rate in the middle were always the best."""
-    whole = contest.sizes(_WHOLE)
+    sizes = contest.sizes(SIZES)
     cells = []
     for each in contest.contestants:
         losses = {trial: _loss_of(one) for trial, one in _made(contest, each).items()}
-        while new := next_trials(each.depths, losses, whole):
+        while new := next_trials(each.depths, losses, sizes.whole):
             losses |= {trial: abs(math.log2(trial.rate / RATES[len(RATES) // 2])) for trial in new}
-        cells += [_cell(each, trial) for trial in losses]
+        cells += [_cell(each, trial, sizes.share) for trial in losses]
     return cells
 
 
