@@ -1,0 +1,236 @@
+"""Translators without attention: long sentences are lost, and sources are better read from their ends."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import datasets
+import numpy as np
+
+from s2s.data.encoding import Encoded, encode_corpus
+from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.experiments.matching import settings_of
+from s2s.experiments.presenting import axis, figure, series
+from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
+from s2s.experiments.translating import corpus_score, counts_of, greedy, schooled
+from s2s.experiments.whole_runs import prepared
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.reading import shipped
+from s2s.recipe.schema import DeviceSettings, TokenizerSettings
+from s2s.reproduced import Band
+from s2s.results import Figure
+from s2s.run.tasks import read
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import BatchSettings, DecodingSettings, Recipe
+from s2s.tasks.translation.task import mean_loss
+from s2s.training.devices import choose
+
+Texts = tuple[list[str], list[str]]  # sources and targets
+
+
+@dataclass(frozen=True)
+class Translators(Reproduction):
+    """Recurrent translators of one layer a side, trained on the built-in corpus; fields are sizes."""
+
+    width: int = 128
+    train: int = 20_000
+    updates: int = 2_000
+    tokens: int = 1_024
+    rate: float = 0.004
+    tested: int = 100
+
+    @abstractmethod
+    def told(self, model: Seq2Seq, data: Prepared, recipe: Recipe[Any]) -> Measured:
+        """What is measured of a trained translator."""
+
+    def options(self, cell: Cell) -> Mapping[str, object]:
+        """Settings of one training's model beside its width."""
+        return {}
+
+    def lessons(self, data: Prepared) -> Encoded:
+        """What is learned from."""
+        return data.train
+
+    def measure(self, cell: Cell) -> Measured:
+        """Trains one of them, and lets it translate."""
+        recipe = self.recipe(cell)
+        data = prepared(recipe)
+        learned = schooled(recipe, data, cell.seed or 0, choose(recipe.device), self.lessons(data))
+        return self.told(learned.model.eval(), data, recipe)
+
+    def recipe(self, cell: Cell) -> Recipe[Any]:
+        """The recipe of one training."""
+        base = read(shipped()["compare"])
+        layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
+        model = settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)})
+        training = {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10}
+        changes = {
+            "data": base.data.model_copy(update={"train": self.train, "validation": 300, "test": 6 * self.tested}),
+            "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
+            "batches": BatchSettings(tokens=self.tokens, max_length=256),
+            "model": model,
+            "training": base.training.model_copy(update=training),
+            "decoding": DecodingSettings(beam=1),
+            "device": DeviceSettings(kind="cpu", precision="fp32"),
+        }
+        return base.model_copy(update=changes)
+
+
+@dataclass(frozen=True)
+class Length(Translators):
+    """One to three sentences at once learned, one to five written."""
+
+    name = "length"
+    finding = "A translator that squeezes its source into one vector loses with length; one with attention does not."
+    source = (
+        "Bahdanau, Cho & Bengio 2015, figure 2: the BLEU of RNNenc falls with the length of the source, that of "
+        "RNNsearch-50 does not up to 60 words; table 1: RNNenc-50 17.8, RNNsearch-50 26.8 (numbers and the figure's "
+        "course are from memory, not verified)"
+    )
+    method = (
+        "LSTMs of one layer and width 128, the encoder in both directions, English to German on the built-in corpus; "
+        "20,000 sentences, learned one, two and three at a time (joined), 4,000 updates of 1,024 tokens. Greedy BLEU "
+        "of 100 texts each of one to five sentences. What is left at three sentences, the longest that was learned, is "
+        "given as a share of the BLEU of one; four and five are drawn but decide nothing."
+    )
+    bands = (
+        Band(key="learned", what="BLEU of the LSTM without attention, one sentence", published="(gate)", low=25.0),
+        Band(
+            key="attention",
+            what="share that the LSTM with attention keeps at three sentences",
+            published="about 1",
+            low=0.85,
+        ),
+        Band(
+            key="more",
+            what="how much more of its BLEU it keeps than the LSTM without (share)",
+            published="above 0; from figure 2 about a half at 50 words",
+            low=0.1,
+        ),
+    )
+    seconds = (300, 900)
+    usual_seeds = 1
+
+    updates: int = 4_000
+    learned: int = 3
+    longest: int = 5
+    kinds: ClassVar[tuple[str, ...]] = ("lstm", "lstm-attention")
+
+    def cells(self, seeds: Sequence[int]) -> list[Cell]:
+        """Both translators."""
+        return [Cell(kind, seed=seed, seconds=300) for seed in seeds for kind in self.kinds]
+
+    def lessons(self, data: Prepared) -> Encoded:
+        """One sentence, two and three at a time."""
+        texts: Texts = ([], [])
+        for count in range(1, self.learned + 1):
+            for side, more in zip(texts, joined(data.corpus.train, count), strict=True):
+                side += more
+        columns = dict(zip(("source", "target"), texts, strict=True))
+        return encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
+
+    def told(self, model: Seq2Seq, data: Prepared, recipe: Recipe[Any]) -> Measured:
+        """BLEU by the number of sentences, and how many words they are."""
+        words, bleu = [], []
+        for count in range(1, self.longest + 1):
+            sources, references = (side[: self.tested] for side in joined(data.corpus.test, count))
+            words.append(float(np.mean([len(source.split()) for source in sources])))
+            written = greedy(model, data, recipe, sources)
+            bleu.append(corpus_score("bleu", np.array(counts_of("bleu", written, references))))
+        return {"words": words, "bleu": bleu, "kept": bleu[self.learned - 1] / max(bleu[0], 1e-9), "short": bleu[0]}
+
+    def numbers(self, measured: Cells) -> Numbers:
+        """Shares that are kept."""
+        plain, attentive = ((kind, "") for kind in self.kinds)
+        both = pairs(measured, "kept", plain, attentive)
+        return {
+            "learned": by_seed(measured, "short", *plain),
+            "attention": by_seed(measured, "kept", *attentive),
+            "more": [other - one for one, other in both],
+        }
+
+    def figures(self, measured: Cells) -> list[Figure]:
+        """BLEU against length."""
+        shown = [
+            series(f"{cell.model}, seed {cell.seed}", cell.model, run["words"], run["bleu"])
+            for cell, run in measured.items()
+        ]
+        title = f"BLEU of one to {self.longest} sentences at once; learned up to {self.learned}"
+        return [figure("bleu", title, (axis("words of the source"), axis("BLEU")), shown)]
+
+
+def joined(corpus: datasets.Dataset, count: int) -> Texts:
+    """Sources and targets, so many that follow each other made one; those left over are left out."""
+    sides = list(corpus["source"]), list(corpus["target"])
+    starts = range(0, len(sides[0]) - count + 1, count)
+    sources, targets = ([" ".join(side[i : i + count]) for i in starts] for side in sides)
+    return sources, targets
+
+
+@dataclass(frozen=True)
+class ReverseSource(Translators):
+    """The same translator, which reads from the beginning or from the end."""
+
+    name = "reverse-source"
+    finding = "An LSTM without attention translates better when it reads its source from the end to the beginning."
+    source = (
+        "Sutskever, Vinyals & Le 2014, section 3.3: perplexity 5.8 falls to 4.7, BLEU rises from 25.9 to 30.6 (that "
+        "reversed sources are markedly better is in the abstract; the numbers are not verified)"
+    )
+    method = (
+        "LSTMs of one layer and width 128 that read in one direction, English to German on the built-in corpus, 20,000 "
+        "sentences, 2,000 updates of 1,024 tokens; perplexity on 300 sentences, greedy BLEU of 300."
+    )
+    bands = (
+        Band(
+            key="perplexity", what="perplexity reversed over perplexity as it is", published="0.81 (4.7/5.8)", high=0.95
+        ),
+        Band(key="bleu", what="BLEU reversed minus BLEU as it is", published="+4.7", low=1.0),
+    )
+    seconds = (200, 600)
+    usual_seeds = 2
+
+    tested: int = 300
+    orders: ClassVar[tuple[str, ...]] = ("forward", "reversed")
+
+    def cells(self, seeds: Sequence[int]) -> list[Cell]:
+        """Both orders."""
+        return [Cell("lstm", order, seed, 120) for seed in seeds for order in self.orders]
+
+    def options(self, cell: Cell) -> Mapping[str, object]:
+        """One direction, and which."""
+        return {"bidirectional": False, "reverse_source": cell.part == "reversed"}
+
+    def told(self, model: Seq2Seq, data: Prepared, recipe: Recipe[Any]) -> Measured:
+        """Perplexity and BLEU."""
+        loss = mean_loss(model, data.validation, recipe.batches, choose(recipe.device))
+        sources, references = (side[: self.tested] for side in joined(data.corpus.test, 1))
+        counts = np.array(counts_of("bleu", greedy(model, data, recipe, sources), references))
+        return {"perplexity": math.exp(loss), "bleu": corpus_score("bleu", counts)}
+
+    def numbers(self, measured: Cells) -> Numbers:
+        """What reading backwards changes."""
+        kinds = [("lstm", order) for order in self.orders]
+        return {
+            "perplexity": [other / one for one, other in pairs(measured, "perplexity", *kinds)],
+            "bleu": [other - one for one, other in pairs(measured, "bleu", *kinds)],
+        }
+
+    def figures(self, measured: Cells) -> list[Figure]:
+        """Perplexities."""
+        shown = [
+            series(order, order, [f"seed {cell.seed}" for cell in own], [measured[cell]["perplexity"] for cell in own])
+            for order in self.orders
+            if (own := [cell for cell in measured if cell.part == order])
+        ]
+        return [
+            figure(
+                "perplexity",
+                "Perplexity by the order of reading",
+                (axis("seed"), axis("perplexity")),
+                shown,
+                kind="bars",
+            )
+        ]
