@@ -31,6 +31,13 @@ class Cell(nn.Module, ABC):
 
     parts: int = 1
 
+    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+        """The biases that decide how much of the state is kept with each token, each with the sign in which it keeps.
+
+        A kept state is worth σ(b) of itself where all of them are b times their sign. None without such a gate.
+        """
+        return ()
+
     @abstractmethod
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
@@ -67,6 +74,11 @@ class GRU(Cell):
         outputs, hidden = self.gru(x, state[0].to(x.dtype).unsqueeze(0))
         return outputs, (hidden[0],)
 
+    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+        """Of the gate z; torch's order of gates is r, z, n."""
+        bias = self.gru.get_parameter("bias_ih_l0")
+        return ((bias.detach()[self.gru.hidden_size : 2 * self.gru.hidden_size], 1.0),)
+
 
 class LSTM(Cell):
     """Long short-term memory (Hochreiter & Schmidhuber 1997): c′ = f ∘ c + i ∘ g is kept, h′ = o ∘ tanh(c′) is shown.
@@ -80,9 +92,12 @@ class LSTM(Cell):
         super().__init__()
         self.lstm = nn.LSTM(inputs, width, batch_first=True)
         _initialize(self.lstm, width)
-        with torch.no_grad():
-            # torch's order of gates is i, f, g, o
-            self.lstm.get_parameter("bias_ih_l0")[width : 2 * width] = 1.0
+        remember(self, 1.0)
+
+    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+        """Of the forget gate; torch's order of gates is i, f, g, o."""
+        bias = self.lstm.get_parameter("bias_ih_l0")
+        return ((bias.detach()[self.lstm.hidden_size : 2 * self.lstm.hidden_size], 1.0),)
 
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
@@ -99,7 +114,11 @@ class MinGRU(Cell):
         super().__init__()
         self.gates = nn.Linear(inputs, 2 * width)
         initialize_parts(self.gates, width)
-        nn.init.constant_(self.gates.bias[:width], -_REMEMBER)
+        remember(self, _REMEMBER)
+
+    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+        """Of the gate z, which overwrites."""
+        return ((self.gates.bias.detach().chunk(2)[0], -1.0),)
 
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
@@ -117,8 +136,12 @@ class MinLSTM(Cell):
         super().__init__()
         self.gates = nn.Linear(inputs, 3 * width)
         initialize_parts(self.gates, width)
-        nn.init.constant_(self.gates.bias[:width], _REMEMBER)
-        nn.init.constant_(self.gates.bias[width : 2 * width], -_REMEMBER)
+        remember(self, _REMEMBER)
+
+    def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
+        """Of the gates f, which keeps, and i, which writes."""
+        forget, put, _ = self.gates.bias.detach().chunk(3)
+        return ((forget, 1.0), (put, -1.0))
 
     def forward(
         self, x: Float[Tensor, "batch steps inputs"], state: CellState
@@ -131,6 +154,12 @@ class MinLSTM(Cell):
 
 
 CELLS: dict[str, type[Cell]] = {"rnn": Elman, "gru": GRU, "lstm": LSTM, "mingru": MinGRU, "minlstm": MinLSTM}
+
+
+def remember(cell: Cell, bias: float) -> None:
+    """Sets the biases of the gate that keeps the state; without such a gate, nothing is done."""
+    for each, sign in cell.memory_biases():
+        each.fill_(sign * bias)
 
 
 class Stack(nn.Module):

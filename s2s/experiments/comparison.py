@@ -22,13 +22,12 @@ from s2s.experiments import contenders, tuning
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.gradients.conclude import predicts
 from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of
 from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
@@ -181,7 +180,6 @@ def _go_on(folder: Path, console: Console) -> None:
             # what is there so far can be drawn and kept
             summary = read_summary(folder / COMPARISON)
             write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
-        _look_across(folder)
 
 
 def machine(computer: Computer, alone: bool) -> dict[str, str]:
@@ -293,15 +291,3 @@ def completed(result: Result, experiment: Experiment, failures: Sequence[Failure
     ]
     changes = {"findings": [*result.findings, *missing], "failures": list(failures), "seconds": seconds}
     return result.model_copy(update=changes)
-
-
-def _look_across(folder: Path) -> None:
-    """Does what one experiment saw at the start predict what another one saw at the end?"""
-    paths = [folder / name / RESULT for name in ("gradients", "long-range")]
-    if not all(path.exists() for path in paths):
-        return
-    gradients, long_range = (read_result(path) for path in paths)
-    table = predicts(gradients, long_range)
-    if table:
-        others = [other for other in gradients.tables if other.name != table.name]
-        write_part(gradients.model_copy(update={"tables": [*others, table]}), paths[0])

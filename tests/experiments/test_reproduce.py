@@ -134,12 +134,13 @@ def test_a_network_counts_as_far_as_every_answer_is_right():
 
 def test_what_is_looked_up_was_stored():
     source, wanted = Mqar().draw(CHANCE)
+    assert source.shape == (64, 16)
     for row, answers in zip(source.tolist(), wanted.tolist(), strict=True):
-        stored = dict(zip(row[:32:2], row[1:32:2], strict=True))
-        assert len(stored) == 16
-        assert sorted(row[32:]) == sorted(stored)
-        assert [stored[key] - 32 for key in row[32:]] == answers[32:]
-        assert set(answers[:32]) == {-100}
+        stored = dict(divmod(piece - 16, 16) for piece in row[:8])
+        assert len(stored) == 8
+        assert sorted(row[8:]) == sorted(stored)
+        assert [stored[key] for key in row[8:]] == answers[8:]
+        assert set(answers[:8]) == {-100}
 
 
 def test_warm_up_changes_nothing_but_what_it_says():

@@ -1,41 +1,32 @@
-"""Gradients of initial weights and of trained ones, and trainings with either normalisation."""
+"""What is left of gradients: at a model's own initialisation, at others, and after the training of `quality`."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from s2s.data.encoding import Encoded
-from s2s.experiments.contest import (
-    Cell,
-    Contest,
-    Contestant,
-    Experiment,
-    Measured,
-    Scale,
-    check_translates,
-)
+from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
+from s2s.experiments.disciplines import trained
 from s2s.experiments.gradients.conclude import conclude
-from s2s.experiments.gradients.dynamics import Schooling, fresh, report, school
 from s2s.experiments.gradients.jacobian import Transition, fixed_size, lyapunov, spectral_norm, spectral_radius
 from s2s.experiments.gradients.paths import Norms, Text, brief, curve, decay, long_texts, looks, norms, saliency
-from s2s.experiments.matching import settings_of
-from s2s.experiments.whole_runs import prepared
+from s2s.experiments.gradients.sweep import VALUES, knob_of
+from s2s.experiments.reproduce.warm_up import WarmUp
+from s2s.experiments.translating import sizes_of
+from s2s.experiments.whole_runs import history, prepared, seeds_of
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import Section
+from s2s.run.loaded import load
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.task import build_model
 from s2s.training.devices import seed_for
 
-_NORMS = ("pre", "post")
 # pieces of the sentence whose heat-map is drawn, its end counted
 _PICTURE = 14
-# of an update of a small model, for each position and two layers
-_SECONDS = 6e-5
-# held-out pairs of the built-in corpus
-_VALIDATION = 40
+# of one text and distance squared: caches grow with the text, and so does what each step costs
+_SECONDS = 2e-5
 # eigenvalues of larger matrices take minutes, and those of middling ones are found for one text alone
 _LARGEST_DENSE = 2048
 _SMALL_DENSE = 512
@@ -51,142 +42,89 @@ class Sizes:
     weights: int  # initialisations for each seed
     followed: int  # texts along which the Jacobian is followed
     settle: int  # steps in which the direction of fastest growth is found before growth is counted
-    schooling: Schooling  # the training after which gradients are measured again
-    deep: Schooling  # the short trainings that compare normalisation before and after each block
-    depths: tuple[int, ...]  # layers of encoder and of decoder in these
-    warmups: tuple[int, ...]  # updates of warm-up in these
+    deep: WarmUp  # the trainings that compare normalisation before and after each block
     deep_seeds: int  # seeds of these, at most
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(
-        span=48,
-        texts=8,
-        together=8,
-        weights=4,
-        followed=4,
-        settle=8,
-        schooling=Schooling(pairs=2_000, updates=100, tokens=1_024),
-        deep=Schooling(pairs=2_000, updates=50, tokens=512, every=50),
-        depths=(2, 6),
-        warmups=(0, 25),
-        deep_seeds=1,
-    ),
-    "definitive": Sizes(
-        span=240,
-        texts=16,
-        together=2,
-        weights=2,
-        followed=4,
-        settle=40,
-        schooling=Schooling(pairs=20_000, updates=400, tokens=2_048, every=20),
-        deep=Schooling(pairs=20_000, updates=200, tokens=1_024, every=200),
-        depths=(2, 6),
-        warmups=(0, 100),
-        deep_seeds=3,
-    ),
+    "quick": Sizes(span=48, texts=8, together=8, weights=2, followed=2, settle=8, deep=WarmUp(), deep_seeds=0),
+    "lecture": Sizes(span=120, texts=8, together=4, weights=2, followed=2, settle=20, deep=WarmUp(), deep_seeds=3),
+    "definitive": Sizes(span=240, texts=16, together=2, weights=2, followed=4, settle=40, deep=WarmUp(), deep_seeds=5),
 }
-# as much as keeps it busy for the same time
-SIZES["definitive on a GPU"] = replace(
-    SIZES["definitive"],
-    schooling=replace(SIZES["definitive"].schooling, updates=2_000, tokens=4_096),
-    deep=replace(SIZES["definitive"].deep, updates=1_000, tokens=2_048, every=1_000),
-)
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """For each model: initial weights, a training, and, where it has the choice, both kinds of normalisation."""
+    """For each model: its own initial weights, others, the trained model, and both kinds of normalisation."""
     size = contest.sizes(SIZES)
+    looking = _SECONDS * size.texts * size.span**2
     cells = []
     for contestant in contest.contestants:
-        # caches grow with the text, and so does what each step costs
-        looking = 2e-5 * size.texts * size.span**2 * size.weights
-        learning = _SECONDS * size.schooling.updates * size.schooling.tokens
-        cells += [Cell(contestant.name, "initial", seed, seconds=looking) for seed in contest.seeds]
-        cells += [Cell(contestant.name, "trained", seed, seconds=learning + 1) for seed in contest.seeds]
-        cells += [
-            Cell(contestant.name, part, seed, seconds=_SECONDS / 2 * depth * size.deep.updates * size.deep.tokens)
-            for seed in contest.seeds[: size.deep_seeds]
-            for part, (depth, _, _) in grid(contestant, size).items()
-        ]
+        each = [("own", 1 + 2 * looking * size.weights), ("learned", 2 + 2 * looking)]
+        knob = knob_of(build_model(contestant.recipe, *contestant.recipe.tokenizer.sizes).decoder)
+        if knob is not None:
+            each.append((f"by-{knob.kind}", looking * size.weights * len(VALUES[knob.kind])))
+        cells += [Cell(contestant.name, part, seed, seconds) for part, seconds in each for seed in contest.seeds]
+        deep = size.deep.cells(contest.seeds[: size.deep_seeds])
+        cells += [cell for cell in deep if cell.model == contestant.name]
     return cells
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """Gradients at the initial weights, or after a training; or a training with one kind of normalisation."""
+    """Gradients of initial weights or of trained ones; or a training with one kind of normalisation."""
     size = contest.sizes(SIZES)
-    contestant = contest.contestant(cell.model)
-    data = corpus(contestant.recipe, size.schooling.pairs)
-    seed = contest.seeds[0] if cell.seed is None else cell.seed
-    check_translates(fresh(contestant.recipe, data, seed), contestant.name)
-    if cell.part == "initial":
-        # several sets of weights, since they cost nothing; the first is the one that training begins with
-        seeds = [seed, *(seed_for(seed, i) % 2**32 for i in range(1, size.weights))]
-        looked = [_look(fresh(contestant.recipe, data, own), data.validation, size) for own in seeds]
-        return {"curves": _curves([each for each, _ in looked]), "weights": [described for _, described in looked]}
-    if cell.part == "trained":
-        model, dynamics = school(contestant.recipe, data, size.schooling, seed, contest.computer)
-        if dynamics.failed:
-            return {"dynamics": report(dynamics)}
+    if cell in size.deep.cells([cell.seed or 0]):
+        return size.deep.measure(cell)
+    recipe = contest.contestant(cell.model).recipe
+    data, seed = prepared(recipe), cell.seed or 0
+    check_translates(_fresh(recipe, data, seed), cell.model)
+    if cell.part == "learned":
+        folder = trained(contest, cell.model, cell.seed)
+        model = load(folder).model
         seen, described = _look(model, data.validation, size)
         weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
-        return {"dynamics": report(dynamics)} | weights
-    return _deep(contest, contestant, cell.part, size, seed)
+        return weights | {"history": history(folder, {"losses": "loss"})}
+    # the first is the one that training begins with
+    seeds = [seed, *(seed_for(seed, i) % 2**32 for i in range(1, size.weights))]
+    models = [_fresh(recipe, data, own) for own in seeds]
+    if cell.part == "own":
+        # what is turned elsewhere
+        knobs = [knob.own for model in models if (knob := knob_of(model.decoder))]
+        looked = [_look(model, data.validation, size) for model in models]
+        weights = {"curves": _curves([each for each, _ in looked]), "weights": [described for _, described in looked]}
+        return weights | {"knob": float(np.mean(knobs)) if knobs else None}
+    return {"values": [_turned(models, value, data.validation, size) for value in VALUES[_kind(cell)]]}
 
 
-def corpus(recipe: Recipe[Any], pairs: int) -> Prepared:
-    """The recipe's corpus as pieces, the built-in one with about so many training pairs, but enough for its pieces."""
-    changes: dict[str, object] = {"test": None}
-    if isinstance(recipe.data.train, int):
-        few = max(pairs, 2 * max(recipe.tokenizer.sizes))
-        changes |= {"train": min(few, recipe.data.train), "validation": _VALIDATION}
-    return prepared(recipe.model_copy(update={"data": recipe.data.model_copy(update=changes)}))
+def _kind(cell: Cell) -> Any:
+    return cell.part.removeprefix("by-")
 
 
-def grid(contestant: Contestant, size: Sizes) -> dict[str, tuple[int, str, int]]:
-    """The trainings that compare normalisation: depth, kind and warm-up by the cell's part; none for other models."""
-    kinds = [(depth, norm, warmup) for depth in size.depths for norm in _NORMS for warmup in size.warmups]
-    if any(_normalised(contestant, depth, norm) is None for depth, norm, _ in kinds):
-        return {}
-    return {f"norm-{norm}-layers-{depth}-warmup-{warmup}": (depth, norm, warmup) for depth, norm, warmup in kinds}
+def _turned(models: list[Seq2Seq], value: float, data: Encoded, size: Sizes) -> dict[str, Any]:
+    """Fits of the gradients of these models with this value of what can be turned."""
+    fits = []
+    for model in models:
+        knob = knob_of(model.decoder)
+        if knob is None:
+            raise ValueError("its initialisation has no knob")
+        knob.turn(value)
+        model = model.cpu().double().eval()
+        fits.append(asdict(decay(norms(model, _texts(model, data, size), size.together, seed=1).inputs, first=0)))
+    return {"value": value, "fits": fits}
 
 
-def _normalised(contestant: Contestant, depth: int, norm: str) -> Section | None:
-    """The model's settings with so many layers and this normalisation; None where it has no such choice."""
-    changes = {"norm": norm, "encoder_layers": depth, "decoder_layers": depth}
-    if not changes.keys() <= type(contestant.settings).model_fields.keys():
-        return None
-    try:
-        return settings_of(contestant.name, contestant.settings.model_dump() | changes)
-    except ValidationError:
-        return None
+def _fresh(recipe: Recipe[Any], data: Prepared, seed: int) -> Seq2Seq:
+    return build_model(recipe.model_copy(update={"seeds": seeds_of(seed)}), *sizes_of(data))
 
 
-def _deep(contest: Contest, contestant: Contestant, part: str, size: Sizes, seed: int) -> Measured:
-    depth, norm, warmup = grid(contestant, size)[part]
-    # the rate stays at its peak: what is compared is how it is reached
-    training = contestant.recipe.training.model_copy(update={"schedule": "constant"})
-    changes = {"model": _normalised(contestant, depth, norm), "training": training}
-    recipe = contestant.recipe.model_copy(update=changes)
-    data = corpus(recipe, size.deep.pairs)
-    _, seen = school(recipe, data, replace(size.deep, warmup=warmup), seed, contest.computer)
-    return {
-        "depth": depth,
-        "norm": norm,
-        "warmup": warmup,
-        "start": seen.start,
-        "end": seen.end,
-        "failed": seen.failed,
-        # the first update's gradient is that of the initial weights
-        "layers": {layer: brief(values[0]) for layer, values in seen.layers.items()},
-    }
+def _texts(model: Seq2Seq, data: Encoded, size: Sizes) -> Text:
+    limits = [longest for longest in (model.encoder.longest, model.decoder.longest) if longest is not None]
+    return long_texts(data, size.texts, min([size.span, *(limit - 1 for limit in limits)]))
 
 
 def _look(model: Seq2Seq, data: Encoded, size: Sizes) -> tuple[Norms, dict[str, Any]]:
     """Gradients and Jacobian of one set of weights."""
     model = model.cpu().double().eval()
-    limits = [longest for longest in (model.encoder.longest, model.decoder.longest) if longest is not None]
-    text = long_texts(data, size.texts, min([size.span, *(limit - 1 for limit in limits)]))
+    text = _texts(model, data, size)
     seen = norms(model, text, size.together, seed=1)
     return seen, {
         "inputs": asdict(decay(seen.inputs, first=0)),
@@ -219,10 +157,8 @@ def _jacobian(model: Seq2Seq, text: Text, settle: int) -> dict[str, Any] | None:
 
 def _curves(seen: list[Norms]) -> dict[str, Any]:
     """Each kind of norm by distance, over all texts and sets of weights."""
-    states = [one.states for one in seen if one.states is not None]
     return {
         "inputs": curve(np.concatenate([one.inputs for one in seen]), first=0),
-        "states": curve(np.concatenate(states), first=1) if states else None,
         "source": curve(np.concatenate([one.source for one in seen]), first=0),
     }
 
@@ -245,7 +181,7 @@ def _numbers(values: torch.Tensor) -> list[float | None]:
 
 def _of_method(contest: Contest) -> dict[str, Any]:
     size = contest.sizes(SIZES)
-    return vars(size) | vars(size.schooling) | {"deep": size.deep.updates}
+    return vars(size) | {"deep": size.deep.method, "deep_seeds": min(size.deep_seeds, len(contest.seeds))}
 
 
 EXPERIMENT = Experiment(
@@ -254,5 +190,6 @@ EXPERIMENT = Experiment(
     cells,
     measure,
     conclude,
+    reads="quality",
     numbers=_of_method,
 )

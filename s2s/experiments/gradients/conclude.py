@@ -1,47 +1,39 @@
-"""Factors per step with their intervals, spectra, and what they predict."""
+"""Factors per step with their intervals, at one initialisation and at others, spectra, and normalisation."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
-from s2s.evaluation.inference import Estimate, mean, rank_correlation
+from s2s.evaluation.differences import welch
+from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest
-from s2s.experiments.gradients.figures import ALL, Seen, alike, average, figures, middle
-from s2s.experiments.gradients.paths import GOOD_FIT, brief, factor, half_life
-from s2s.experiments.presenting import Column, Interval, Value, filled, finding, table
-from s2s.experiments.verdicts import LEVEL, percent
-from s2s.results import Finding, Result, Table
+from s2s.experiments.gates import converged, failed
+from s2s.experiments.gradients.figures import SWEPT, Seen, Turned, average, figures
+from s2s.experiments.gradients.paths import GOOD_FIT, Fit, brief, factor, factor_of, half_life
+from s2s.experiments.gradients.sweep import WORDS
+from s2s.experiments.presenting import Column, Interval, filled, finding, table
+from s2s.experiments.verdicts import percent
+from s2s.results import Finding, Table
 
 FACTORS = "gradient-factors"
-_WHEN = {"initial": "initialisation", "trained": "after training"}
+_WHEN = {"own": "initialisation", "learned": "after training"}
 _OF = {"inputs": "input", "states": "state"}
 _SPECTRAL = ("spectral norm, mean", "spectral norm, largest", "spectral radius, mean")
 _GROWTH, _FITTED = "exp(λ) per step", "fitted factor (state)"
 _LEFT = "left at the largest distance / at 1"
-# below, no rank correlation could be significant
-_FEWEST = 4
 
-# the fit of one kind of gradient to one set of weights
-Fit = Mapping[str, Any]
+Way = Literal["vanishes", "explodes", "neither"]
 
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
-    """Factors per step with their intervals, spectra, and how training went."""
+    """Factors per step with their intervals, by initialisation; spectra; and how normalisation learns."""
     seen = Seen(contest.models, measured)
     return Conclusion(
         findings=[_finding(seen, model) for model in seen.models],
         figures=figures(seen),
-        tables=filled(_factors(seen), _jacobians(seen), _paths(seen), _layers(seen), _normalisation(seen)),
+        tables=filled(_sweep(seen), _factors(seen), _jacobians(seen), _paths(seen), _normalisation(seen)),
     )
-
-
-def factor_of(fits: Sequence[Fit]) -> Estimate | None:
-    """The factor per step, with an interval over sets of weights, or over texts where there is one set."""
-    by_text = [[slope for slope in fit["slopes"] if slope is not None] for fit in fits]
-    by_text = [slopes for slopes in by_text if slopes]
-    if not by_text:
-        return None
-    return factor(by_text[0] if len(by_text) == 1 else [sum(slopes) / len(slopes) for slopes in by_text])
 
 
 def _fit(fits: Sequence[Fit]) -> Estimate | None:
@@ -59,44 +51,123 @@ def _left(fits: Sequence[Fit]) -> Estimate | None:
 
 
 def _finding(seen: Seen, model: str) -> Finding | None:
-    """The cell of a model that was measured at its initial weights."""
-    before = seen.fits(model, "initial", "inputs")
-    if not before:
+    """The cell of a model that was measured at its initial weights: no better and no worse than another's.
+
+    It is said of one initialisation, so `variations` tell with which others it is so, too.
+    """
+    fits = seen.fits(model, "own", "inputs")
+    if not fits:
         return None
-    at, said = factor_of(before), verdict(factor_of(before), before)
-    fits = seen.fits(model, "trained", "inputs")
-    later, fit, left = factor_of(fits), _fit(fits), _left(fits)
-    if later and fit and left and left.value:
-        factorial = _falls_by_a_factor(later, fit, max(fit["span"] for fit in fits))
-        said += f"; after training {f'{later.value:.3f} per step' if factorial else f'{left.value:.2g} times'}"
+    at, here, turned = factor_of(fits), way(fits), seen.turned(model)
+    said = verdict(fits) + ("" if turned is None else f"; {_swept(turned)}") + _after(seen, model)
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
     value = at and Estimate(*map(brief, (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
-    return finding("vanishing and exploding gradients", model, value, "per step", quantity, said, "input-gradients")
+    picture = "input-gradients" if turned is None else f"{SWEPT}-{turned.kind}"
+    shown = finding("vanishing and exploding gradients", model, value, "per step", quantity, said, picture)
+    others = {} if turned is None else {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in turned.fits.items()}
+    variations = {name: there == here for name, there in others.items() if there is not None and here is not None}
+    return shown.model_copy(update={"standing": "" if here else "not measurable", "variations": variations})
 
 
-def verdict(at: Estimate | None, fits: Sequence[Fit]) -> str:
-    """What becomes of a gradient on its way, in words: from the factor per step and the fits of each set of weights."""
+def _swept(turned: Turned) -> str:
+    """From which factor to which one its initialisation can be turned, and where it is neutral."""
+    factors = {v: at.value for v, fits in turned.fits.items() if (at := factor_of(fits)) is not None}
+    if not factors:
+        return "no other initialisation was measured"
+    first, last = min(factors), max(factors)
+    name = WORDS[turned.kind]
+    said = f"with another {name} ({first:g} to {last:g}) from {factors[first]:.2f} to {factors[last]:.2f} per step"
+    middle = neutral(factors)
+    return said + (", never neutral" if middle is None else f", neutral at about {middle:.2g}")
+
+
+def neutral(factors: Mapping[float, float]) -> float | None:
+    """Where a factor per step passes through 1: on the line between the two values around it; None where it never does.
+
+    Args:
+        factors: by what was turned, rising.
+    """
+    for (low, below), (high, above) in pairwise(sorted(factors.items())):
+        if (below < 1) != (above < 1):
+            return low + (high - low) * (1 - below) / (above - below)
+    return None
+
+
+def _after(seen: Seen, model: str) -> str:
+    """What is left after training, and whether that was over."""
+    fits = seen.fits(model, "learned", "inputs")
+    at, left = factor_of(fits), _left(fits)
+    if at is None or left is None:
+        return ""
+    gates = [converged(one["history"]["tokens"], one["history"]["losses"]) for one in seen.taken(model, "learned")]
+    still = failed(gates)
+    open_ = f", where it still learns in {len(still)} of {len(gates)} runs" if still else ""
+    span = max(fit["span"] for fit in fits)
+    what = f"{at.value:.3f} per step" if way(fits) != "neither" else f"{left.value:.2g} times over {span} steps"
+    return f"; after training {what}{open_}"
+
+
+def way(fits: Sequence[Fit]) -> Way | None:
+    """What becomes of a gradient on its way, in a word; None where there are too few sets of weights to tell."""
+    at, fit = factor_of(fits), _fit(fits)
+    span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
+    if reach < span:
+        return "vanishes"
+    if at is None or fit is None or at.low is None or at.high is None:
+        return None
+    if not _falls_by_a_factor(at, fit, span):
+        return "neither"
+    return "vanishes" if at.high < 1 else "explodes" if at.low > 1 else "neither"
+
+
+def verdict(fits: Sequence[Fit]) -> str:
+    """What becomes of a gradient on its way, in words: from the fits of each set of weights."""
+    at = factor_of(fits)
     span, reach = max(fit["span"] for fit in fits), max(fit["reach"] for fit in fits)
     if reach < span:
-        return f"nothing arrives from more than {reach} steps back"
+        return f"vanishes: nothing arrives from more than {reach} steps back"
     left, fit = _left(fits), _fit(fits)
     if at is None or left is None or fit is None:
         return "too few distances with a gradient for a factor"
-    if at.low is None or at.high is None:
+    said = way(fits)
+    if said is None:
         return f"factor {at.value:.3f}; too few initialisations for a verdict"
     if not _falls_by_a_factor(at, fit, span):
         how = "hardly changes" if 0.5 < left.value < 2 else "changes, but not by a factor per step"
         return f"{how}: distance {span} has {left.value:.2g} times what distance 1 has (R² {fit.value:.2f})"
-    if at.high < 1:
-        return f"vanishes: half is left after {math.log(0.5) / math.log(at.value):.1f} steps"
-    if at.low > 1:
-        return f"explodes: doubles every {math.log(2) / math.log(at.value):.1f} steps"
-    return "neither vanishes nor explodes: 1 is within the interval"
+    if said == "neither":
+        return "neither vanishes nor explodes: 1 is within the interval"
+    steps = abs(math.log(2) / math.log(at.value))
+    return (
+        f"vanishes: half is left after {steps:.1f} steps"
+        if at.value < 1
+        else f"explodes: doubles every {steps:.1f} steps"
+    )
 
 
 def _falls_by_a_factor(at: Estimate, fit: Estimate, span: int) -> bool:
     """Whether a factor per step describes it: the line fits, and all steps together at least halve or double."""
     return fit.value >= GOOD_FIT and abs(math.log(at.value)) * (span - 1) >= math.log(2)
+
+
+def _sweep(seen: Seen) -> Table:
+    rows = [
+        {"model": model, "turned": WORDS[turned.kind], "value": value, "own": turned.own, "fits": fits}
+        for model in seen.models
+        if (turned := seen.turned(model)) is not None
+        for value, fits in turned.fits.items()
+    ]
+    columns = [
+        Column("model"),
+        Column("turned"),
+        Column("value"),
+        Column("the model's own", "own", brief),
+        Interval("factor per step", lambda row: factor_of(row["fits"]), brief),
+        Column("R²", lambda row: (fit := _fit(row["fits"])) and fit.value, brief),
+        Column("what becomes of it", lambda row: way(row["fits"])),
+        Column("sets of weights", lambda row: len(row["fits"])),
+    ]
+    return table(SWEPT, "A gradient's factor per step, by the initialisation", columns, rows)
 
 
 def _factors(seen: Seen) -> Table:
@@ -175,86 +246,34 @@ def _paths(seen: Seen) -> Table:
     return table("paths", title, columns, rows)
 
 
-def _layers(seen: Seen) -> Table:
-    rows = []
-    for model, runs in seen.dynamics().items():
-        clipped = average([100 * sum(one["clipped"]) / len(one["clipped"]) for one in runs])
-        for layer in (ALL, *runs[0]["layers"]):
-            norms = [one["norms"] if layer == ALL else one["layers"][layer] for one in runs]
-            tenth = max(1, len(norms[0]) // 10)
-            rows.append(
-                (
-                    model,
-                    "all weights" if layer == ALL else layer,
-                    average([middle(one[:tenth]) for one in norms]),
-                    average([middle(one[-tenth:]) for one in norms]),
-                    average([middle(one["ratios"].get(layer, [])) for one in runs]),
-                    clipped if layer == ALL else None,
-                )
-            )
-    heads = ("gradient norm, first tenth", "gradient norm, last tenth", "‖Δw‖ / ‖w‖ per update", "updates clipped (%)")
-    columns = ["model", "layer", *(Column(head, lambda row, i=i: row[i], brief) for i, head in enumerate(heads, 2))]
-    title = "Gradient norms and steps while learning to translate, mean over seeds of medians over updates"
-    return table("training", title, columns, rows)
-
-
 def _normalisation(seen: Seen) -> Table:
-    rows = []
+    """What leaving the warm-up out costs, with either normalisation."""
+    rows: list[dict[str, Any]] = []
     for model in seen.models:
-        for (norm, depth, warmup), runs in alike(seen.normalised(model)):
-            good = [one["end"] for one in runs if one["end"] is not None]
-            bad = sum(one["end"] is None or one["end"] >= one["start"] for one in runs)
-            start, learned = average([one["start"] for one in runs]), f"{bad} of {len(runs)}"
-            slants = average([slant(one["layers"]) for one in runs])
-            rows.append((model, norm, depth, warmup, start, mean(good) if good else None, learned, slants))
+        losses: dict[tuple[str, int], list[float]] = {}
+        for cell, run in seen.deep(model).items():
+            norm, _, warmup = cell.part.partition("-warmup-")
+            losses.setdefault((norm, int(warmup)), []).append(run["loss"])
+        for norm in dict.fromkeys(norm for norm, _ in losses):
+            warm = max(warmup for kind, warmup in losses if kind == norm)
+            without, with_it = losses.get((norm, 0), []), losses[norm, warm]
+            cost = welch(with_it, without)
+            rows.append(
+                {"model": model, "norm": norm, "warm-up (updates)": warm, "seeds": len(with_it), "cost": cost}
+                | {"without": mean(without) if without else None, "with": mean(with_it)}
+            )
+    compared = [row for row in rows if row["cost"] is not None]
+    for row, p in zip(compared, holm([row["cost"].p() for row in compared]), strict=True):
+        row["p"] = p
     columns = [
-        *("model", "norm", "layers", "warm-up (updates)", "loss before (nats)"),
-        Interval("loss after (nats)", lambda row: row[5], brief),
-        Column("did not learn", lambda row: row[6]),
-        Column("gradient norm at initialisation, last decoder layer / first", lambda row: row[7]),
+        *map(Column, ("model", "norm", "warm-up (updates)", "seeds")),
+        Interval("loss without warm-up (nats)", "without", brief),
+        Interval("loss with it (nats)", "with", brief),
+        Interval("cost of leaving it out (nats)", _cost, brief),
+        Column("p (Holm)", lambda row: row.get("p"), brief),
     ]
-    return table("norm", "Normalisation before (pre) and after (post) each block", columns, rows)
+    return table("norm", "Normalisation before (pre) and after (post) each block of six and six layers", columns, rows)
 
 
-def slant(layers: Mapping[str, float | None]) -> float | None:
-    """The last layer's gradient norm over the first one's, in the last stack of numbered layers that a model has.
-
-    Post-norm is expected to have larger gradients near the output (Xiong et al. 2020, theorem 1).
-    """
-    numbered = [(name.rpartition(".")[0], value) for name, value in layers.items() if name.rpartition(".")[2].isdigit()]
-    if not numbered:
-        return None
-    stack = [value for prefix, value in numbered if prefix == numbered[-1][0]]
-    return stack[-1] / stack[0] if len(stack) > 1 and stack[0] and stack[-1] is not None else None
-
-
-def predicts(gradient_result: Result, long_range_result: Result) -> Table | None:
-    """Whether what is left of a gradient says how far back a model learns to reach: Spearman's rank correlation.
-
-    One row for each predictor; None where either result has nothing to say.
-    """
-    cells = [each for each in long_range_result.findings if each.row == "long-term dependencies"]
-    memory = {each.model: each.value for each in cells if each.value is not None}
-    factors = next((table for table in gradient_result.tables if table.name == FACTORS), None)
-    if factors is None or not memory:
-        return None
-    known: list[dict[str, Any]] = [dict(zip(factors.columns, row, strict=True)) for row in factors.rows]
-    rows = []
-    for column, when in ((column, when) for column in ("factor per step", _LEFT) for when in _WHEN.values()):
-        of_inputs = [row for row in known if (row["when"], row["with respect to"]) == (when, _OF["inputs"])]
-        left = {str(row["model"]): row[column] for row in of_inputs if isinstance(row[column], float | int)}
-        models = [model for model in left if model in memory]
-        said = _correlated([left[model] for model in models], [memory[model] for model in models])
-        rows.append((f"{column}, {when}", len(models), *said))
-    title = "Does the gradient of the inputs predict the effective memory length? Spearman's ρ over models"
-    return table("predicts", title, ("predictor", "models", "ρ", "p", "verdict"), rows)
-
-
-def _correlated(left: list[float], memory: list[float]) -> tuple[Value, Value, str]:
-    if len(left) < _FEWEST:
-        return None, None, f"too few models: {len(left)}, at least {_FEWEST} are needed"
-    both = rank_correlation(left, memory)
-    if both is None:
-        return None, None, "no correlation: all models are equal in one of them"
-    words = "significant at 5 %" if both[1] < LEVEL else "no significant correlation"
-    return brief(both[0]), brief(both[1]), f"{words} over {len(left)} models (p = {both[1]:.2g})"
+def _cost(row: dict[str, Any]) -> Estimate | None:
+    return None if row["cost"] is None else Estimate(row["cost"].value, *row["cost"].interval())

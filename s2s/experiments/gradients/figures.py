@@ -1,24 +1,24 @@
 """Measured gradients sorted by model, and their figures."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from s2s.evaluation.inference import Estimate, mean
-from s2s.experiments.contest import Cells, Measured
-from s2s.experiments.gradients.dynamics import ALL
-from s2s.experiments.gradients.paths import brief
+from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.experiments.gradients.paths import Fit, brief, factor_of
+from s2s.experiments.gradients.sweep import VALUES, WORDS, Kind
 from s2s.experiments.presenting import axis, figure, series
-from s2s.results import Figure, Heatmap, Series
+from s2s.results import Figure, Heatmap
 
+SWEPT = "gradient-sweep"
 _BAND = "Lines are medians over texts, bands the middle 95 % of them (at initialisation: of texts and initialisations)."
 _PATHS = {"whole": "whole", "attention": "through attention alone", "summary": "through the summary alone"}
-_WINDOWS = 20
 # of a curve, each of the first distances is drawn, and so many of those beyond
 _NEAR = 32
 _FAR = 32
-_STAGES = (("initial", "", "at initialisation"), ("trained", "-trained", "after training"))
+_STAGES = (("own", "", "at initialisation"), ("learned", "-trained", "after training"))
 # kind, name of its figure, symbol, title, what to look for
 _KINDS = (
     (
@@ -29,14 +29,6 @@ _KINDS = (
         "A straight line here is a factor per step. A gradient of nought is not drawn.",
     ),
     (
-        "states",
-        "state",
-        "‖∂L/∂s‖",
-        "Gradient of the last token's loss with respect to earlier states",
-        "The state is all that a decoder hands on: fixed-size for a recurrence, growing for a cache of keys "
-        "and values, which is why its gradient may rise with the tokens it holds.",
-    ),
-    (
         "source",
         "source",
         "‖∂(w·summary)/∂x‖",
@@ -45,6 +37,21 @@ _KINDS = (
         "a mean over positions has all of them near.",
     ),
 )
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A model's fits at every value of what can be turned in its initialisation.
+
+    Attributes:
+        kind: what is turned.
+        own: its value in the model's own initialisation.
+        fits: of all sets of weights, by value.
+    """
+
+    kind: Kind
+    own: float
+    fits: dict[float, list[Fit]]
 
 
 @dataclass(frozen=True)
@@ -63,31 +70,32 @@ class Seen:
         """What was seen of each set of weights."""
         return [weights for one in self.taken(model, part) for weights in one.get("weights", [])]
 
-    def fits(self, model: str, part: str, of: str) -> list[dict[str, Any]]:
+    def fits(self, model: str, part: str, of: str) -> list[Fit]:
         """The fits of one kind of gradient, one for each set of weights."""
         return [weights[of] for weights in self.weights(model, part) if weights[of] is not None]
 
     def maps(self, model: str) -> list[dict[str, Any]]:
         """The paths to the source after training, by seed."""
-        return [one["maps"] for one in self.taken(model, "trained") if "maps" in one]
+        return [one["maps"] for one in self.taken(model, "learned")]
 
-    def dynamics(self) -> dict[str, list[dict[str, Any]]]:
-        """Each model's trainings in which anything was learned from."""
-        runs = {model: [one["dynamics"] for one in self.taken(model, "trained")] for model in self.models}
-        there = {model: [one for one in own if one["losses"]] for model, own in runs.items()}
-        return {model: own for model, own in there.items() if own}
+    def turned(self, model: str) -> Turned | None:
+        """Its initialisations, from vanishing to exploding; None where none were measured."""
+        own = [one["knob"] for one in self.taken(model, "own") if one["knob"] is not None]
+        for kind in VALUES:
+            runs = self.taken(model, f"by-{kind}")
+            if runs and own:
+                fits = {
+                    value: [
+                        fit for one in runs for each in one["values"] if each["value"] == value for fit in each["fits"]
+                    ]
+                    for value in VALUES[kind]
+                }
+                return Turned(kind, sum(own) / len(own), fits)
+        return None
 
-    def normalised(self, model: str) -> list[Measured]:
-        """A model's trainings with either normalisation, by kind, depth and warm-up."""
-        runs = [one for cell, one in self.measured.items() if cell.model == model and cell.part.startswith("norm-")]
-        return sorted(runs, key=lambda one: (one["norm"] == "post", one["depth"], one["warmup"]))
-
-
-def alike(runs: Sequence[Measured]) -> Iterator[tuple[tuple[str, int, int], list[Measured]]]:
-    """Trainings with either normalisation by kind, depth and warm-up, the seeds of each together."""
-    kinds = [(one["norm"], one["depth"], one["warmup"]) for one in runs]
-    for kind in dict.fromkeys(kinds):
-        yield kind, [one for one, own in zip(runs, kinds, strict=True) if own == kind]
+    def deep(self, model: str) -> dict[Cell, Measured]:
+        """A model's trainings with either normalisation."""
+        return {cell: one for cell, one in self.measured.items() if cell.model == model and "-warmup-" in cell.part}
 
 
 def average(values: Sequence[float | None]) -> float | None:
@@ -96,15 +104,28 @@ def average(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def middle(values: Sequence[float | None]) -> float | None:
-    """The middle one of those that are known; None where none is."""
-    known = sorted(value for value in values if value is not None)
-    return known[len(known) // 2] if known else None
-
-
 def figures(seen: Seen) -> list[Figure]:
     """All figures; some may have nothing to show."""
-    return [*_against_distance(seen), _paths(seen), _layer_norms(seen), *_training(seen), _depth(seen), _by_layer(seen)]
+    return [*_sweeps(seen), *_against_distance(seen), _paths(seen), _deep(seen)]
+
+
+def _sweeps(seen: Seen) -> Iterator[Figure]:
+    """Factors against what is turned, beside the models' own initialisation."""
+    for kind, words in WORDS.items():
+        shown = []
+        for model in seen.models:
+            turned = seen.turned(model)
+            if turned is None or turned.kind != kind:
+                continue
+            own = factor_of(seen.fits(model, "own", "inputs"))
+            shown.append(series(model, model, list(turned.fits), [factor_of(fits) for fits in turned.fits.values()]))
+            shown.append(series(f"{model}, its own initialisation", model, [turned.own], [own]))
+        ends = [min(VALUES[kind]), max(VALUES[kind])]
+        if shown:
+            shown.append(series("neither vanishing nor exploding", "", ends, [1.0, 1.0], reference=True))
+        title = f"A gradient's factor per step against the {words}, untrained"
+        note = "Below 1 gradients vanish, above they explode. Intervals (95 %): Student's, over initialisations."
+        yield figure(f"{SWEPT}-{kind}", title, (axis(words), axis("factor per step")), shown, note)
 
 
 def _against_distance(seen: Seen) -> Iterator[Figure]:
@@ -116,7 +137,7 @@ def _against_distance(seen: Seen) -> Iterator[Figure]:
             yield figure(f"{name}-gradients{ending}", f"{title}, {when}", axes, curves, f"{_BAND} {note}")
 
 
-def _curve(measured: Sequence[Measured], kind: str, model: str) -> Series | None:
+def _curve(measured: Sequence[Measured], kind: str, model: str) -> Any:
     curves = [one["curves"][kind] for one in measured if one.get("curves") and one["curves"][kind]]
     if not curves:
         return None
@@ -165,127 +186,21 @@ def _paths(seen: Seen) -> Figure:
     )
 
 
-def _layer_norms(seen: Seen) -> Figure:
-    maps = []
-    for model, runs in seen.dynamics().items():
-        layers, windows = runs[0]["layers"], _windows(len(runs[0]["losses"]))
-        maps.append(
-            Heatmap(
-                label=model,
-                model=model,
-                rows=_short(list(layers)),
-                columns=[str(window.stop) for window in windows],
-                values=[[middle(norms[window]) for window in windows] for norms in layers.values()],
-            )
-        )
-    return Figure(
-        name="layer-norms",
-        title="Gradient norm of each layer while learning to translate",
-        kind="heatmaps",
-        x=axis("update"),
-        y=axis("gradient norm", log=True),
-        heatmaps=maps,
-        caption="Before clipping; medians over successive updates, the first seed.",
-    )
-
-
-def _short(layers: list[str]) -> list[str]:
-    """Names of layers without what stands between their first and their last two words, where that is unique."""
-    parts = [layer.split(".") for layer in layers]
-    short = [".".join(p) if len(p) < 4 else f"{p[0]}…{'.'.join(p[-2:])}" for p in parts]
-    return short if len(set(short)) == len(short) else layers
-
-
-def _training(seen: Seen) -> list[Figure]:
-    moved = []
-    for model, runs in seen.dynamics().items():
-        looks = min((one["looks"] for one in runs), key=len)
-        ratios = [brief(average([one["ratios"][ALL][i] for one in runs])) for i in range(len(looks))]
-        moved.append(series(model, model, looks, ratios))
-    update = axis("update")
-    return [
-        figure(
-            "gradient-norm",
-            "Norm of the whole gradient while learning to translate",
-            (update, axis("gradient norm", log=True)),
-            _windowed(seen, "norms", middle, 1.0),
-            "Before clipping; medians over successive updates, mean over seeds.",
-        ),
-        figure(
-            "clip-rate",
-            "How often the gradient is clipped",
-            (update, axis("clipped updates", "%")),
-            _windowed(seen, "clipped", average, 100.0),
-            "Share of successive updates whose gradient was longer than the recipe allows, mean over seeds.",
-        ),
-        figure(
-            "update-ratio",
-            "How far an update moves the weights",
-            (update, axis("‖Δw‖ / ‖w‖", log=True)),
-            moved,
-            "All weights together, mean over seeds; the rate's warm-up and schedule are part of it.",
-        ),
-    ]
-
-
-def _windows(updates: int) -> list[slice]:
-    size = max(1, math.ceil(updates / _WINDOWS))
-    return [slice(first, min(first + size, updates)) for first in range(0, updates, size)]
-
-
-def _windowed(seen: Seen, key: str, within: Callable[..., float | None], scale: float) -> list[Series]:
-    """Values by update, in windows: medians of what is measured, means of what is counted."""
-    shown = []
-    for model, runs in seen.dynamics().items():
-        windows = _windows(min(len(one[key]) for one in runs))
-        values = [brief(average([brief(within(one[key][window])) for one in runs])) for window in windows]
-        ends = [float(window.stop) for window in windows]
-        shown.append(series(model, model, ends, [v if v is None else brief(scale * v) for v in values]))
-    return shown
-
-
-def _depth(seen: Seen) -> Figure:
-    shown = []
-    for model, norm, runs in _by_norm(seen):
-        names, ends = [], []
-        for (_, depth, warmup), of_kind in alike(runs):
-            names.append(f"{depth} layers, {f'warm-up {warmup}' if warmup else 'no warm-up'}")
-            good = [one["end"] for one in of_kind if one["end"] is not None]
-            ends.append(replace(end, value=brief(end.value)) if (end := mean(good) if good else None) else None)
-        shown.append(series(f"{model}, {norm}-norm", model, names, ends, intervals=True))
-    return figure(
-        "norm-depth",
-        "Loss at the end of a short training, with normalisation before or after each block",
-        (axis("layers of encoder and decoder, updates of warm-up"), axis("loss", "nats per token")),
-        shown,
-        "Mean of the last tenth of the updates. A missing bar is a training whose loss was not finite. "
-        "Intervals over seeds where there are several.",
-        "bars",
-    )
-
-
-def _by_norm(seen: Seen) -> Iterator[tuple[str, str, list[Measured]]]:
-    """Each model's trainings with one normalisation."""
+def _deep(seen: Seen) -> Figure:
+    shown, unigrams, last = [], None, 0
     for model in seen.models:
-        runs = seen.normalised(model)
-        for norm in dict.fromkeys(one["norm"] for one in runs):
-            yield model, norm, [one for one in runs if one["norm"] == norm]
-
-
-def _by_layer(seen: Seen) -> Figure:
-    shown = []
-    for model, norm, runs in _by_norm(seen):
-        deepest = max(one["depth"] for one in seen.normalised(model))
-        deep = [one for one in runs if one["depth"] == deepest]
-        layers = list(deep[0]["layers"]) if deep else []
-        values = [brief(average([one["layers"].get(layer) for one in deep])) for layer in layers]
-        shown.append(series(f"{model}, {norm}-norm", model, _short(layers), values))
+        runs = seen.deep(model)
+        for part in dict.fromkeys(cell.part for cell in runs):
+            own = [one for cell, one in runs.items() if cell.part == part]
+            losses = [mean(values) for values in zip(*(one["losses"] for one in own), strict=True)]
+            shown.append(series(f"{model}, {part.replace('-', ' ')}", part, own[0]["updates"], losses))
+            unigrams, last = own[0]["unigrams"], max(last, own[0]["updates"][-1])
+    if unigrams is not None:
+        shown.append(series("frequencies of pieces alone", "", [0.0, last], [unigrams] * 2, reference=True))
     return figure(
-        "norm-layers",
-        "Gradient norm of each layer at initialisation, with normalisation before or after each block",
-        (axis("layer of the deepest model"), axis("gradient norm", log=True)),
+        "norm",
+        "Learning with normalisation before and after each block, with and without warm-up",
+        (axis("updates"), axis("validation loss", "nats per token")),
         shown,
-        "Of the first batch. With post-norm, gradients are expected to be larger near the output, which is why "
-        "it needs a warm-up (Xiong et al. 2020).",
-        "bars",
+        "Means over seeds; intervals (95 %): Student's.",
     )

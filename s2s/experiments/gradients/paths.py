@@ -6,7 +6,7 @@ all in float64 and on the processor: gradients of 10⁻³⁰ are ordinary here, 
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -273,6 +273,19 @@ def factor(slopes: list[float]) -> Estimate:
     log = mean(slopes)
     ends = [None if end is None else math.exp(min(end, 700.0)) for end in (log.low, log.high)]
     return Estimate(math.exp(log.value), ends[0], ends[1])
+
+
+# the fit of one kind of gradient to one set of weights: a `Decay` as JSON
+Fit = Mapping[str, Any]
+
+
+def factor_of(fits: Sequence[Fit]) -> Estimate | None:
+    """The factor per step, with an interval over sets of weights, or over texts where there is one set."""
+    by_text = [[slope for slope in fit["slopes"] if slope is not None] for fit in fits]
+    by_text = [slopes for slopes in by_text if slopes]
+    if not by_text:
+        return None
+    return factor(by_text[0] if len(by_text) == 1 else [sum(slopes) / len(slopes) for slopes in by_text])
 
 
 def half_life(factor: float) -> float | None:

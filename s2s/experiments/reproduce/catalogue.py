@@ -7,9 +7,22 @@ from s2s.experiments.reproduce.depth import Depth
 from s2s.experiments.reproduce.gradients import ForgetBias, Radius
 from s2s.experiments.reproduce.memory import Adding, CopyMemory
 from s2s.experiments.reproduce.recall import Mqar
+from s2s.experiments.reproduce.sentences import Length, ReverseSource
 from s2s.experiments.reproduce.warm_up import WarmUp
 
-_ALL = (Depth(), Radius(), ForgetBias(), Counting(), Adding(), CopyMemory(), WarmUp(), Mqar(), Agreement())
+_ALL = (
+    Depth(),
+    Radius(),
+    ForgetBias(),
+    Counting(),
+    Adding(),
+    CopyMemory(),
+    WarmUp(),
+    Mqar(),
+    Agreement(),
+    ReverseSource(),
+    Length(),
+)
 
 REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
 """In the order in which they are listed."""

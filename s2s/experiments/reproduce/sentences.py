@@ -62,7 +62,7 @@ class Translators(Reproduction):
 
     def recipe(self, cell: Cell) -> Recipe[Any]:
         """The recipe of one training."""
-        base = read(shipped()["compare"])
+        base: Any = read(shipped()["compare"])
         layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
         model = settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)})
         training = {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10}
@@ -161,8 +161,10 @@ class Length(Translators):
         return [figure("bleu", title, (axis("words of the source"), axis("BLEU")), shown)]
 
 
-def joined(corpus: datasets.Dataset, count: int) -> Texts:
+def joined(corpus: datasets.Dataset | None, count: int) -> Texts:
     """Sources and targets, so many that follow each other made one; those left over are left out."""
+    if corpus is None:
+        raise ValueError("the corpus has no test set")
     sides = list(corpus["source"]), list(corpus["target"])
     starts = range(0, len(sides[0]) - count + 1, count)
     sources, targets = ([" ".join(side[i : i + count]) for i in starts] for side in sides)
