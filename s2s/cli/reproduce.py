@@ -7,10 +7,13 @@ import click
 
 @click.command()
 @click.argument("name", required=False)
+@click.argument("settings", nargs=-1, metavar="[SECTION.KEY=VALUE]...")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; runs/reproduce-NAME when absent.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; the finding's own number when absent.")
-def reproduce(name: str | None, out: Path | None, seeds: int | None) -> None:
+def reproduce(name: str | None, settings: tuple[str, ...], out: Path | None, seeds: int | None) -> None:
     """Measure a published finding again: `s2s reproduce radius`. Without NAME, list them with their numbers and costs.
+
+    One that trains by a recipe takes settings of it: `s2s reproduce tiny data.root=DIR`.
 
     What comes out is in DIR/report.html and DIR/reproduction.json. A command that was interrupted goes on where it was.
     A finding that is not found again is a result like any other.
@@ -21,5 +24,5 @@ def reproduce(name: str | None, out: Path | None, seeds: int | None) -> None:
     if name is None:
         click.echo(listed())
         return
-    result = reproduce(name, out or Path("runs") / f"reproduce-{name}", seeds, click.echo)
+    result = reproduce(name, out or Path("runs") / f"reproduce-{name}", seeds, click.echo, settings)
     click.echo(f"{told(result)}\nreport:  {draw(out or Path('runs') / f'reproduce-{name}')}")

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from statistics import mean
 
+import datasets
 import pytest
 import torch
 from click.testing import CliRunner
@@ -20,6 +21,8 @@ from s2s.experiments.reproduce.depth import Depth
 from s2s.experiments.reproduce.gradients import ForgetBias, Radius
 from s2s.experiments.reproduce.memory import Adding, CopyMemory, guess
 from s2s.experiments.reproduce.recall import Mqar
+from s2s.experiments.reproduce.sentences import Length, ReverseSource, joined
+from s2s.experiments.reproduce.tiny import Tiny
 from s2s.experiments.reproduce.training import Budget
 from s2s.experiments.reproduce.warm_up import WarmUp
 from s2s.reproduced import RESULT, Band, read
@@ -33,6 +36,8 @@ SMALL = (
     Mqar(pairs=3, keys=5, values=4, rows=2, budget=BRIEF, contestants=(("transformer", 8), ("lstm", 4), ("lstm", 8))),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
+    ReverseSource(width=8, train=2_200, updates=2, tokens=256, tested=2),
+    Length(width=8, train=2_200, updates=2, tokens=256, tested=2, longest=3),
     Agreement(
         trained=(0,),
         longer=(4,),
@@ -153,6 +158,50 @@ def test_warm_up_changes_nothing_but_what_it_says():
     assert first.model.encoder_layers == 6
 
 
+def test_sources_are_read_from_their_ends_and_nothing_else_changes():
+    task = ReverseSource()
+    first, second = (task.recipe(cell) for cell in task.cells([1]))
+    assert first.model.model_copy(update={"reverse_source": True}) == second.model
+    assert first.model_copy(update={"model": second.model}) == second
+    runs = zip(task.cells([1, 2]), (6.0, 3.0, 4.0, 3.6), strict=True)
+    measured = {cell: {"perplexity": value, "bleu": 10 * value} for cell, value in runs}
+    assert task.numbers(measured) == {"perplexity": [0.5, pytest.approx(0.9)], "bleu": [-30.0, pytest.approx(-4.0)]}
+
+
+def test_sentences_are_joined_with_those_that_follow():
+    corpus = datasets.Dataset.from_dict({"source": list("abcde"), "target": list("ABCDE")})
+    assert joined(corpus, 1) == (list("abcde"), list("ABCDE"))
+    assert joined(corpus, 2) == (["a b", "c d"], ["A B", "C D"])
+
+
+def test_what_is_left_with_length_is_a_share_of_the_short_ones():
+    task = Length()
+    shares = {"lstm": (40.0, 0.5), "lstm-attention": (60.0, 0.95)}
+    measured = {cell: dict(zip(("short", "kept"), shares[cell.model], strict=True)) for cell in task.cells([1])}
+    assert task.numbers(measured) == {"learned": [40.0], "attention": [0.95], "more": [pytest.approx(0.45)]}
+    assert all(check.inside for check in reproducing.checks(task, measured))
+
+
+def test_a_training_by_a_recipe_takes_its_settings_and_is_made_once(tmp_path):
+    settings = {"data.corpus": "built-in", "data.train": 400, "data.validation": 8, "data.test": 8}
+    settings |= {"tokenizer.kind": "char", "model.width": 16, "training.updates": 2, "training.warmup": 1}
+    settings |= {"batches.tokens": 256, "validation.every": 1, "decoding.beam": 1}
+    settings |= {"model.encoder_layers": 1, "model.decoder_layers": 1, "device.precision": "fp32"}
+    task = Tiny().asked([f"{key}={value}" for key, value in settings.items()], tmp_path)
+    (cell,) = task.cells([1])
+    first = task.measure(cell)
+    assert first["updates"] == [1, 2]
+    weights = max((tmp_path / "runs" / "seed1").rglob("*.safetensors"))
+    before = weights.stat().st_mtime_ns
+    assert task.measure(cell) == first
+    assert weights.stat().st_mtime_ns == before
+    # what ships, and where the data lie
+    recipe = Tiny().asked([f"data.root={tmp_path}"], tmp_path).recipe(3, tmp_path / "x")
+    assert (recipe.training.updates, recipe.seeds.data, recipe.data.root) == (8_000, 3, tmp_path)
+    with pytest.raises(UserError, match="takes no settings"):
+        Radius().asked(["data.root=here"], tmp_path)
+
+
 def test_agreement_is_asked_beyond_what_was_learned():
     task = Agreement()
     runs = {Cell("lstm-attention", seed=1): 97.0, Cell("transformer", seed=1): 60.0}
@@ -246,7 +295,7 @@ def test_without_a_name_all_are_listed_and_a_wrong_one_is_told(tmp_path):
     assert done.exit_code == 0
     for name in catalogue.REPRODUCTIONS:
         assert f"{name}: " in done.output
-    assert done.output.count("source:") == len(catalogue.REPRODUCTIONS)
+    assert done.output.count("  source: ") == len(catalogue.REPRODUCTIONS)
     wrong = CliRunner().invoke(commands, ["reproduce", "raduis", "--out", str(tmp_path)])
     assert isinstance(wrong.exception, UserError)
     assert "radius" in str(wrong.exception)

@@ -8,6 +8,7 @@ from s2s.experiments.reproduce.gradients import ForgetBias, Radius
 from s2s.experiments.reproduce.memory import Adding, CopyMemory
 from s2s.experiments.reproduce.recall import Mqar
 from s2s.experiments.reproduce.sentences import Length, ReverseSource
+from s2s.experiments.reproduce.tiny import Tiny
 from s2s.experiments.reproduce.warm_up import WarmUp
 
 _ALL = (
@@ -22,6 +23,7 @@ _ALL = (
     Agreement(),
     ReverseSource(),
     Length(),
+    Tiny(),
 )
 
 REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}

@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
+from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.reproduced import Band
 from s2s.results import Figure
@@ -35,6 +37,16 @@ class Reproduction(ABC):
     bands: ClassVar[tuple[Band, ...]]
     seconds: ClassVar[tuple[float, float]]
     usual_seeds: ClassVar[int] = 3
+
+    def asked(self, settings: Sequence[str], folder: Path) -> "Reproduction":
+        """This one with settings of the command, as `section.key=value`, in a folder where it may keep whole runs.
+
+        Raises:
+            UserError: it takes none.
+        """
+        if settings:
+            raise UserError(f"{self.name} takes no settings: {settings[0]!r:.60}", remedy="leave them out")
+        return self
 
     @abstractmethod
     def cells(self, seeds: Sequence[int]) -> list[Cell]:

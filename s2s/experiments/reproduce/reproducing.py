@@ -3,7 +3,7 @@
 import shlex
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -51,7 +51,9 @@ def reproduction_of(name: str) -> Reproduction:
     return REPRODUCTIONS[name]
 
 
-def reproduce(name: str, folder: Path, seeds: int | None, say: Callable[[str], None]) -> Reproduced:
+def reproduce(
+    name: str, folder: Path, seeds: int | None, say: Callable[[str], None], settings: Sequence[str] = ()
+) -> Reproduced:
     """Measures a finding again, and keeps what came out in the folder; what was measured there before is kept.
 
     Args:
@@ -59,11 +61,12 @@ def reproduce(name: str, folder: Path, seeds: int | None, say: Callable[[str], N
         folder: is made where it is not there.
         seeds: how many repetitions; None: the usual number.
         say: takes a line for the user.
+        settings: of a recipe, as `section.key=value`, for a reproduction that has one.
 
     Raises:
-        UserError: there is no such reproduction.
+        UserError: there is no such reproduction, or it takes no settings.
     """
-    reproduction = reproduction_of(name)
+    reproduction = reproduction_of(name).asked(settings, folder)
     say(expected(reproduction))
     prepare_process(_DEVICE)
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
@@ -74,6 +77,8 @@ def reproduce(name: str, folder: Path, seeds: int | None, say: Callable[[str], N
         say(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
     measured: dict[Cell, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
     option = "" if seeds is None else f" --seeds {seeds}"
+    # where the data lie is this machine's, and nobody else's
+    option += "".join(f" {shlex.quote(each)}" for each in settings if not each.startswith("data.root="))
     result = Reproduced(
         name=name,
         finding=reproduction.finding,
