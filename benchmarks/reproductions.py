@@ -34,8 +34,7 @@ def table() -> str:
             row = (name, check.band.what, check.band.published, check.band, _ours(check), _state(check))
             lines.append(f"| {' | '.join(map(str, row))} |")
     missing = [f"`{name}`" for name in REPRODUCTIONS if name not in {result.name for result in kept()}]
-    why = "No result yet, because their trainings end before the models have learned ([the log](log.md))"
-    rest = [f"{why}: {', '.join(missing)}.\n"] if missing else []
+    rest = [f"Not measured yet: {', '.join(missing)}.\n"] if missing else []
     return "\n".join([*lines, "", *(_paragraph(result) for result in kept()), *rest]) + "\n"
 
 

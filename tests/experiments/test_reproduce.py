@@ -13,12 +13,14 @@ from torch.nn import functional
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell
+from s2s.experiments.gradients.sweep import knob_of, radius
 from s2s.experiments.long_range import learning
 from s2s.experiments.reproduce import catalogue, reproducing
 from s2s.experiments.reproduce.agreement import Agreement
 from s2s.experiments.reproduce.counting import Counting, _right
 from s2s.experiments.reproduce.depth import Depth
 from s2s.experiments.reproduce.gradients import ForgetBias, Radius
+from s2s.experiments.reproduce.law import Law, Point, d50, log_xi
 from s2s.experiments.reproduce.memory import Adding, CopyMemory, guess
 from s2s.experiments.reproduce.recall import Mqar
 from s2s.experiments.reproduce.sentences import Length, ReverseSource, joined
@@ -38,6 +40,18 @@ SMALL = (
     ForgetBias(width=8, steps=40, noise=4, rows=4, budget=BRIEF),
     ReverseSource(width=8, train=2_200, updates=2, tokens=256, tested=2),
     Length(width=8, train=2_200, updates=2, tokens=256, tested=2, longest=3),
+    Law(
+        initialisations=(
+            Point("rnn", 1.3, 0.0, 4),
+            Point("lstm", 0.7, 2.0, 4),
+            Point("mingru", 1.0, 0.0, 4),
+            Point("mingru", 1.0, 4.0, 4),
+        ),
+        distances=(1, 3),
+        steps=20,
+        rows=2,
+        budget=BRIEF,
+    ),
     Agreement(
         trained=(0,),
         longer=(4,),
@@ -197,7 +211,7 @@ def test_a_training_by_a_recipe_takes_its_settings_and_is_made_once(tmp_path):
     assert weights.stat().st_mtime_ns == before
     # what ships, and where the data lie
     recipe = Tiny().asked([f"data.root={tmp_path}"], tmp_path).recipe(3, tmp_path / "x")
-    assert (recipe.training.updates, recipe.seeds.data, recipe.data.root) == (8_000, 3, tmp_path)
+    assert (recipe.training.updates, recipe.seeds.data, str(recipe.data.root)) == (8_000, 3, str(tmp_path))
     with pytest.raises(UserError, match="takes no settings"):
         Radius().asked(["data.root=here"], tmp_path)
 
@@ -327,3 +341,50 @@ def test_the_median_over_seeds_decides():
     assert check.by_seed == pytest.approx([1.0, 1.0, 2.0])
     assert (check.ours, check.inside) == (pytest.approx(1.0), True)
     assert mean(check.by_seed) > 1.03
+
+
+def test_the_law_is_what_was_written_down_before():
+    # log D50 = a + b log ξ, ξ = 1 / |log factor|; to be changed only before anything is measured
+    assert log_xi(0.9) == pytest.approx(-math.log(-math.log(0.9)))
+    assert log_xi(1 / 0.9) == pytest.approx(log_xi(0.9))
+    assert (log_xi(1.0), log_xi(0.0)) == (pytest.approx(math.log(1000)), pytest.approx(math.log(0.1)))
+    task = Law()
+    assert len(task.initialisations) == 72
+    measured = {}
+    for i, cell in enumerate(task.cells([1])):
+        factor = 0.3 + 0.009 * i
+        far = 2.0 / -math.log(factor)
+        beyond = 1 if far > 30 else 0
+        measured[cell] = {"factor": factor, "d50": min(far, 30.0), "beyond": beyond}
+    numbers = task.numbers(measured)
+    assert numbers["slope"] == [pytest.approx(1.0, abs=1e-3)]
+    assert numbers["within"] == [100.0]
+    assert numbers["gain"][0] < 0.01
+    line, learned, held_out = task.fitted(measured, 1)
+    assert (len(learned), len(held_out)) == (54, 18)
+    assert math.exp(line.a) == pytest.approx(2.0, rel=1e-2)
+    # what is held out has no part in the line
+    for cell, run in measured.items():
+        if run in held_out:
+            measured[cell] = run | {"d50": 1.0, "beyond": 0}
+    assert task.fitted(measured, 1)[0] == line
+    assert task.numbers(measured)["gain"][0] > 0.7
+
+
+def test_half_of_what_is_above_chance_is_left_at_a_distance_between_two():
+    assert d50((1, 2, 4), (1.0, 0.8, 0.3), 0.1) == (pytest.approx(2 ** (1 + 0.25 / 0.5)), 0)
+    assert d50((1, 2, 4), (1.0, 0.8, 0.6), 0.1) == (4.0, 1)
+    assert d50((1, 2, 4), (0.2, 0.1, 0.1), 0.1) == (1.0, -1)
+
+
+def test_an_initialisation_has_the_gain_and_the_bias_that_its_name_says():
+    task = Law()
+    for point in (Point("rnn", 1.3, 0.0, 16), Point("lstm", 0.7, 2.0, 16), Point("mingru", 1.0, 4.0, 16)):
+        encoder, _ = task._encoder(point, 1)
+        knob = knob_of(encoder)
+        assert knob.own == pytest.approx(point.gain if point.kind == "rnn" else point.bias, rel=1e-5)
+        for layer in encoder.modules():
+            if isinstance(layer, torch.nn.LSTM):
+                gates = layer.weight_hh_l0.detach().split(16)
+                assert [radius(gate) for gate in gates] == [pytest.approx(0.7, rel=1e-5)] * 4
+    assert len({(p.kind, p.part) for p in task.initialisations}) == 72

@@ -26,7 +26,7 @@ from s2s.training.devices import seed_for
 # pieces of the sentence whose heat-map is drawn, its end counted
 _PICTURE = 14
 # of one text and distance squared: caches grow with the text, and so does what each step costs
-_SECONDS = 2e-5
+_SECONDS = 1e-5
 # eigenvalues of larger matrices take minutes, and those of middling ones are found for one text alone
 _LARGEST_DENSE = 2048
 _SMALL_DENSE = 512
@@ -59,7 +59,7 @@ def cells(contest: Contest) -> list[Cell]:
     looking = _SECONDS * size.texts * size.span**2
     cells = []
     for contestant in contest.contestants:
-        each = [("own", 1 + 2 * looking * size.weights), ("learned", 2 + 2 * looking)]
+        each = [("own", 1 + 2.5 * looking * size.weights), ("learned", 3 + 2.5 * looking)]
         knob = knob_of(build_model(contestant.recipe, *contestant.recipe.tokenizer.sizes).decoder)
         if knob is not None:
             each.append((f"by-{knob.kind}", looking * size.weights * len(VALUES[knob.kind])))

@@ -18,7 +18,10 @@ WORDS: dict[Kind, str] = {
     "radius": "spectral radius of the recurrent weights",
     "bias": "bias of the gate that keeps the state",
 }
-VALUES: dict[Kind, tuple[float, ...]] = {"radius": (0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.5), "bias": (0.0, 1.0, 2.0, 4.0)}
+VALUES: dict[Kind, tuple[float, ...]] = {
+    "radius": (0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.5, 2.0),
+    "bias": (0.0, 1.0, 2.0, 4.0),
+}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from s2s.experiments.reproduce.contract import Reproduction
 from s2s.experiments.reproduce.counting import Counting
 from s2s.experiments.reproduce.depth import Depth
 from s2s.experiments.reproduce.gradients import ForgetBias, Radius
+from s2s.experiments.reproduce.law import Law
 from s2s.experiments.reproduce.memory import Adding, CopyMemory
 from s2s.experiments.reproduce.recall import Mqar
 from s2s.experiments.reproduce.sentences import Length, ReverseSource
@@ -24,6 +25,7 @@ _ALL = (
     ReverseSource(),
     Length(),
     Tiny(),
+    Law(),
 )
 
 REPRODUCTIONS: dict[str, Reproduction] = {each.name: each for each in _ALL}
