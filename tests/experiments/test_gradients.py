@@ -11,18 +11,11 @@ from torch import nn
 from s2s.experiments import gradients
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.gradients import EXPERIMENT, Sizes
-<<<<<<< HEAD
-from s2s.experiments.gradients.conclude import predicts, slant, verdict
-from s2s.experiments.gradients.dynamics import Schooling
-from s2s.questions import ROWS
-from s2s.results import Finding, Result, Table
-=======
 from s2s.experiments.gradients.conclude import neutral, verdict, way
 from s2s.experiments.gradients.sweep import VALUES, knob_of, radius
 from s2s.experiments.reproduce.warm_up import WarmUp
+from s2s.questions import ROWS
 from s2s.recipe.installed import module_of
-from s2s.results import ROWS
->>>>>>> 6c0b646 (The gradients question turns initialisations: factor per step by spectral radius and by the bias of the gate that keeps; recall is asked with keys and values in one piece)
 
 DEEP = WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1)
 TINY = Sizes(span=16, texts=2, together=2, weights=2, followed=1, settle=4, deep=DEEP, deep_seeds=0)
