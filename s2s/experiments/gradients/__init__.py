@@ -44,10 +44,13 @@ class Sizes:
     settle: int  # steps in which the direction of fastest growth is found before growth is counted
     deep: WarmUp  # the trainings that compare normalisation before and after each block
     deep_seeds: int  # seeds of these, at most
+    learned: bool = True  # whether the models of `quality` are looked at, too, which must be trained for it
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(span=48, texts=8, together=8, weights=2, followed=2, settle=8, deep=WarmUp(), deep_seeds=0),
+    "quick": Sizes(
+        span=48, texts=8, together=8, weights=2, followed=2, settle=8, deep=WarmUp(), deep_seeds=0, learned=False
+    ),
     "lecture": Sizes(span=120, texts=8, together=4, weights=2, followed=2, settle=20, deep=WarmUp(), deep_seeds=3),
     "definitive": Sizes(span=240, texts=16, together=2, weights=2, followed=4, settle=40, deep=WarmUp(), deep_seeds=5),
 }
@@ -59,7 +62,9 @@ def cells(contest: Contest) -> list[Cell]:
     looking = _SECONDS * size.texts * size.span**2
     cells = []
     for contestant in contest.contestants:
-        each = [("own", 1 + 2.5 * looking * size.weights), ("learned", 3 + 2.5 * looking)]
+        each = [("own", 1 + 2.5 * looking * size.weights)]
+        if size.learned:
+            each.append(("learned", 3 + 2.5 * looking))
         knob = knob_of(build_model(contestant.recipe, *contestant.recipe.tokenizer.sizes).decoder)
         if knob is not None:
             each.append((f"by-{knob.kind}", looking * size.weights * len(VALUES[knob.kind])))
