@@ -10,14 +10,14 @@ The kinds differ in the score alone. What depends on the source alone, its *keys
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.errors import UserError
+from s2s.nn.layers import States, Valid
 
 Queries = Float[Tensor, "batch target width"]
-States = Float[Tensor, "batch source width"]
 Keys = Float[Tensor, "batch source width"]
 Reads = Float[Tensor, "batch target width"]
 Covered = Float[Tensor, "batch 1 source width"]
@@ -136,12 +136,7 @@ class Attention(nn.Module):
         self.coverage = nn.Linear(1, width, bias=False) if coverage else None
 
     def forward(
-        self,
-        queries: Queries,
-        states: States,
-        keys: Keys,
-        valid: Bool[Tensor, "batch source"],
-        seen: Float[Tensor, "batch source"] | None,
+        self, queries: Queries, states: States, keys: Keys, valid: Valid, seen: Float[Tensor, "batch source"] | None
     ) -> tuple[Reads, Scores]:
         """What each query reads, and the weights it reads with.
 

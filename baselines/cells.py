@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from baselines.scan import scan
-from s2s.nn.dropout import Dropout
+from s2s.nn.layers import Dropout, Vectors
 
+Read = Float[Tensor, "batch steps inputs"]
 # each of shape (batch, width)
 CellState = tuple[Tensor, ...]
 
@@ -39,9 +40,7 @@ class Cell(nn.Module, ABC):
         return ()
 
     @abstractmethod
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], state: CellState
-    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+    def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         """The hidden state after each step, and the state after the last."""
 
 
@@ -53,9 +52,7 @@ class Elman(Cell):
         self.rnn = nn.RNN(inputs, width, batch_first=True)
         _initialize(self.rnn, width)
 
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], state: CellState
-    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+    def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         outputs, hidden = self.rnn(x, state[0].to(x.dtype).unsqueeze(0))
         return outputs, (hidden[0],)
 
@@ -68,9 +65,7 @@ class GRU(Cell):
         self.gru = nn.GRU(inputs, width, batch_first=True)
         _initialize(self.gru, width)
 
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], state: CellState
-    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+    def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         outputs, hidden = self.gru(x, state[0].to(x.dtype).unsqueeze(0))
         return outputs, (hidden[0],)
 
@@ -99,9 +94,7 @@ class LSTM(Cell):
         bias = self.lstm.get_parameter("bias_ih_l0")
         return ((bias.detach()[self.lstm.hidden_size : 2 * self.lstm.hidden_size], 1.0),)
 
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], state: CellState
-    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+    def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         hidden, cell = (part.to(x.dtype).unsqueeze(0) for part in state)
         outputs, (hidden, cell) = self.lstm(x, (hidden, cell))
         return outputs, (hidden[0], cell[0])
@@ -120,9 +113,7 @@ class MinGRU(Cell):
         """Of the gate z, which overwrites."""
         return ((self.gates.bias.detach().chunk(2)[0], -1.0),)
 
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], state: CellState
-    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+    def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         gate, candidate = _precise(self.gates(x)).chunk(2, dim=2)
         update = torch.sigmoid(gate)
         states = scan(1 - update, update * candidate, state[0].to(gate.dtype))
@@ -143,9 +134,7 @@ class MinLSTM(Cell):
         forget, put, _ = self.gates.bias.detach().chunk(3)
         return ((forget, 1.0), (put, -1.0))
 
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], state: CellState
-    ) -> tuple[Float[Tensor, "batch steps width"], CellState]:
+    def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         forget, put, candidate = _precise(self.gates(x)).chunk(3, dim=2)
         # f / (f + i) of two sigmoids is a sigmoid again, which no small f and i can make 0 / 0
         decay = torch.sigmoid(functional.logsigmoid(forget) - functional.logsigmoid(put))
@@ -182,9 +171,7 @@ class Stack(nn.Module):
         self.dropout = Dropout(dropout)
         self.parts = [CELLS[cell].parts] * layers
 
-    def forward(
-        self, x: Float[Tensor, "batch steps inputs"], states: tuple[CellState, ...]
-    ) -> tuple[Float[Tensor, "batch steps width"], tuple[CellState, ...]]:
+    def forward(self, x: Read, states: tuple[CellState, ...]) -> tuple[Vectors, tuple[CellState, ...]]:
         """The top layer's hidden state after each step, and every layer's state after the last."""
         kept = []
         for i, (layer, state) in enumerate(zip(self.layers, states, strict=True)):

@@ -47,7 +47,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     """
     from baselines.convolution import ConvDecoder
     from s2s.models.contract import Seq2Seq
-    from s2s.models.embeddings import tables
+    from s2s.nn.embeddings import tables
 
     source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
     encoder = _encoder(settings, source)
@@ -57,7 +57,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.models.embeddings import table
+    from s2s.nn.embeddings import table
 
     return _encoder(settings, table(source_size, settings.width)), settings.width
 

@@ -8,13 +8,13 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
-from s2s.nn.dropout import Dropout
-from s2s.nn.positions import Embedding
+from s2s.nn.embeddings import Embedding
+from s2s.nn.layers import Dropout, Looks, States, Tokens, Valid, Vectors
 
 # a sum of two parts of variance 1 has variance 1 again (Gehring et al. 2017, section 3.5)
 _HALF = math.sqrt(0.5)
@@ -38,7 +38,7 @@ class GatedConvolution(nn.Module):
         nn.init.normal_(self.convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * width)))
         nn.init.zeros_(self.convolution.bias)
 
-    def forward(self, x: Float[Tensor, "batch padded width"]) -> Float[Tensor, "batch steps width"]:
+    def forward(self, x: Float[Tensor, "batch padded width"]) -> Vectors:
         """One vector for each whole window: `kernel` − 1 fewer than positions."""
         windows = self.dropout(x).unfold(1, self.kernel, 1).transpose(2, 3).flatten(2)
         return functional.glu(self.convolution(windows), dim=2)
@@ -48,7 +48,7 @@ class GatedConvolution(nn.Module):
 class ConvMemory(Memory):
     """What the encoder leaves: beside its states, what attention reads, where the words themselves are mixed in."""
 
-    values: Float[Tensor, "batch source width"]
+    values: States
 
 
 class ConvEncoder(Encoder):
@@ -72,7 +72,7 @@ class ConvEncoder(Encoder):
         self.before = (kernel - 1) // 2
         self.after = kernel - 1 - self.before
 
-    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> ConvMemory:
+    def read(self, vectors: States, valid: Valid) -> ConvMemory:
         """One state for each source position."""
         real = valid.unsqueeze(2)
         embedded = self.dropout(vectors) * real
@@ -87,9 +87,9 @@ class ConvEncoder(Encoder):
 class ConvContext(Rows):
     """What attention compares with, what it reads, and which positions are real."""
 
-    keys: Float[Tensor, "batch source width"]
-    values: Float[Tensor, "batch source width"]
-    valid: Bool[Tensor, "batch source"]
+    keys: States
+    values: States
+    valid: Valid
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,12 @@ class ConvDecoder(Decoder[ConvContext, ConvState]):
         zeros = memory.states.new_zeros(len(memory.states), self.kernel - 1, memory.states.shape[2])
         return ConvContext(memory.states, values, memory.valid), ConvState((zeros,) * len(self.layers), 0)
 
-    def forward(
-        self, context: ConvContext, state: ConvState, tokens: Int[Tensor, "batch steps"]
-    ) -> tuple[Float[Tensor, "batch steps width"], ConvState]:
+    def forward(self, context: ConvContext, state: ConvState, tokens: Tokens) -> tuple[Vectors, ConvState]:
         """The state after each token."""
         x, state, _ = self._feed(context, state, tokens)
         return x, state
 
-    def attention_weights(
-        self, memory: Memory, tokens: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch layer 1 target source"]:
+    def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each layer looks; one head each."""
         context, state = self.start(memory, tokens.shape[1])
         return torch.stack(self._feed(context, state, tokens)[2], dim=1).unsqueeze(2)

@@ -1,16 +1,17 @@
-"""Recurrent decoders: without attention, from the source's summary alone; and with it."""
+"""Recurrent decoders: from the source's summary alone, with attention, and the one of `rnn-tagger`, time-synced."""
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
-from baselines.attention import Attention, Keys, States
+from baselines.attention import Attention, Keys
 from baselines.cells import CellState, Stack, initialize_parts
 from s2s.models.contract import Decoder, Memory, Rows
-from s2s.nn.dropout import Dropout
-from s2s.nn.positions import Embedding
+from s2s.nn.embeddings import Embedding
+from s2s.nn.layers import Dropout, Looks, States, Summary, Tokens, Valid, Vectors
 
 
 class Bridge(nn.Module):
@@ -27,7 +28,7 @@ class Bridge(nn.Module):
         self.linear = nn.Linear(width, width * sum(parts))
         initialize_parts(self.linear, width)
 
-    def forward(self, summary: Float[Tensor, "batch width"]) -> tuple[CellState, ...]:
+    def forward(self, summary: Summary) -> tuple[CellState, ...]:
         """The state of each layer."""
         parts = iter(torch.tanh(self.linear(summary)).chunk(sum(self.parts), dim=1))
         # cuDNN takes no views
@@ -68,9 +69,7 @@ class SqueezedDecoder(Decoder[Nothing, Cells]):
         """The summary becomes the first state."""
         return Nothing(), Cells(self.bridge(memory.summary))
 
-    def forward(
-        self, context: Nothing, state: Cells, tokens: Int[Tensor, "batch steps"]
-    ) -> tuple[Float[Tensor, "batch steps width"], Cells]:
+    def forward(self, context: Nothing, state: Cells, tokens: Tokens) -> tuple[Vectors, Cells]:
         """The state after each token, in one pass over all of them."""
         outputs, layers = self.stack(self.dropout(self.embedding(tokens)), state.layers)
         return self.dropout(outputs), Cells(layers)
@@ -82,7 +81,7 @@ class Source(Rows):
 
     states: States
     keys: Keys
-    valid: Bool[Tensor, "batch source"]
+    valid: Valid
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Looking(Rows):
     """
 
     layers: tuple[CellState, ...]
-    fed: Float[Tensor, "batch width"] | None
+    fed: Summary | None
     seen: Float[Tensor, "batch source"] | None
 
 
@@ -143,15 +142,11 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         seen = memory.states.new_zeros(memory.valid.shape) if self.coverage else None
         return source, Looking(self.bridge(memory.summary), fed, seen)
 
-    def forward(
-        self, context: Source, state: Looking, tokens: Int[Tensor, "batch steps"]
-    ) -> tuple[Float[Tensor, "batch steps width"], Looking]:
+    def forward(self, context: Source, state: Looking, tokens: Tokens) -> tuple[Vectors, Looking]:
         """The output of each step."""
         return self._steps(context, state, tokens)
 
-    def attention_weights(
-        self, memory: Memory, tokens: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch 1 1 target source"]:
+    def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each step looks; one layer with one head."""
         context, state = self.start(memory, tokens.shape[1])
         looked: list[Tensor] = []
@@ -159,8 +154,8 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         return torch.cat(looked, dim=1)[:, None, None]
 
     def _steps(
-        self, context: Source, state: Looking, tokens: Int[Tensor, "batch target"], looked: list[Tensor] | None = None
-    ) -> tuple[Float[Tensor, "batch target width"], Looking]:
+        self, context: Source, state: Looking, tokens: Tokens, looked: list[Tensor] | None = None
+    ) -> tuple[Vectors, Looking]:
         """Outputs of all steps: in one piece, or step by step where a step waits for the one before it.
 
         Weights are appended to `looked`; without it they need not be made.
@@ -173,8 +168,8 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         return torch.cat(outputs, dim=1), state
 
     def _look(
-        self, context: Source, state: Looking, x: Float[Tensor, "batch steps width"], looked: list[Tensor] | None
-    ) -> tuple[Float[Tensor, "batch steps width"], Looking]:
+        self, context: Source, state: Looking, x: Vectors, looked: list[Tensor] | None
+    ) -> tuple[Vectors, Looking]:
         """First the recurrent layers, then attention with their states as queries, then what both say together."""
         if state.fed is not None:
             x = torch.cat((x, state.fed.unsqueeze(1).to(x.dtype)), dim=2)
@@ -190,3 +185,42 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         output = torch.tanh(self.combine(torch.cat((read, hidden), dim=2)))
         fed = output[:, -1] if self.input_feeding else None
         return self.dropout(output), Looking(layers, fed, seen)
+
+
+@dataclass(frozen=True)
+class Outputs(Rows):
+    """One state for each source position; zeros where there is padding."""
+
+    states: States
+
+
+@dataclass(frozen=True)
+class Place(Rows):
+    """How many outputs have been given."""
+
+    step: int
+
+
+class TimeSyncedDecoder(Decoder[Outputs, Place]):
+    """Gives the encoder's states in their order. What was written before is not looked at.
+
+    The source ends with `EOS`, so that its state is what the target's own `EOS` is read off: both have one length.
+
+    Args:
+        dropout: probability of dropping a number of an output.
+    """
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.one_to_one = True
+
+    def start(self, memory: Memory, limit: int) -> tuple[Outputs, Place]:
+        """Nothing is given yet; after the source's end there are zeros."""
+        states = memory.states * memory.valid.unsqueeze(2)
+        return Outputs(functional.pad(states, (0, 0, 0, max(0, limit - states.shape[1])))), Place(0)
+
+    def forward(self, context: Outputs, state: Place, tokens: Tokens) -> tuple[Vectors, Place]:
+        """The next states, as many as there are tokens."""
+        end = state.step + tokens.shape[1]
+        return self.dropout(context.states[:, state.step : end]), Place(end)

@@ -1,13 +1,13 @@
 """The recurrent encoder: one direction, the other, or both."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from baselines.cells import CELLS
 from s2s.models.contract import Encoder, Memory
-from s2s.nn.dropout import Dropout
-from s2s.nn.positions import Embedding
+from s2s.nn.embeddings import Embedding
+from s2s.nn.layers import Dropout, States, Summary, Valid, Vectors
 
 
 class Layer(nn.Module):
@@ -28,7 +28,7 @@ class Layer(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "batch source inputs"], lengths: Int[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch source width"], Float[Tensor, "batch width"]]:
+    ) -> tuple[States, Summary]:
         """The state at each position, and of each direction the state after the last token that it reads."""
         count, width = self.part
         states, ends = [], []
@@ -75,7 +75,7 @@ class RecurrentEncoder(Encoder):
         width = tokens.embedding_dim
         self.layers = nn.ModuleList([Layer(cell, width, width, turned) for _ in range(layers)])
 
-    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
+    def read(self, vectors: States, valid: Valid) -> Memory:
         """One state for each source position."""
         x = self.dropout(vectors)
         lengths = valid.sum(dim=1)
@@ -87,9 +87,7 @@ class RecurrentEncoder(Encoder):
         return Memory(x, valid, summary)
 
 
-def turn_round(
-    x: Float[Tensor, "batch steps width"], lengths: Int[Tensor, " batch"]
-) -> Float[Tensor, "batch steps width"]:
+def turn_round(x: Vectors, lengths: Int[Tensor, " batch"]) -> Vectors:
     """Each row from its end to its beginning; what lies beyond its length stays where it is."""
     places = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
     ends = lengths.unsqueeze(1)
@@ -97,5 +95,5 @@ def turn_round(
     return x.gather(1, turned.unsqueeze(2).expand_as(x))
 
 
-def _at(x: Float[Tensor, "batch steps width"], steps: Int[Tensor, " batch"]) -> Float[Tensor, "batch width"]:
+def _at(x: Vectors, steps: Int[Tensor, " batch"]) -> Summary:
     return x[torch.arange(len(x), device=x.device), steps.clamp(min=0)]

@@ -95,7 +95,7 @@ def build(cell: str, settings: Recurrent, source_size: int, target_size: int) ->
     from baselines.cells import Stack
     from baselines.decoder import AttentiveDecoder, Bridge, SqueezedDecoder
     from s2s.models.contract import Seq2Seq
-    from s2s.models.embeddings import tables
+    from s2s.nn.embeddings import tables
 
     width, rate, scaled = settings.width, settings.dropout, settings.scale_embeddings
     source, target, projection = tables(settings.tie, width, source_size, target_size)
@@ -113,7 +113,7 @@ def build(cell: str, settings: Recurrent, source_size: int, target_size: int) ->
 
 def build_encoder(cell: str, settings: Reading, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.models.embeddings import table
+    from s2s.nn.embeddings import table
 
     return _encoder(cell, settings, table(source_size, settings.width)), settings.width
 

@@ -22,7 +22,7 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     """A freshly initialised model."""
     from torch import nn
 
-    from baselines.tagging import TimeSyncedDecoder
+    from baselines.decoder import TimeSyncedDecoder
     from s2s.models.contract import Seq2Seq
 
     encoder, width = build_encoder(settings, source_size)

@@ -33,8 +33,7 @@ from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import git_commit, processor
 from s2s.run.stopping import resumable
 from s2s.run.tasks import read
-from s2s.training.devices import Computer, choose, prepare_process
-from s2s.training.precision import NAMES, measure
+from s2s.training.devices import NAMES, Computer, choose, measure, prepare_process
 
 # positions of the products that precision is chosen by: those of a usual batch
 _ROWS = 2048

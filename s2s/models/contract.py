@@ -9,12 +9,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from s2s.nn.embeddings import Embedding
+from s2s.nn.layers import Inputs, Looks, SourceTokens, States, Summary, Tokens, Valid, Vectors
 from s2s.nn.pooling import Kind, Pooling
 from s2s.nn.pooling import mean_over_valid as mean_over_valid
-from s2s.nn.positions import Embedding
 
 R = TypeVar("R", bound="Rows")
 
@@ -51,9 +52,9 @@ class Memory(Rows):
         summary: one vector for the whole source: what a classifier reads and a recurrent decoder starts from.
     """
 
-    states: Float[Tensor, "batch source width"]
-    valid: Bool[Tensor, "batch source"]
-    summary: Float[Tensor, "batch width"]
+    states: States
+    valid: Valid
+    summary: Summary
 
 
 class Encoder(nn.Module, ABC):
@@ -67,7 +68,7 @@ class Encoder(nn.Module, ABC):
     embedding: nn.Module
     longest: int | None = None
 
-    def forward(self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]) -> Memory:
+    def forward(self, source: Inputs, valid: Valid) -> Memory:
         """The memory of each row; what stands where `valid` is False has no influence on it.
 
         Args:
@@ -77,7 +78,7 @@ class Encoder(nn.Module, ABC):
         return self.read(self.embedding(source), valid)
 
     @abstractmethod
-    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
+    def read(self, vectors: States, valid: Valid) -> Memory:
         """The memory of each row, from the vectors that `embedding` made."""
 
     def replace_table(self, vectors: nn.Module) -> None:
@@ -92,9 +93,7 @@ class Encoder(nn.Module, ABC):
         else:
             self.embedding = vectors
 
-    def attention_weights(
-        self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
-    ) -> Float[Tensor, "batch layer head source source"]:
+    def attention_weights(self, source: Inputs, valid: Valid) -> Float[Tensor, "batch layer head source source"]:
         """How much each position looked at each other; rows sum to one over real positions.
 
         An encoder without attention has no layer in its answer.
@@ -127,17 +126,13 @@ class Decoder(nn.Module, ABC, Generic[Context, State]):
         """
 
     @abstractmethod
-    def forward(
-        self, context: Context, state: State, tokens: Int[Tensor, "batch steps"]
-    ) -> tuple[Float[Tensor, "batch steps width"], State]:
+    def forward(self, context: Context, state: State, tokens: Tokens) -> tuple[Vectors, State]:
         """Feeds `steps` tokens: the state after each of them (to be projected onto the vocabulary), and the new state.
 
         Feeding a target at once and token by token gives the same numbers.
         """
 
-    def attention_weights(
-        self, memory: Memory, tokens: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch layer head target source"]:
+    def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """How much each target position looked at each source position; rows sum to one over real tokens.
 
         A decoder without attention has no layer in its answer.
@@ -163,22 +158,12 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.projection = projection
 
-    def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        valid: Bool[Tensor, "batch source"],
-        target: Int[Tensor, "batch target"],
-    ) -> Float[Tensor, "batch target width"]:
+    def forward(self, source: SourceTokens, valid: Valid, target: Tokens) -> Vectors:
         """Teacher forcing: the decoder's state after each given target token, before the projection."""
         context, state = self.decoder.start(self.encoder(source, valid), target.shape[1])
         return self.decoder(context, state, target)[0]
 
-    def logits(
-        self,
-        source: Int[Tensor, "batch source"],
-        valid: Bool[Tensor, "batch source"],
-        target: Int[Tensor, "batch target"],
-    ) -> Float[Tensor, "batch target vocabulary"]:
+    def logits(self, source: SourceTokens, valid: Valid, target: Tokens) -> Float[Tensor, "batch steps vocabulary"]:
         """Unnormalised log probabilities of the token that follows each given target token."""
         return self.projection(self(source, valid, target))
 
@@ -203,9 +188,7 @@ class Classifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, classes)
 
-    def forward(
-        self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
-    ) -> Float[Tensor, "batch classes"]:
+    def forward(self, source: Inputs, valid: Valid) -> Float[Tensor, "batch classes"]:
         """Unnormalised log probabilities of the classes."""
         return self.decide(self.encoder(source, valid))
 

@@ -1,11 +1,12 @@
 """The masked-language model (Devlin et al. 2019): an encoder that names the pieces it was not shown."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.models.contract import Encoder
+from s2s.nn.layers import SourceTokens, Valid
 
 
 class MaskedLM(nn.Module):
@@ -41,10 +42,7 @@ class MaskedLM(nn.Module):
         return self.projection.weight[: self.size]
 
     def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        valid: Bool[Tensor, "batch source"],
-        chosen: Int[Tensor, " chosen"],
+        self, source: SourceTokens, valid: Valid, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen width"]:
         """The transformed states at the chosen places of the flattened batch, before the projection.
 
@@ -54,10 +52,7 @@ class MaskedLM(nn.Module):
         return self.transform(states.flatten(0, 1).index_select(0, chosen))
 
     def log_probabilities(
-        self,
-        source: Int[Tensor, "batch source"],
-        valid: Bool[Tensor, "batch source"],
-        chosen: Int[Tensor, " chosen"],
+        self, source: SourceTokens, valid: Valid, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen vocabulary"]:
         """Log probability of each piece at the chosen places of the flattened batch."""
         scores = self(source, valid, chosen) @ self.output.T

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from s2s.models.contract import Encoder, Seq2Seq
     from s2s.nn.attention import Attention
-    from s2s.nn.feedforward import FeedForward
-    from s2s.nn.residual import Residual
+    from s2s.nn.layers import FeedForward, Residual
 
 Positions = Literal["sinusoidal", "learned", "none"]
 
@@ -93,9 +92,8 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """
     from s2s.models.contract import Seq2Seq
-    from s2s.models.embeddings import tables
     from s2s.models.transformer_network import DecoderLayer, TransformerDecoder
-    from s2s.nn.positions import Embedding
+    from s2s.nn.embeddings import Embedding, tables
 
     source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
     encoder = _encoder(settings, source)
@@ -110,14 +108,14 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
-    from s2s.models.embeddings import table
+    from s2s.nn.embeddings import table
 
     return _encoder(settings, table(source_size, settings.width)), settings.width
 
 
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
     from s2s.models.transformer_network import EncoderLayer, TransformerEncoder
-    from s2s.nn.positions import Embedding
+    from s2s.nn.embeddings import Embedding
 
     attention, feedforward, residual = _parts(settings)
     embedding = Embedding(tokens, settings.encoder_positions, settings.max_positions)
@@ -134,9 +132,7 @@ def _parts(
     from torch import nn
 
     from s2s.nn.attention import Attention
-    from s2s.nn.dropout import Dropout
-    from s2s.nn.feedforward import FeedForward
-    from s2s.nn.residual import Residual
+    from s2s.nn.layers import Dropout, FeedForward, Residual
 
     width, rate, before = settings.width, settings.dropout, settings.norm == "pre"
     return (

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
 from s2s.nn.attention import Attention, Heads, Mask, causal_mask
-from s2s.nn.dropout import Dropout
-from s2s.nn.feedforward import FeedForward
-from s2s.nn.positions import Embedding
-from s2s.nn.residual import Residual
+from s2s.nn.embeddings import Embedding
+from s2s.nn.layers import Dropout, FeedForward, Inputs, Looks, Residual, States, Tokens, Valid, Vectors
 
 KeysAndValues = tuple[Tensor, Tensor]
 
@@ -61,7 +59,7 @@ class TransformerEncoder(Encoder):
         self.layers = nn.ModuleList(layers)
         self.norm = norm
 
-    def read(self, vectors: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]) -> Memory:
+    def read(self, vectors: States, valid: Valid) -> Memory:
         """One vector for each source position."""
         x = self.dropout(vectors)
         mask = valid[:, None, None, :]
@@ -70,9 +68,7 @@ class TransformerEncoder(Encoder):
         x = self.norm(x)
         return Memory(x, valid, mean_over_valid(x, valid))
 
-    def attention_weights(
-        self, source: Shaped[Tensor, "batch ..."], valid: Bool[Tensor, "batch source"]
-    ) -> Float[Tensor, "batch layer head source source"]:
+    def attention_weights(self, source: Inputs, valid: Valid) -> Float[Tensor, "batch layer head source source"]:
         """Where each head of each layer looks."""
         x = self.dropout(self.embedding(source))
         mask, weights = valid[:, None, None, :], []
@@ -174,15 +170,13 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         return context, TransformerState((), (), 0)
 
     def forward(
-        self, context: TransformerContext, state: TransformerState, tokens: Int[Tensor, "batch steps"]
-    ) -> tuple[Float[Tensor, "batch steps width"], TransformerState]:
+        self, context: TransformerContext, state: TransformerState, tokens: Tokens
+    ) -> tuple[Vectors, TransformerState]:
         """The state after each token, seeing only the tokens before it."""
         x, state, _ = self._feed(context, state, tokens, with_weights=False)
         return x, state
 
-    def attention_weights(
-        self, memory: Memory, tokens: Int[Tensor, "batch target"]
-    ) -> Float[Tensor, "batch layer head target source"]:
+    def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each head of each layer looks while the given tokens are read."""
         context, state = self.start(memory, tokens.shape[1])
         return torch.stack(self._feed(context, state, tokens, with_weights=True)[2], dim=1)

@@ -8,9 +8,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from s2s.nn.dropout import Dropout
+from s2s.nn.layers import Dropout, States, Vectors
 
 Heads = Float[Tensor, "batch head steps size"]
+Asked = Float[Tensor, "batch head target size"]
+Offered = Float[Tensor, "batch head source size"]
+Weights = Float[Tensor, "batch head target source"]
 Mask = Bool[Tensor, "#batch #head #target source"] | Literal["causal"] | None
 """Where a target position may look: where it is True; at itself and what comes before it; everywhere. No kernel has to
 read a matrix to know what `causal` means, and none need be held: memory then grows with the length, not its square."""
@@ -21,11 +24,7 @@ Implementation = Literal["auto", "fused", "explicit"]
 _EXPLICIT_UP_TO = 1024
 
 
-def attention_weights(
-    query: Float[Tensor, "batch head target size"],
-    key: Float[Tensor, "batch head source size"],
-    mask: Mask,
-) -> Float[Tensor, "batch head target source"]:
+def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
     """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read.
 
     Args:
@@ -65,28 +64,16 @@ class Attention(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def keys_and_values(self, states: Float[Tensor, "batch source width"]) -> tuple[Heads, Heads]:
+    def keys_and_values(self, states: States) -> tuple[Heads, Heads]:
         """What the states offer to be looked for and to be read, split into heads."""
         return self._split(self.key(states)), self._split(self.value(states))
 
-    def forward(
-        self,
-        states: Float[Tensor, "batch target width"],
-        key: Float[Tensor, "batch head source size"],
-        value: Float[Tensor, "batch head source size"],
-        mask: Mask,
-    ) -> Float[Tensor, "batch target width"]:
+    def forward(self, states: Vectors, key: Offered, value: Offered, mask: Mask) -> Vectors:
         """What each target position reads from the source positions that it may look at."""
         read = self.read(self._split(self.query(states)), key, value, mask)
         return self.output(read.transpose(1, 2).flatten(2))
 
-    def read(
-        self,
-        query: Float[Tensor, "batch head target size"],
-        key: Float[Tensor, "batch head source size"],
-        value: Float[Tensor, "batch head source size"],
-        mask: Mask,
-    ) -> Float[Tensor, "batch head target size"]:
+    def read(self, query: Asked, key: Offered, value: Offered, mask: Mask) -> Asked:
         """Equation 1 of Vaswani et al. (2017) for each head, between the projections."""
         if self._fused(query, key):
             rate = self.dropout.rate if self.training else 0.0
@@ -95,12 +82,7 @@ class Attention(nn.Module):
             return functional.scaled_dot_product_attention(query, key, value, seen, dropout_p=rate, is_causal=causal)
         return self.dropout(attention_weights(query, key, mask)) @ value
 
-    def weights(
-        self,
-        states: Float[Tensor, "batch target width"],
-        key: Float[Tensor, "batch head source size"],
-        mask: Mask,
-    ) -> Float[Tensor, "batch head target source"]:
+    def weights(self, states: Vectors, key: Offered, mask: Mask) -> Weights:
         """Where each target position looks."""
         return attention_weights(self._split(self.query(states)), key, mask)
 

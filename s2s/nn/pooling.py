@@ -3,15 +3,15 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from s2s.nn.layers import States, Summary, Valid
 
 Kind = Literal["mean", "first", "max", "last", "attention", "summary"]
 
 
-def mean_over_valid(
-    states: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]
-) -> Float[Tensor, "batch width"]:
+def mean_over_valid(states: States, valid: Valid) -> Summary:
     """The mean of the states of real tokens; zero for a row without any."""
     weights = valid.unsqueeze(-1).to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
@@ -35,12 +35,7 @@ class Pooling(nn.Module):
         self.inner = nn.Linear(width, width) if kind == "attention" else None
         self.score = nn.Linear(width, 1, bias=False) if kind == "attention" else None
 
-    def forward(
-        self,
-        states: Float[Tensor, "batch source width"],
-        valid: Bool[Tensor, "batch source"],
-        summary: Float[Tensor, "batch width"],
-    ) -> Float[Tensor, "batch width"]:
+    def forward(self, states: States, valid: Valid, summary: Summary) -> Summary:
         """The vector of each row.
 
         Args:
@@ -54,9 +49,7 @@ class Pooling(nn.Module):
             return _without_padding(states, valid).amax(dim=1)
         return (self.weights(states, valid).unsqueeze(2) * states).sum(dim=1)
 
-    def weights(
-        self, states: Float[Tensor, "batch source width"], valid: Bool[Tensor, "batch source"]
-    ) -> Float[Tensor, "batch source"]:
+    def weights(self, states: States, valid: Valid) -> Float[Tensor, "batch source"]:
         """How much of each state is in the vector; zero in the padding, and each row sums to one.
 
         Of `max`, the share of the numbers that come from the state; of `summary`, which may be made of other things

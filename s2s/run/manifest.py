@@ -15,8 +15,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
-from s2s.training.devices import Computer
-from s2s.training.precision import ProductTimes
+from s2s.training.devices import Computer, ProductTimes
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
 

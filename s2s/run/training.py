@@ -32,11 +32,10 @@ from s2s.run.stopping import Wish, resumable
 from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Course, D, M, Prepared, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
-from s2s.training.devices import choose
+from s2s.training.devices import NAMES, ProductTimes, choose, measure, precision_of
 from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
-from s2s.training.precision import NAMES, ProductTimes, measure, precision_of
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:

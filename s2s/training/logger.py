@@ -18,7 +18,7 @@ from torch.utils.tensorboard.writer import SummaryWriter
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
-from s2s.training.update import Update
+from s2s.training.trainer import Update
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,10 +3,11 @@
 Whoever iterates decides when to validate, save, log or stop.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -21,13 +22,117 @@ from s2s.training.checkpoint import check_fit
 from s2s.training.devices import Computer, seed_for
 from s2s.training.finite import check_weights, explain
 from s2s.training.optimization import Optimization, learning_rate
-from s2s.training.update import Measured, Update
 
 Whole = TypeVar("Whole", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Collated)
 
 Loss = Callable[[Whole, Batch], tuple[Tensor, Tensor]]
 """Of a model and a batch: the loss to learn from and the plain one to report, both summed over `batch.count` items."""
+
+
+class Measured:
+    """The loss of an update, and the norms of its gradient: read when they are asked for.
+
+    A CUDA device sends them by itself, and only who asks too early waits.
+
+    Args:
+        loss: the plain loss, summed.
+        layer_norms: the gradient's norm, layer by layer.
+    """
+
+    def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor]) -> None:
+        self._names = list(layer_norms)
+        self._on_device = torch.cat([number.view(1) for number in (loss, *layer_norms.values())])
+        self._numbers = self._on_device
+        self._sent: torch.cuda.Event | None = None
+        if self._on_device.device.type == "cuda":
+            self._numbers = torch.empty(self._on_device.shape, dtype=self._on_device.dtype, pin_memory=True)
+            self._numbers.copy_(self._on_device, non_blocking=True)
+            self._sent = torch.cuda.Event()
+            self._sent.record()
+
+    @property
+    def broken(self) -> Tensor:
+        """1 where one of them is not finite, 0 otherwise, on the device: what Adam leaves the weights alone for."""
+        return (~self._on_device.isfinite()).any().float()
+
+    @property
+    def arrived(self) -> bool:
+        """Whether to ask for the numbers is not to wait."""
+        return self._sent is None or self._sent.query()
+
+    @cached_property
+    def _values(self) -> list[float]:
+        if self._sent is not None:
+            self._sent.synchronize()
+        return self._numbers.tolist()
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of them are finite."""
+        return all(map(math.isfinite, self._values))
+
+    @property
+    def loss(self) -> float:
+        """The plain loss, summed."""
+        return self._values[0]
+
+    @property
+    def layer_norms(self) -> dict[str, float]:
+        """The gradient's norm, layer by layer."""
+        return dict(zip(self._names, self._values[1:], strict=True))
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update did.
+
+    Attributes:
+        update: its number, from 1 on.
+        epoch: passes over the data before it.
+        count: items that `loss` is the mean of.
+        tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
+        seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
+        learning_rate: of this step.
+        real_share: real tokens among all positions of its batches.
+        clip: the longest gradient allowed; None where any is.
+        measured: what the device found; to ask for it is to wait for the device.
+    """
+
+    update: int
+    epoch: int
+    count: int
+    tokens: int
+    seconds: float
+    learning_rate: float
+    real_share: float
+    clip: float | None
+    measured: Measured
+
+    @property
+    def ready(self) -> bool:
+        """Whether the numbers below are there; those of an update that fails never are."""
+        return self.measured.arrived and self.measured.finite
+
+    @property
+    def loss(self) -> float:
+        """The plain loss, in nats per item (target token, example or masked token, by task), before the step."""
+        return self.measured.loss / self.count
+
+    @property
+    def gradient_norm(self) -> float:
+        """Of the whole gradient, before clipping."""
+        return math.sqrt(sum(norm**2 for norm in self.layer_norms.values()))
+
+    @property
+    def layer_norms(self) -> dict[str, float]:
+        """The gradient's norm, layer by layer."""
+        return self.measured.layer_norms
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the gradient was longer than allowed."""
+        return self.clip is not None and self.gradient_norm > self.clip
 
 
 @dataclass(frozen=True)

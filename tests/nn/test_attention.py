@@ -49,11 +49,7 @@ def test_our_attention_with_copied_weights_is_that_of_torch(case):
 
 @pytest.mark.parametrize(
     ("precision", "sources", "fused"),
-    [
-        (torch.bfloat16, 1024, False),
-        (torch.bfloat16, 1025, True),
-        (torch.float32, 4, True),
-    ],
+    [(torch.bfloat16, 1024, False), (torch.bfloat16, 1025, True), (torch.float32, 4, True)],
 )
 def test_auto_takes_what_was_measured_to_be_faster(monkeypatch, precision, sources, fused):
     query, key = torch.randn(1, 2, 3, 2, dtype=precision), torch.randn(1, 2, sources, 2, dtype=precision)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from s2s.nn.dropout import Dropout
+from s2s.nn.layers import Dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.nn.positions import Embedding, sinusoids
+from s2s.nn.embeddings import Embedding, sinusoids
 
 
 def test_sinusoids_are_the_published_formula():

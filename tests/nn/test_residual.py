@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from s2s.nn.residual import Residual
+from s2s.nn.layers import Residual
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.training.precision import ProductTimes
+from s2s.training.devices import ProductTimes
 
 RECIPE = """
 name: tiny

@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from s2s.recipe.schema import DeviceSettings
-from s2s.training import precision
-from s2s.training.devices import choose
-from s2s.training.precision import ProductTimes, measure, precision_of
+from s2s.training import devices
+from s2s.training.devices import ProductTimes, choose, measure, precision_of
 
 
 class Products(torch.utils._python_dispatch.TorchDispatchMode):
@@ -57,11 +56,11 @@ def test_measuring_leaves_weights_gradients_and_chance_as_they_were():
 
 
 def test_large_models_are_measured_in_part(monkeypatch):
-    monkeypatch.setattr(precision, "_WORK", 1e6)
+    monkeypatch.setattr(devices, "_WORK", 1e6)
     with Products() as products:
         measured = measure(nn.Linear(8, 5000), 4096)
     assert measured.rows == 16
-    assert max(max(a + b) for a, b, _ in products.made) == precision._LARGEST
+    assert max(max(a + b) for a, b, _ in products.made) == devices._LARGEST
 
 
 @pytest.mark.parametrize(("fp32", "bf16", "faster"), [(1.0, 2.0, torch.float32), (2.0, 1.0, torch.bfloat16)])
