@@ -94,12 +94,7 @@ class Concat(Score):
 
 
 class Location(Score):
-    """score_j = (W h)_j: where to look is read off the decoder's state, whatever stands there.
-
-    Args:
-        width: size of the queries.
-        positions: longest source.
-    """
+    """score_j = (W h)_j for each of so many positions: read off the decoder's state, whatever stands there."""
 
     def __init__(self, width: int, positions: int) -> None:
         super().__init__()
@@ -154,7 +149,7 @@ class Attention(nn.Module):
         weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
         return weights.to(states.dtype) @ states, weights
 
-    def read(self, queries: Queries, states: States, keys: Keys, valid: Bool[Tensor, "batch source"]) -> Reads:
+    def read(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> Reads:
         """The same without the weights, and without coverage: as one kernel, where the score is a product.
 
         The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
@@ -169,13 +164,7 @@ class Attention(nn.Module):
 
 
 def score_of(kind: str, width: int, positions: int) -> Score:
-    """The score of that name.
-
-    Args:
-        kind: as written in recipes.
-        width: size of queries and source states.
-        positions: longest source of `location`.
-    """
+    """The score of that name, as it is written in recipes; `location` knows so many positions."""
     if kind == "location":
         return Location(width, positions)
     if kind == "dot":

@@ -152,16 +152,7 @@ def remember(cell: Cell, bias: float) -> None:
 
 
 class Stack(nn.Module):
-    """Recurrent layers on top of each other, with dropout between them.
-
-    Args:
-        cell: name of the layers' kind, see `CELLS`.
-        inputs: size of what the first layer reads.
-        width: size of all hidden states.
-        layers: how many.
-        dropout: probability of dropping a number between layers.
-        residual: add each layer's input to its output, from the second layer on.
-    """
+    """Recurrent layers, see `CELLS`, with dropout between them; `residual` adds the input of all but the first."""
 
     def __init__(self, cell: str, inputs: int, width: int, layers: int, dropout: float, residual: bool) -> None:
         super().__init__()
@@ -200,12 +191,7 @@ def _initialize(layer: nn.RNNBase, width: int) -> None:
 
 
 def initialize_parts(layer: nn.Linear, width: int) -> None:
-    """Xavier weights for each part of a layer that is several in one, and zero biases.
-
-    Args:
-        layer: its outputs are parts of the same size, one behind the other.
-        width: size of a part.
-    """
+    """Xavier weights for each part, of that width, of a layer that is several in one, and zero biases."""
     for part in layer.weight.detach().split(width):
         nn.init.xavier_uniform_(part)
     nn.init.zeros_(layer.bias)

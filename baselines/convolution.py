@@ -21,13 +21,7 @@ _HALF = math.sqrt(0.5)
 
 
 class GatedConvolution(nn.Module):
-    """v = a ∘ σ(b), where a and b are convolutions of the same window (Dauphin et al. 2017).
-
-    Args:
-        width: size of the vectors.
-        kernel: positions of a window.
-        dropout: probability of dropping a number of the input.
-    """
+    """v = a ∘ σ(b), where a and b are convolutions of the same window (Dauphin et al. 2017)."""
 
     def __init__(self, width: int, kernel: int, dropout: float) -> None:
         super().__init__()
@@ -52,15 +46,7 @@ class ConvMemory(Memory):
 
 
 class ConvEncoder(Encoder):
-    """Reads the source with centred windows; beyond its ends stand zeros.
-
-    Args:
-        tokens: the table of token vectors.
-        layers: convolutions.
-        kernel: positions of a window.
-        positions: longest source.
-        dropout: probability of dropping a number of a token's vector, and of what a convolution reads.
-    """
+    """Reads the source with centred windows; beyond its ends stand zeros."""
 
     def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
         super().__init__()

@@ -15,12 +15,7 @@ from s2s.nn.layers import Dropout, Looks, States, Summary, Tokens, Valid, Vector
 
 
 class Bridge(nn.Module):
-    """The decoder's first state, from the source's summary: tanh(W summary + b) for every part of every layer.
-
-    Args:
-        width: size of the summary and of every part.
-        parts: number of state tensors of each layer.
-    """
+    """The decoder's first state, from the source's summary: tanh(W summary + b) for every part of every layer."""
 
     def __init__(self, width: int, parts: list[int]) -> None:
         super().__init__()
@@ -48,15 +43,7 @@ class Cells(Rows):
 
 
 class SqueezedDecoder(Decoder[Nothing, Cells]):
-    """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014).
-
-    Args:
-        tokens: the table of token vectors.
-        stack: the recurrent layers.
-        bridge: makes their first state.
-        dropout: probability of dropping a number of a token's vector, and of the output.
-        scaled: whether token vectors are scaled by √width.
-    """
+    """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014)."""
 
     def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, scaled: bool = True) -> None:
         super().__init__()
@@ -86,13 +73,7 @@ class Source(Rows):
 
 @dataclass(frozen=True)
 class Looking(Rows):
-    """The recurrent layers' states; what the last step wrote, and how much was looked at so far, where that is asked.
-
-    Attributes:
-        layers: of each recurrent layer.
-        fed: the last step's output before dropout, with input feeding.
-        seen: the sum of all weights so far, with coverage.
-    """
+    """The layers' states; with input feeding the last output before dropout, with coverage the sum of all weights."""
 
     layers: tuple[CellState, ...]
     fed: Summary | None
@@ -205,9 +186,6 @@ class TimeSyncedDecoder(Decoder[Outputs, Place]):
     """Gives the encoder's states in their order. What was written before is not looked at.
 
     The source ends with `EOS`, so that its state is what the target's own `EOS` is read off: both have one length.
-
-    Args:
-        dropout: probability of dropping a number of an output.
     """
 
     def __init__(self, dropout: float) -> None:

@@ -11,14 +11,7 @@ from s2s.nn.layers import Dropout, States, Summary, Valid, Vectors
 
 
 class Layer(nn.Module):
-    """One layer that reads in one direction or in both, side by side.
-
-    Args:
-        cell: kind of the recurrent layer.
-        inputs: size of what it reads.
-        width: size of its states, both directions together.
-        turned: for each direction, whether it reads from the end to the beginning.
-    """
+    """Reads in one direction or in both, side by side, which share the width; `turned` ones begin at the end."""
 
     def __init__(self, cell: str, inputs: int, width: int, turned: tuple[bool, ...]) -> None:
         super().__init__()
@@ -43,17 +36,8 @@ class RecurrentEncoder(Encoder):
     """Reads the source token by token; the summary is the top layer's state after the last token of each direction.
 
     Rows of different lengths need no packing. A padded end cannot change what came before it, and the reading from the
-    end begins at each row's own last token: the row is turned round within its length.
-
-    Args:
-        cell: kind of the recurrent layers.
-        tokens: the table of token vectors; a state has their width.
-        layers: how many.
-        bidirectional: whether half of a state reads from the end to the beginning.
-        reverse: whether a single direction is that from the end to the beginning.
-        residual: add each layer's input to its output, from the second layer on.
-        dropout: probability of dropping a number of what a layer reads.
-        scaled: whether token vectors are scaled by √width.
+    end begins at each row's own last token: the row is turned round within its length. What it takes is described in
+    `baselines.recurrent.Reading`.
     """
 
     def __init__(

@@ -82,12 +82,6 @@ class Attentive(Recurrent):
 def build(cell: str, settings: Recurrent, source_size: int, target_size: int) -> "Seq2Seq":
     """A freshly initialised encoder and decoder, with attention where the settings have it.
 
-    Args:
-        cell: kind of the recurrent layers, see `baselines.cells.CELLS`.
-        settings: the recipe's `model` section.
-        source_size: number of source pieces.
-        target_size: number of target pieces.
-
     Raises:
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """

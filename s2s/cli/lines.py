@@ -23,10 +23,8 @@ _LONGEST = 1 << 24
 def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: None) -> Iterator[list[str]]:
     """Lines that are there together: a file's by the thousand, a pipe's as they arrive, without waiting for more.
 
-    Args:
-        file: lines of UTF-8; of others, what cannot be read is replaced and told.
-        most: lines of a chunk.
-        prompt: called before each time that somebody's line is waited for.
+    The lines are UTF-8; of others, what cannot be read is replaced and told. Each time that somebody's line is waited
+    for, `prompt` is called.
     """
     waiting, ended, number = b"", False, 0
     while not ended:
@@ -73,11 +71,7 @@ def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:
-    """Refuses the file of an option, if there is one, that cannot be written, before anything slow begins.
-
-    Raises:
-        UserError: its folder does not exist, or it is a folder.
-    """
+    """Refuses the file of an option that has no folder, or is one, before anything slow begins."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UserError(what, where=f"{option} {path}", remedy="name a file in a folder that exists")

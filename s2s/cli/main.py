@@ -38,11 +38,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names.
-
-        Raises:
-            UsageError: there is none of that name.
-        """
+        """The command that the first word names, or a `UsageError`."""
         known = self.list_commands(ctx)
         word = click.utils.make_str(args[0])
         if word not in known and not word.startswith("-"):

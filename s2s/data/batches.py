@@ -63,9 +63,6 @@ def plan(source_lengths: Lengths, target_lengths: Lengths, budget: int, seed: in
         epoch: from 0 on. In epoch 0 the batch with most positions comes first and the one with most pairs of positions
             (attention grows with these) second: memory runs out at once or not at all.
 
-    Returns:
-        The pairs of each batch, as indices into the lengths.
-
     Raises:
         UserError: one pair alone is over budget.
     """

@@ -14,10 +14,7 @@ from s2s.errors import UserError
 
 
 def cached(
-    read: Callable[[], Iterator[dict[str, Any]]],
-    files: tuple[Path, ...],
-    reading: str,
-    features: datasets.Features,
+    read: Callable[[], Iterator[dict[str, Any]]], files: tuple[Path, ...], reading: str, features: datasets.Features
 ) -> datasets.Dataset:
     """Rows of files, written to Arrow once and found again while content, reading and our version stay the same.
 
@@ -85,11 +82,7 @@ def converted(
 ) -> datasets.Dataset:
     """Rows of a data set as ours, made once and found again while they, the columns and our version stay the same.
 
-    Args:
-        found: the data set.
-        take: makes our columns of some rows and their numbers.
-        reading: which of the columns are read, and how; another reading is another result.
-        features: the columns that `take` gives.
+    The columns of some rows and their numbers are made by `take`; another `reading` is another result.
     """
     # left alone, datasets would name the result by the code of `take`, whose callees it does not look into
     name = _named(found._fingerprint, reading)

@@ -26,8 +26,7 @@ _CHARACTERS = 10_000_000
 class Encoded:
     """Pairs of pieces, without special ones. They stay in Arrow's memory-mapped file; only lengths are in memory.
 
-    Args:
-        dataset: rows with the integer lists `source` and `target`.
+    The rows have the integer lists `source` and `target`.
 
     Attributes:
         source_lengths: pieces of each source, its `EOS` counted.

@@ -99,15 +99,8 @@ class Examples(ABC, Generic[C]):
 def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str, remedy: str) -> tuple[list[Plan], int]:
     """Successive batches with about as many items together as wanted, the same number of them in each update.
 
-    The last update of an epoch has what remains.
-
-    Args:
-        batches: an epoch's plan.
-        wanted: items that one update learns from.
-        usual: items of a batch.
-        noun: what they are called.
-        key: of the recipe's `training`, that says how many are wanted.
-        remedy: how a batch would have fewer.
+    The last update of an epoch has what remains. A batch has `usual` items; `key` of the recipe's `training` says how
+    many are wanted.
 
     Returns:
         The batches of each update, and how many of them (micro-batches) one has.
@@ -127,13 +120,7 @@ def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str, remedy
 
 @dataclass(frozen=True)
 class LabelledBatch(Collated):
-    """Examples and their classes; the loss is divided by the examples.
-
-    Attributes:
-        source: what is read: pieces, or pixels.
-        source_valid: True where a position that the encoder sees is real.
-        labels: the number of each example's class.
-    """
+    """Examples, as pieces or pixels, and the numbers of their classes; the loss is divided by the examples."""
 
     source: Shaped[Tensor, "batch ..."]
     source_valid: Bool[Tensor, "batch source"]

@@ -2,11 +2,12 @@
 
 import random
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.sources import Corpus, Part
 from s2s.data.tokenizers import normalized
 
 SUSPICIOUS = {
@@ -39,6 +40,20 @@ def repeated(hashed: Hashes) -> Int[np.ndarray, " copies"]:
     return np.setdiff1d(np.arange(len(hashed)), first)
 
 
+def overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) -> dict[str, int]:
+    """How many examples of validation and of test occur in train, too: their keys are equal."""
+    learned, parts = hashes(keys(corpus.train)), corpus.parts()
+    del parts["train"]
+    return {name: int(np.isin(hashes(keys(part)), learned).sum()) for name, part in parts.items()}
+
+
+def note_suspicious(found: dict[str, list[int]], row: int, *texts: str) -> None:
+    """Adds a row to those that hold one of the `SUSPICIOUS` characters, by its name."""
+    for character, name in SUSPICIOUS.items():
+        if any(character in text for text in texts):
+            found.setdefault(name, []).append(row)
+
+
 def drawn(rows: int, seed: int) -> list[int]:
     """Some rows, drawn at random and in their order, to be read with one's own eyes."""
     return sorted(random.Random(seed).sample(range(rows), min(_SPOTS, rows)))
@@ -53,6 +68,20 @@ def visible(text: str) -> str:
     """One line of a terminal, whatever characters the text holds."""
     visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return visible if len(visible) <= _SHOWN else visible[: _SHOWN - 1] + "…"
+
+
+def table(columns: Iterable[str], rows: Mapping[str, Iterable[float | None]]) -> list[str]:
+    """Numbers by row and column, as lines; `–` stands for None."""
+    shown = {"": list(columns)}
+    for label, numbers in rows.items():
+        shown[label] = ["–" if n is None else f"{n:,}" if isinstance(n, int) else f"{n:.2f}" for n in numbers]
+    return [f"{visible(label):28}" + "".join(f"{cell:>13}" for cell in cells) for label, cells in shown.items()]
+
+
+def findings(blocks: Iterable[Iterable[str]], advice: Iterable[str]) -> str:
+    """What was found, and last what should be mended, as plain text for a terminal."""
+    mend = [f"  - {words}" for words in advice]
+    return "\n\n".join("\n".join(b) for b in (*blocks, ["advice", *mend] if mend else ["nothing suspicious found"]))
 
 
 def altered(texts: Iterable[str], normalization: str) -> str:

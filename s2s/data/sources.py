@@ -102,11 +102,7 @@ class Source(ABC, Generic[Settings, Part]):
         return np.ones(len(part), dtype=bool)
 
     def part(self, name: str, train: Part | None = None) -> Part | None:
-        """One part, `train`, `validation` or `test`; None where there is none, or it is held out of `train`.
-
-        Raises:
-            UserError: see `read`.
-        """
+        """One part, `train`, `validation` or `test`; None where there is none, or it is held out of `train`."""
         # the progress of Arrow's conversions would disturb the run's own
         datasets.disable_progress_bars()
         split = getattr(self.settings, name)
@@ -128,69 +124,42 @@ class Source(ABC, Generic[Settings, Part]):
         if train is None or (parts["validation"] is None and "validation" not in sizes):
             raise UserError("data.train and data.validation are needed", remedy="name a file or a split")
         if sizes:
-            rest, held = held_out_rows(
-                self.keys(train), self.usable(train), sizes, self.settings.seed, self.noun, self.in_order
-            )
+            rest, held = self._held_out(train, sizes)
             parts |= {name: train.select(rows) for name, rows in held.items()}
             train = train.select(rest)
         return Corpus(train, parts["validation"], parts["test"])  # type: ignore[arg-type]
 
-    def folder(self, of_what: str) -> Path:
-        """The folder `data.root`.
+    def _held_out(
+        self, train: Part, sizes: Mapping[str, int]
+    ) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
+        """Different examples for parts of these sizes, and the rows that stay: none that is the same as one of them."""
+        usable, wanted = self.usable(train), sum(sizes.values())
+        # 64 bits each: two different ones of ten million share a hash with a probability of 3 in a million
+        hashes = np.fromiter(map(hash, self.keys(train)), np.int64, len(usable))
+        order = np.random.default_rng(self.settings.seed).permutation(len(usable))
+        order = order[usable[order]]
+        _, first = np.unique(hashes[order], return_index=True)
+        chosen = order[np.sort(first)][:wanted]
+        rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
+        if len(chosen) < wanted or not len(rest):
+            raise UserError(
+                f"{wanted:,} {self.noun} to hold out of {len(usable):,} leave nothing to train on",
+                where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
+                remedy="hold out fewer",
+            )
+        parts, start = {}, 0
+        for name, size in sizes.items():
+            rows = chosen[start : start + size]
+            parts[name], start = np.sort(rows) if self.in_order else rows, start + size
+        return rest, parts
 
-        Raises:
-            UserError: there is none.
-        """
+    def folder(self, of_what: str) -> Path:
+        """The folder `data.root`, if there is one."""
         root = Path(self.settings.root or "")
         if not root.is_dir():
             what = "there is no such folder"
             raise UserError(what, where=f"data.root: {root}", remedy=f"name the folder of the {of_what}")
         return root
-
-
-def held_out_rows(
-    keys: Iterable[Hashable],
-    usable: Bool[np.ndarray, " examples"],
-    sizes: Mapping[str, int],
-    seed: int,
-    noun: str,
-    in_order: bool,
-) -> tuple[Int[np.ndarray, " rest"], dict[str, Int[np.ndarray, " held"]]]:
-    """Chooses different examples to hold out, and drops all others that are the same.
-
-    Args:
-        keys: of the training examples; those of equal ones are equal.
-        usable: whether an example may be chosen.
-        sizes: how many are wanted, by the part's name.
-        seed: of the choice.
-        noun: what the examples are called.
-        in_order: whether those of a part are sorted.
-
-    Returns:
-        The rows that stay, and those of each part.
-
-    Raises:
-        UserError: there are too few.
-    """
-    wanted, total = sum(sizes.values()), len(usable)
-    # 64 bits each: two different ones of ten million share a hash with a probability of 3 in a million
-    hashes = np.fromiter(map(hash, keys), np.int64, total)
-    order = np.random.default_rng(seed).permutation(total)
-    order = order[usable[order]]
-    _, first = np.unique(hashes[order], return_index=True)
-    chosen = order[np.sort(first)][:wanted]
-    rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
-    if len(chosen) < wanted or not len(rest):
-        raise UserError(
-            f"{wanted:,} {noun} to hold out of {total:,} leave nothing to train on",
-            where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
-            remedy="hold out fewer",
-        )
-    parts, start = {}, 0
-    for name, size in sizes.items():
-        rows = chosen[start : start + size]
-        parts[name], start = np.sort(rows) if in_order else rows, start + size
-    return rest, parts
 
 
 def digest_of(*columns: Iterable[str]) -> str:

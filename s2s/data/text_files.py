@@ -164,11 +164,7 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
 
 
 def check_there(*paths: Path) -> None:
-    """Refuses files that are not there.
-
-    Raises:
-        UserError: one is not; what is there under a similar name is told.
-    """
+    """Refuses files that are not there, and tells what is there under a similar name."""
     for path in paths:
         check_regular(path, "name a file; of a pipe, write the lines to one first")
         if path.is_file():

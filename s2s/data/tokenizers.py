@@ -61,13 +61,8 @@ class Tokenizer:
     same piece at the beginning as elsewhere; decoding takes that space away.
 
     What is unknown becomes `UNK`, which decoding shows as `⁇`: each new word to `word`; to `char`, new characters, of
-    which several in a row become one. With `bytes`, the piece of byte b has the number b + 4.
-
-    Args:
-        model: sentencepiece's model, as it is stored; empty for `bytes`.
-        kind: as in the recipe.
-        normalization: as in the recipe.
-        lowercase: as in the recipe.
+    which several in a row become one. With `bytes`, the piece of byte b has the number b + 4. The model is
+    sentencepiece's, as it is stored, and empty for `bytes`.
     """
 
     def __init__(self, model: bytes, kind: str, normalization: str, lowercase: bool) -> None:
@@ -237,11 +232,7 @@ def _unescape(text: str) -> str:
 def train_pair(
     sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings
 ) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target; the same object twice, trained on both, when they share one vocabulary.
-
-    Raises:
-        UserError: see `train`.
-    """
+    """The tokenizers of source and target; the same object twice, trained on both, when they share one vocabulary."""
     if settings.shared:
         shared = train(itertools.chain(sources, targets), settings, "shared")
         return shared, shared
@@ -254,11 +245,6 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer
     Of more than two million lines, one to two million are taken, spread evenly. Lines of more than 2,000 characters are
     cut, never left out. With `unigram` and `bpe`, the most frequent characters, which make up 99.95 % of the text, are
     pieces; the others are spelt in bytes, or unknown. `char` and `word` take the most frequent characters and words.
-
-    Args:
-        lines: the training text.
-        settings: `tokenizer` in the recipe.
-        side: `source`, `target` or `shared`, for messages.
 
     Raises:
         UserError: the corpus is empty, or `tokenizer.size` is larger or smaller than it allows.
@@ -325,11 +311,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
 
 
 def _check_threads() -> None:
-    """Starts as many threads as sentencepiece will, which would end the whole process where one cannot be started.
-
-    Raises:
-        UserError: there is no memory for them.
-    """
+    """Starts as many threads as sentencepiece will, which would end the whole process where one cannot be started."""
     enough, started = threading.Event(), []
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     try:

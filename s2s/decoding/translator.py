@@ -19,13 +19,7 @@ _CHUNK_OF_BATCHES = 50
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible translation.
-
-    Attributes:
-        text: as plain text.
-        score: log probability over the length penalty; comparable within one source.
-        hypothesis: its pieces.
-    """
+    """One possible translation; its score, log probability over the length penalty, is comparable within one source."""
 
     text: str
     score: float
@@ -34,11 +28,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one line.
-
-    Attributes:
-        candidates: best first; empty for an empty line.
-    """
+    """What became of one line: candidates, best first; none for an empty line."""
 
     candidates: tuple[Candidate, ...]
 
@@ -82,9 +72,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translations in the order of the lines, some batches of lines read ahead; empty lines stay empty.
 
-        Args:
-            lines: what is translated.
-            advance: told how many lines were translated, batch by batch.
+        `advance` is told how many lines were translated, batch by batch.
         """
         chunk: list[str] = []
         for line in lines:
@@ -97,12 +85,7 @@ class Translator:
     def translate_chunk(
         self, lines: list[str], advance: Callable[[int], object] = lambda count: None
     ) -> list[Translation]:
-        """Translations of lines that are all here, in their order; batches hold lines of similar length.
-
-        Args:
-            lines: what is translated.
-            advance: as in `translate`.
-        """
+        """Translations of lines that are all here, in their order; batches hold lines of similar length."""
         translations = [Translation(())] * len(lines)
         # an empty line has nothing to say, and a line of white space neither
         filled = [i for i, line in enumerate(lines) if line.strip()]
@@ -143,12 +126,7 @@ class Translator:
 
 
 def collapse(sources: list[str], translations: list[str]) -> str | None:
-    """Advice when a model says the same, or nothing, whatever it is asked; None when it does not.
-
-    Args:
-        sources: what was translated.
-        translations: what came out.
-    """
+    """Advice when a model says the same, or nothing, whatever it is asked; None when it does not."""
     different = len(set(sources))
     if different < 10:
         return None

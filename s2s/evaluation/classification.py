@@ -43,11 +43,8 @@ class Bin:
 class Calibration:
     """Confidence against accuracy.
 
-    Attributes:
-        error: expected calibration error, in percent: the mean distance of confidence and accuracy over all examples.
-        spacing: what the bins have in common, `width` or `count`.
-        wanted: bins asked for.
-        bins: those with examples, from the least confident.
+    The expected calibration error in percent, and those of the wanted bins that have examples, from the least confident
+    on; `spacing` is what they have in common.
     """
 
     error: float
@@ -84,15 +81,8 @@ class ClassScore:
 class ClassificationScores:
     """All that is measured of a classifier on a split.
 
-    Attributes:
-        examples: how many were classified.
-        accuracy: share of right answers.
-        macro_f1: mean F1 of the classes, in percent; all classes weigh the same.
-        loss: mean cross-entropy, in nats.
-        classes: each class.
-        confusion: number of examples by true class (rows) and predicted class (columns).
-        calibration: confidence against accuracy in bins of equal width.
-        adaptive: the same in bins of equally many examples.
+    The loss is the mean cross-entropy in nats; macro-F1, in percent, weighs all classes alike; the confusion has true
+    classes as rows; `adaptive` is the calibration in bins of equally many.
     """
 
     examples: int
@@ -149,10 +139,7 @@ class ClassificationScores:
 def classification_scores(truth: Classes, probabilities: Probabilities, names: Sequence[str]) -> ClassificationScores:
     """Everything that one pass over a split tells.
 
-    Args:
-        truth: the class of each example, from 0.
-        probabilities: of each class, for each example; rows sum to one. The first of equal ones is predicted.
-        names: of the classes, in their order.
+    Classes count from 0, rows of probabilities sum to one, and the first of equal ones is predicted.
     """
     predicted = probabilities.argmax(axis=1)
     matrix = confusion(truth, predicted, len(names))
@@ -170,10 +157,7 @@ def classification_scores(truth: Classes, probabilities: Probabilities, names: S
 
 
 def calibration(
-    truth: Classes,
-    probabilities: Probabilities,
-    bins: int = 15,
-    spacing: Spacing = "width",
+    truth: Classes, probabilities: Probabilities, bins: int = 15, spacing: Spacing = "width"
 ) -> Calibration:
     """The expected calibration error of the predicted classes (Naeini et al. 2015; Guo et al. 2017, equation 3).
 
@@ -219,24 +203,13 @@ def cross_entropy_of(truth: Classes, probabilities: Probabilities) -> float:
 
 
 def confusion(truth: Classes, predicted: Classes, classes: int) -> Matrix:
-    """Number of examples by true class (rows) and predicted class (columns).
-
-    Args:
-        truth: from 0.
-        predicted: from 0.
-        classes: how many there are.
-    """
+    """Number of examples by true class (rows) and predicted class (columns), of so many classes, which count from 0."""
     counts = np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes)
 
 
 def per_class(matrix: Matrix, names: Sequence[str]) -> list[ClassScore]:
-    """Precision, recall and F1 of each class.
-
-    Args:
-        matrix: see `confusion`.
-        names: of the classes, in their order.
-    """
+    """Precision, recall and F1 of each class."""
     found = []
     for name, right, support, predicted in zip(
         names, matrix.diagonal().tolist(), matrix.sum(axis=1).tolist(), matrix.sum(axis=0).tolist(), strict=True
@@ -254,13 +227,7 @@ def macro_f1(scores: Sequence[ClassScore]) -> float:
 
 
 def chosen_examples(truth: Classes, predicted: Classes, count: int = 3, seed: int = 1) -> tuple[list[int], list[int]]:
-    """Some rightly and some wrongly classified examples, drawn by a seed: nobody picked them.
-
-    Args:
-        truth: from 0.
-        predicted: from 0.
-        count: how many of each kind; fewer where there are fewer.
-        seed: of the draw.
+    """Some rightly and some wrongly classified examples, `count` of each or fewer, drawn by a seed: nobody picked them.
 
     Returns:
         Rows of right answers, rows of wrong ones, as drawn.

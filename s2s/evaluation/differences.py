@@ -91,10 +91,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference | None
 
 
 def over_seeds_and_sentences(
-    first: Sequence[Counts],
-    second: Sequence[Counts],
-    score: Callable[[np.ndarray], np.ndarray],
-    drawn: Draws,
+    first: Sequence[Counts], second: Sequence[Counts], score: Callable[[np.ndarray], np.ndarray], drawn: Draws
 ) -> Difference | None:
     """The difference of two systems' mean scores, in doubt about seeds and about sentences; None below two seeds.
 

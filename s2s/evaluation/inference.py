@@ -37,13 +37,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Share(Estimate):
-    """A share of successes; its interval has ends always.
-
-    Attributes:
-        value: in percent, where nothing else is said.
-        low: lower end of the 95 % interval.
-        high: upper end.
-    """
+    """A share of successes, in percent where nothing else is said; its interval has ends always."""
 
     low: float
     high: float
@@ -53,12 +47,8 @@ def wilson(successes: int, trials: int, whole: float = 100.0) -> Share:
     """A share with Wilson's score interval (Wilson 1927), which never leaves 0 to 100 %.
 
     With p the share, n the trials and z the normal quantile of 97.5 %: the centre is (p + z²/2n) / (1 + z²/n), and the
-    ends are z·√(p(1 − p)/n + z²/4n²) / (1 + z²/n) away from it.
-
-    Args:
-        successes: of the trials.
-        trials: without any, everything is possible.
-        whole: what all of them are: 100 for percent.
+    ends are z·√(p(1 − p)/n + z²/4n²) / (1 + z²/n) away from it. Without any trial, everything is possible; `whole` is
+    what all of them are, 100 for percent.
     """
     if not trials:
         return Share(0.0, 0.0, whole)
@@ -118,13 +108,8 @@ def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.nda
 
     Paired approximate randomisation (Noreen 1989; Riezler & Maxwell 2005): sentence by sentence, a coin decides whether
     the systems change places. Among all such exchanges the given one is nothing special if the systems are equally
-    good, so the test rejects as often as its level says, whatever the score; the paired bootstrap does not.
-
-    Args:
-        first: what the score counts in each sentence of the first system.
-        second: in the same sentences of the second.
-        score: of sums of counts, row by row.
-        swaps: how many exchanges are tried; the least p-value is 1 / (swaps + 1).
+    good, so the test rejects as often as its level says, whatever the score; the paired bootstrap does not. The least
+    p-value is 1 / (swaps + 1).
     """
     sums, moved = (first.sum(axis=0), second.sum(axis=0)), second - first
     generator = np.random.default_rng(_SEED)
@@ -141,9 +126,7 @@ def paired_p(first: Counts, second: Counts, score: Callable[[np.ndarray], np.nda
 def drawn_rows(sentences: int, stream: int = 0) -> Iterator[Int[np.ndarray, " sentences"]]:
     """How often each sentence is drawn with replacement, resample by resample (Koehn 2004); always the same.
 
-    Args:
-        sentences: how many there are.
-        stream: another one for sentences that have nothing to do with these; 0 draws as sacreBLEU does.
+    Another stream is for sentences that have nothing to do with these; 0 draws as sacreBLEU does.
     """
     generator = np.random.default_rng([_SEED, stream] if stream else _SEED)
     for _ in range(RESAMPLES):

@@ -33,14 +33,10 @@ _BUCKETS = 4
 
 @dataclass(frozen=True)
 class Score:
-    """One metric's result.
+    """One metric's result in percent.
 
-    Attributes:
-        name: as it is called in print.
-        value: in percent.
-        low: lower end of the 95 % interval: the bootstrap's, and Wilson's for the share of exact ones.
-        high: upper end.
-        signature: says exactly how the value was computed.
+    Its 95 % interval is the bootstrap's, or Wilson's for the share of exact ones; the signature says exactly how it was
+    computed.
     """
 
     name: str
@@ -101,11 +97,8 @@ class _RateSignature(Signature):
 class Rate(Metric):
     """The share of sentences that are the reference, or the edits for each character or word of it, in percent.
 
-    White space at the ends does not count; between words, any is one space.
-
-    Args:
-        unit: `sentences` counts exact ones, the others count edits.
-        lowercase: without regard to case.
+    White space at the ends does not count; between words, any is one space. Of `sentences`, the unit, exact ones are
+    counted; of the others, edits.
     """
 
     _SIGNATURE_TYPE = _RateSignature
@@ -141,12 +134,7 @@ class Rate(Metric):
 
 
 def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> dict[str, Metric]:
-    """BLEU, chrF2++, TER, exact match, character and word error rate.
-
-    Args:
-        lowercase: score without regard to case.
-        names: which of them.
-    """
+    """BLEU, chrF2++, TER, exact match, character and word error rate."""
     makers: dict[str, Callable[[], Metric]] = {
         "bleu": lambda: BLEU(lowercase=lowercase),
         "chrf": lambda: CHRF(word_order=2, lowercase=lowercase),
@@ -167,19 +155,9 @@ def score(translations: Sequence[str], references: Sequence[str]) -> dict[str, f
 
 
 def scores(
-    translations: Sequence[str],
-    references: Sequence[str],
-    lowercase: bool = False,
-    names: Sequence[str] = NAMES,
+    translations: Sequence[str], references: Sequence[str], lowercase: bool = False, names: Sequence[str] = NAMES
 ) -> dict[str, Score]:
-    """Metrics with their intervals; sentences are looked at once, for value and interval.
-
-    Args:
-        translations: what a system wrote.
-        references: what a human wrote, raw.
-        lowercase: score without regard to case.
-        names: of the metrics.
-    """
+    """Metrics with their intervals; sentences are looked at once, for value and interval."""
     found = {}
     for name, metric in metrics(lowercase, names).items():
         counts = metric._extract_corpus_statistics(list(translations), [list(references)])
@@ -194,23 +172,13 @@ def scores(
 
 
 def bootstrap_interval(metric: Metric, counts: Counts) -> tuple[float, float]:
-    """The 95 % interval of a metric: sentences drawn with replacement, 1,000 times (Koehn 2004).
-
-    Args:
-        metric: one of `metrics`.
-        counts: what it counts in each sentence.
-    """
+    """The 95 % interval of one of `metrics`, by its counts in each sentence: 1,000 times drawn anew (Koehn 2004)."""
     found = estimate(0.0, scores_of(metric, np.stack([drawn @ counts for drawn in drawn_rows(len(counts))])))
     return float(found.low or 0.0), float(found.high or 0.0)
 
 
 def scores_of(metric: Metric, sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
-    """The score of each row of summed counts, in percent.
-
-    Args:
-        metric: one of `metrics`.
-        sums: of what it counts in each sentence.
-    """
+    """The score, by one of `metrics`, of each row of summed counts, in percent."""
     return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
 
 
@@ -226,12 +194,6 @@ def word_accuracy(
 
     None unless every reference has as many words as its source: only where each word is answered by one, as in
     tagging, does the place of a word say anything.
-
-    Args:
-        sources: what was translated.
-        translations: what a system wrote.
-        references: raw.
-        lowercase: compare without regard to case.
     """
     right = total = 0
     for source, translation, reference in zip(sources, translations, references, strict=True):
@@ -249,11 +211,7 @@ def by_source_length(
 ) -> list[Bucket]:
     """BLEU of the shortest quarter of the sources, of the next, and so on; sources of one length stay together.
 
-    Args:
-        sources: what was translated; their length is counted in words, or in characters where all have as many words.
-        translations: what a system wrote.
-        references: raw.
-        lowercase: score without regard to case.
+    Lengths are counted in words, or in characters where all sources have as many words.
     """
     words = np.array([len(source.split()) for source in sources])
     unit = "words" if len(set(words)) > 1 else "characters"

@@ -26,15 +26,9 @@ _EXACT_BELOW = 25
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one system beside the first.
+    """One metric of one system, in percent, with half the width of the bootstrap's 95 % interval.
 
-    Attributes:
-        system: its name.
-        metric: the metric's name.
-        value: in percent.
-        interval: half the width of the bootstrap's 95 % interval.
-        p_value: how often chance alone would give a difference from the first system as large, see `paired_p`; None for
-            the first.
+    Its p-value is that of `paired_p` against the first system; None for the first.
     """
 
     system: str
@@ -52,11 +46,6 @@ def compare(
     systems: Mapping[str, Sequence[str]], references: Sequence[str], lowercase: bool = False
 ) -> list[Comparison]:
     """Tests every system against the first, on the same sentences.
-
-    Args:
-        systems: translations by the system's name, the baseline first.
-        references: raw.
-        lowercase: score without regard to case.
 
     Raises:
         UserError: there are fewer than two systems, or they translated different numbers of sentences.
@@ -85,13 +74,8 @@ def compare(
 class McNemar:
     """Two classifiers on the same examples; those that both got right or both got wrong say nothing.
 
-    Attributes:
-        only_first: examples that only the first got right.
-        only_second: examples that only the second got right.
-        exact: two-sided p-value of the binomial test: each disagreement is a fair coin.
-        chi_square: McNemar's statistic with continuity correction.
-        chi_square_p: its p-value, one degree of freedom.
-        method: which of the two p-values counts.
+    The binomial test's p-value is exact: each disagreement is a fair coin. McNemar's statistic has a continuity
+    correction, and one degree of freedom; `method` says which of the two p-values counts.
     """
 
     only_first: int
@@ -109,13 +93,7 @@ class McNemar:
 
 @dataclass(frozen=True)
 class ClassifierComparison:
-    """One classifier beside the first.
-
-    Attributes:
-        run: its name.
-        accuracy: with Wilson's interval.
-        test: against the first; None for the first.
-    """
+    """One classifier beside the first: its accuracy with Wilson's interval, and the test, None for the first."""
 
     run: str
     accuracy: Share
@@ -139,11 +117,6 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
     if they are equally good. Where b + c is below 25 that binomial test counts, for it is exact; above, the customary
     chi-square statistic (|b − c| − 1)² / (b + c), with Edwards's (1948) continuity correction, counts. Where b = c the
     correction would turn no difference into one, and the statistic is 0.
-
-    Args:
-        truth: the class of each example.
-        first: what the first predicted.
-        second: what the second predicted.
     """
     first_right, second_right = first == truth, second == truth
     b, c = int((first_right & ~second_right).sum()), int((second_right & ~first_right).sum())
@@ -160,10 +133,6 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
 
 def compare_classifiers(truth: Classes, systems: Mapping[str, Classes]) -> list[ClassifierComparison]:
     """Tests every classifier against the first, on the same examples.
-
-    Args:
-        truth: the class of each example.
-        systems: predicted classes by the run's name, the baseline first.
 
     Raises:
         UserError: there are fewer than two, or they classified different numbers of examples.

@@ -78,9 +78,7 @@ def reading_direction(encoder: Encoder) -> str:
     """What a state of the encoder knows of the text: `both sides`, or only what stands `before` or `after` it.
 
     Asked of the encoder itself: whether the second of three states changes with the first piece, and with the last.
-
-    Args:
-        encoder: neither its weights nor its mode are changed.
+    Neither its weights nor its mode are changed.
     """
     training, device = encoder.training, next(encoder.parameters()).device
     encoder.eval()

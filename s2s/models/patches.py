@@ -18,11 +18,8 @@ from s2s.models.contract import Encoder
 class ImageShape:
     """What all images of a corpus have in common.
 
-    Attributes:
-        channels: 1 (grey) or 3.
-        size: height and width in pixels.
-        mean: of each channel over the training images, as a share of white.
-        deviation: the standard deviation, likewise.
+    Channels (1, grey, or 3), height and width in pixels, and over the training images mean and standard deviation of
+    each channel, as shares of white.
     """
 
     channels: int
@@ -47,16 +44,8 @@ class PatchTable(nn.Module):
     """Vectors of an image's patches: what stands in the place of an encoder's table of tokens.
 
     A linear map of patches is a convolution whose stride is its kernel's size. Before it, pixels are brought to mean 0
-    and variance 1 by the training images' statistics.
-
-    Args:
-        shape: of the images.
-        size: height and width of a patch.
-        width: size of the vectors.
-        first: whether a learned vector stands before the patches, to be pooled as `first` does.
-
-    Attributes:
-        length: vectors of an image.
+    and variance 1 by the training images' statistics. A learned vector stands before the patches where the `first` is
+    to be pooled.
 
     Raises:
         UserError: patches do not divide an image.
@@ -96,13 +85,7 @@ class PatchTable(nn.Module):
 
 
 def read_images(encoder: Encoder, shape: ImageShape, size: int, first: bool) -> int:
-    """Makes an encoder read images instead of tokens.
-
-    Args:
-        encoder: freshly built; its table of tokens is replaced.
-        shape: of the images.
-        size: height and width of a patch.
-        first: whether a learned vector stands before the patches.
+    """Makes a freshly built encoder read images instead of tokens, by a `PatchTable` in the place of its table.
 
     Returns:
         How many vectors of an image the encoder reads.

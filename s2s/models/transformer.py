@@ -83,11 +83,6 @@ class Settings(EncoderSettings):
 def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     """A freshly initialised Transformer.
 
-    Args:
-        settings: the recipe's `model` section.
-        source_size: number of source pieces.
-        target_size: number of target pieces.
-
     Raises:
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """

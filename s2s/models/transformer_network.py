@@ -16,13 +16,7 @@ KeysAndValues = tuple[Tensor, Tensor]
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then the feed-forward block.
-
-    Args:
-        attention: where positions look at each other.
-        feedforward: what each position makes of that.
-        residuals: around the one and the other.
-    """
+    """Self-attention over the source, then the feed-forward block."""
 
     def __init__(self, attention: Attention, feedforward: FeedForward, residuals: tuple[Residual, Residual]) -> None:
         super().__init__()
@@ -42,14 +36,7 @@ class EncoderLayer(nn.Module):
 
 
 class TransformerEncoder(Encoder):
-    """Reads the source with self-attention; the summary is the mean over real tokens.
-
-    Args:
-        embedding: makes a vector of each token.
-        layers: one above the other.
-        norm: of what the last layer gives.
-        dropout: probability of dropping a number of the embedded source.
-    """
+    """Reads the source with self-attention; the summary is the mean over real tokens."""
 
     def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -97,14 +84,7 @@ class TransformerState(Rows):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention over the target, attention over the source, then the feed-forward block.
-
-    Args:
-        self_attention: where target positions look at those before them.
-        cross_attention: where they look at the source.
-        feedforward: what each position makes of that.
-        residuals: around each of the three.
-    """
+    """Masked self-attention over the target, attention over the source, then the feed-forward block."""
 
     def __init__(
         self,
@@ -144,14 +124,7 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
-    """Writes the target with masked self-attention and attention over the source.
-
-    Args:
-        embedding: makes a vector of each token.
-        layers: one above the other.
-        norm: of what the last layer gives.
-        dropout: probability of dropping a number of the embedded target.
-    """
+    """Writes the target with masked self-attention and attention over the source."""
 
     def __init__(self, embedding: Embedding, layers: list[DecoderLayer], norm: nn.Module, dropout: float) -> None:
         super().__init__()

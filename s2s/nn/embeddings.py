@@ -18,12 +18,7 @@ from s2s.nn.layers import Vectors
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
-    """The sinusoidal position vectors of Vaswani et al. (2017), section 3.5: sines in even places, cosines in odd.
-
-    Args:
-        length: number of positions.
-        width: size of a vector; even.
-    """
+    """Position vectors of an even width (Vaswani et al. 2017, section 3.5): sines in even places, cosines in odd."""
     positions = torch.arange(length, dtype=torch.float32).unsqueeze(1)
     frequencies = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
     angles = positions * frequencies
@@ -97,12 +92,6 @@ def tables(
     tie: Literal["all", "target", "none"], width: int, source_size: int, target_size: int
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
     """The table of source vectors, that of target vectors, and the projection onto the target vocabulary.
-
-    Args:
-        tie: which of them are one matrix.
-        width: size of a vector.
-        source_size: number of source pieces.
-        target_size: number of target pieces.
 
     Raises:
         UserError: all shall be one, but the vocabularies differ in size.

@@ -24,14 +24,11 @@ _LEVELS = 256
 
 
 class Dropout(nn.Module):
-    """Zeroes each number with a probability in training and scales the rest, so that the mean stays.
+    """Zeroes each number at a rate in [0, 1) in training and scales the rest, so that the mean stays.
 
     On a processor the random numbers, not the arithmetic, are what dropout costs. One 64-bit random word therefore
     decides about eight numbers, eight bits for each: the rate is rounded to a multiple of 1/256, from 1/256 to 255/256,
     and the scale is that of the rounded rate. Elsewhere torch's own dropout runs.
-
-    Args:
-        rate: probability of zeroing, in [0, 1).
     """
 
     def __init__(self, rate: float) -> None:
@@ -61,14 +58,7 @@ def _scaled_mask(x: Tensor, dropped: int) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a non-linearity between them, applied to each position alone.
-
-    Args:
-        width: size of input and output.
-        inner: size between the two maps.
-        activation: the non-linearity.
-        dropout: probability of dropping a number after the non-linearity.
-    """
+    """Two linear maps with a non-linearity between them, applied to each position alone."""
 
     def __init__(self, width: int, inner: int, activation: Literal["relu", "gelu"], dropout: float) -> None:
         super().__init__()
@@ -86,14 +76,9 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What a function changes, added to what it read: x + f(norm(x)), or norm(x + f(x)) as first published.
+    """What a function changes, added to what it read: x + f(norm(x)) if `before`, or norm(x + f(x)) as first published.
 
     The first is the pre-norm of Xiong et al. (2020), the second that of Vaswani et al. (2017).
-
-    Args:
-        norm: the normalisation.
-        dropout: of what the function gives.
-        before: whether the function reads what is normalised.
     """
 
     def __init__(self, norm: nn.Module, dropout: nn.Module, before: bool) -> None:

@@ -23,10 +23,6 @@ class Pooling(nn.Module):
     All kinds but two are weighted means of the states: `mean`, `first`, `last`, and `attention`, whose weights are
     learned: with u = tanh(W h + b), the softmax over real positions of u · v (Yang et al. 2016, equations 5 to 7).
     `max` takes the largest of each number (Collobert et al. 2011), and `summary` what the encoder itself summed up.
-
-    Args:
-        kind: which of them.
-        width: size of a state.
     """
 
     def __init__(self, kind: Kind, width: int) -> None:
@@ -36,13 +32,7 @@ class Pooling(nn.Module):
         self.score = nn.Linear(width, 1, bias=False) if kind == "attention" else None
 
     def forward(self, states: States, valid: Valid, summary: Summary) -> Summary:
-        """The vector of each row.
-
-        Args:
-            states: one vector for each position.
-            valid: True where a position is real.
-            summary: the encoder's own.
-        """
+        """The vector of each row."""
         if self.kind == "summary":
             return summary
         if self.kind == "max":

@@ -96,11 +96,7 @@ def module_of(kind: str) -> Model:
 
 
 def translator_settings(kind: str) -> type[Section]:
-    """The section of a model that translates.
-
-    Raises:
-        UserError: see `module_of`.
-    """
+    """The section of a model that translates."""
     return module_of(kind).Settings
 
 

@@ -27,13 +27,6 @@ def explain(
     """The mistake of each key in words: `is 0, expected a whole number above 0`.
 
     A key has one mistake, whatever each alternative of its type had to say, and whichever items of a list were wrong.
-
-    Args:
-        errors: pydantic's errors.
-        schema: what the recipe was held against.
-        tree: the recipe's values.
-        settings: the section of a kind of model, for this task.
-        tasks: all that there are, by name.
     """
     found: dict[Location, str] = {}
     for error in errors:

@@ -29,13 +29,7 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Page:
-    """What a file says and where it says it.
-
-    Attributes:
-        values: mappings, lists and plain values.
-        lines: the line of each key, by its path from the top, counted from 1.
-        twice: keys written a second time, each with that line; their first value counts.
-    """
+    """What a file says; the line of each key by its path, from 1 on; and the lines of keys written a second time."""
 
     values: dict[str, Any]
     lines: dict[Location, int]
@@ -68,19 +62,13 @@ def read_page(path: Path) -> Page:
     if not isinstance(values, dict):
         found = "is empty" if values is None else f"is a {'list' if isinstance(values, list) else 'single value'}"
         raise UserError(
-            f"{found}, expected a mapping of sections",
-            where=str(path),
-            remedy="start from `s2s recipe copy translate`",
+            f"{found}, expected a mapping of sections", where=str(path), remedy="start from `s2s recipe copy translate`"
         )
     return Page(values, reader.lines, reader.twice)
 
 
 def read_value(text: str) -> Any:
-    """A value as the command line gives it.
-
-    Raises:
-        YAMLError: it is not YAML.
-    """
+    """A value as the command line gives it; a `YAMLError` where it is none."""
     return _Reader().read(text)
 
 

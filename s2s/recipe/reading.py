@@ -42,12 +42,8 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
     `data.root` where there is one; they come out absolute. `run.dir` stays relative to the current folder.
 
     An override of `model.kind` takes another model in the place of the file's: what the file says of keys that only its
-    own model has is then left out, and keys that both have keep their values.
-
-    Args:
-        path: a YAML file.
-        overrides: `section.key=value`; values are YAML.
-        tasks: by name; the first is that of a recipe that names none.
+    own model has is then left out, and keys that both have keep their values. The first task is that of a recipe that
+    names none.
 
     Raises:
         UserError: the file cannot be read, or the recipe has mistakes; all of them are listed.
@@ -307,21 +303,13 @@ def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
 
 
 def write_new(path: Path, text: str, overwrite: bool) -> None:
-    """Writes a file that should not be there yet.
-
-    Raises:
-        UserError: see `check_new`.
-    """
+    """Writes a file that should not be there yet."""
     check_new(path, overwrite)
     write_atomically(path, text)
 
 
 def check_new(path: Path, overwrite: bool) -> None:
-    """Refuses to write a file where it cannot be, before anything is made for it.
-
-    Raises:
-        UserError: it is there and shall not be overwritten, or its folder is missing.
-    """
+    """Refuses a file that is there and shall stay, or whose folder is not, before anything is made for it."""
     if path.exists() and not overwrite:
         raise UserError("is there already", where=str(path), remedy="name another file, or use --overwrite")
     if not path.parent.is_dir():

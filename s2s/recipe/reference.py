@@ -65,10 +65,7 @@ def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
     for task, whole in wholes.items():
         part = _resolved(made[whole, "validation"], definitions)
         alternatives = [{"$ref": _model(kind, tasks[task], definitions)} for kind in _kinds(kinds, tasks[task])]
-        part["properties"]["model"] = {
-            "description": part["properties"]["model"]["description"],
-            "oneOf": alternatives,
-        }
+        part["properties"]["model"] = {"description": part["properties"]["model"]["description"], "oneOf": alternatives}
     del definitions["Section"]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "s2s recipe"}
     recipes = [made[whole, "validation"] for whole in wholes.values()]

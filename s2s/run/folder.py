@@ -32,11 +32,7 @@ def folder_of(recipe: AnyRecipe) -> Path:
 
 
 def check_free(folder: Path, overwrite: bool) -> None:
-    """Refuses a folder that a new run may not take.
-
-    Raises:
-        UserError: the folder holds a run already and shall not be overwritten, or it holds something else.
-    """
+    """Refuses a folder that a new run may not take: it holds something, or a run that shall stay."""
     try:
         folder.exists()
     except OSError as error:
@@ -65,11 +61,7 @@ def untouched(folder: Path, *begun: str) -> bool:
 
 @contextmanager
 def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
-    """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`.
-
-    Raises:
-        UserError: the folder is taken, see `check_free`.
-    """
+    """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`."""
     folder = folder_of(recipe)
     check_free(folder, overwrite)
     # a link to a folder stays one, and one that is there may be a mount point: it is filled, not replaced
@@ -106,11 +98,7 @@ def _clear(place: Path) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[Path]:
-    """Within it, no other process trains this run; gives its folder.
-
-    Raises:
-        UserError: one does already.
-    """
+    """Within it, no other process trains this run; gives its folder, or refuses one that is being trained."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / LOCK))
@@ -122,11 +110,7 @@ def alone(folder: Path) -> Iterator[Path]:
 
 
 def check_is_run(folder: Path) -> None:
-    """Refuses what is not a run's folder.
-
-    Raises:
-        UserError: there is no recipe in it.
-    """
+    """Refuses what is not a run's folder: there is no recipe in it."""
     if not (folder / RECIPE).is_file():
         found = f"no {RECIPE} in it" if folder.is_dir() else "there is no such folder"
         raise UserError(f"not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")
@@ -168,11 +152,7 @@ def _check_same(folder: Path, length: list[str]) -> None:
 
 
 def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
-    """Refuses overrides that would be ignored, or would make the model another one, and says why.
-
-    Raises:
-        UserError: one is of a section that may not be changed.
-    """
+    """Refuses overrides that would be ignored, or would make the model another one, and says why."""
     for override in overrides:
         if not {_key(override), _key(override).partition(".")[0]} & set(allowed):
             raise UserError(

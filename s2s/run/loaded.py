@@ -75,11 +75,7 @@ def _computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Compute
 
 
 def find_checkpoint(path: Path, name: str | None) -> Path:
-    """The folder of a run's checkpoint.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """The folder of a run's checkpoint, if there is one of that name."""
     if (path / _WEIGHTS).exists():
         if name is not None:
             raise UserError("is a checkpoint itself", where=str(path), remedy=f"leave out --checkpoint {name}")

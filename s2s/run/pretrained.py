@@ -218,11 +218,7 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
 
 
 def freeze(model: nn.Module, names: Sequence[str], which: str) -> list[str]:
-    """Keeps tensors that were loaded from learning: `nothing`, `embeddings` (tables of vectors alone) or `all`.
-
-    Returns:
-        The names of those that will not learn.
-    """
+    """Keeps loaded tensors from learning: `nothing`, `embeddings` (tables of vectors) or `all`; gives their names."""
     tables = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
     frozen = [n for n in names if which == "all" or (which == "embeddings" and n in tables)]
     parameters = dict(model.named_parameters())

@@ -73,10 +73,7 @@ class Running(Generic[R, D, M]):
         return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
 
     def begin(self) -> RunLog:
-        """Describes the run, and goes to its last checkpoint, where there is one.
-
-        Returns:
-            Its log, to be entered.
+        """Describes the run, goes to its last checkpoint, where there is one, and gives its log, to be entered.
 
         Raises:
             UserError: its data changed, or what it left is damaged.

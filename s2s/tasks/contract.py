@@ -96,13 +96,7 @@ class Loaded(Generic[R, M]):
 
 @dataclass(frozen=True)
 class Scoring:
-    """What is scored, and how.
-
-    Attributes:
-        split: `test` or `validation`.
-        lowercase: without regard to case.
-        files: sources and references, in the place of the split.
-    """
+    """What is scored: the split `test` or `validation`, or files of sources and references; with case or without."""
 
     split: str = "test"
     lowercase: bool = False
@@ -116,13 +110,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Evaluation(ABC):
-    """What a run scored on a split.
-
-    Attributes:
-        run: the run's folder.
-        checkpoint: the checkpoint's name.
-        split: `test` or `validation`, or the name of the file of the sources.
-    """
+    """What a run, by its folder, and the checkpoint of that name scored on a split, or on a file of that name."""
 
     run: str
     checkpoint: str
@@ -193,9 +181,6 @@ class Task(ABC, Generic[R, D, M]):
             tokenizers: those of a run that continues, or the one of the run that the encoder comes from; none: new ones
                 are trained.
             say: prints a line.
-
-        Raises:
-            UserError: something is missing or damaged.
         """
 
     def resolved(self, recipe: R, data: D) -> R:
@@ -215,18 +200,10 @@ class Task(ABC, Generic[R, D, M]):
         return module_of(recipe.model.kind).build_encoder(recipe.model, 5)[0]
 
     def check_use(self, kept: R, recipe: R) -> None:
-        """Refuses a recipe with overrides that a model trained by the `kept` one cannot follow.
-
-        Raises:
-            UserError: there are some.
-        """
+        """Refuses a recipe with overrides that a model trained by the `kept` one cannot follow."""
 
     def check(self, recipe: R) -> None:
-        """Refuses a recipe of a new run before its data are read.
-
-        Raises:
-            UserError: it asks for something that cannot be.
-        """
+        """Refuses a recipe of a new run before its data are read."""
 
     @abstractmethod
     def examples(self, recipe: R, data: D, model: M) -> Examples[Any]:

@@ -49,16 +49,10 @@ class Splits(Generic[F]):
 
 @dataclass(frozen=True)
 class Words:
-    """What the words of a corpus are.
+    """What the words of texts are, between spaces.
 
-    Attributes:
-        texts: how many there are to learn from.
-        words: in all of them, between spaces.
-        types: different ones.
-        once: those of them that occur once.
-        unseen: different words of validation and test that do not occur in training.
-        characters: different ones.
-        longest: characters of the longest text.
+    Of the texts to learn from: all words, different ones, those that occur once; those of validation and test that do
+    not occur in them; how many different characters there are, and how many in the longest text.
     """
 
     texts: int

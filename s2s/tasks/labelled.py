@@ -49,11 +49,7 @@ Advance = Callable[[int], object]
 
 
 def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
-    """The cross-entropy of a batch's classes, summed over its examples.
-
-    Args:
-        smoothing: share of the probability spread over the classes, in [0, 1); the plain loss has none.
-    """
+    """The cross-entropy of a batch's classes, summed; smoothing is in [0, 1), and the plain loss has none."""
 
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
@@ -205,14 +201,7 @@ class Labelling(Task[R, D, Classifier]):
 def classified(
     task: Labelling[Any, Any], run: Loaded[Any, Classifier], chunks: Iterable[list[str]], probabilities: bool
 ) -> Iterator[str]:
-    """The class of each line, in order, as soon as it is known; empty lines stay empty.
-
-    Args:
-        task: knows what a line names.
-        run: the classifier.
-        chunks: lines that are there together.
-        probabilities: whether those of all classes follow, as `TAB name=0.1234`.
-    """
+    """The class of each line, in order, as soon as it is known, and all as `TAB name=0.1234`; empty lines stay so."""
     classes = run.recipe.data.classes
     for chunk in chunks:
         rows = iter(task.probabilities(run, [text for text in chunk if text.strip()]).tolist())
@@ -245,15 +234,8 @@ class Classified:
 class LabelledEvaluation(Evaluation):
     """What a classifier scored on a split.
 
-    Attributes:
-        noun: what the examples are called, in the plural.
-        classes: their names.
-        scores: all that is measured.
-        digest: hash of the examples, in their order.
-        truth: number of each example's class.
-        predicted: number of the class it was taken for.
-        probabilities: of each class, for each example.
-        examples: some that were classified right and some that were not, chosen by seed.
+    Of each example, in their order, the number of its class, that of the one it was taken for, and the probability of
+    each; a hash of the examples; and some of them, right and wrong, chosen by seed.
     """
 
     noun: ClassVar[str] = "examples"

@@ -48,13 +48,7 @@ def gradient_times_input(
 
     The score is that of the class less the mean of all classes' scores, since adding a number to all of them changes no
     probability. Of a classifier that is linear in its vectors, the sum over positions is that score, less what no
-    position decides.
-
-    Args:
-        classifier: in evaluation mode.
-        source: token ids, or images.
-        valid: True where a position is real.
-        label: the class that is explained, for each row.
+    position decides. The classifier is in evaluation mode; each row has its own class.
 
     Returns:
         Zero where a position is not real.
@@ -75,9 +69,6 @@ def rollout(weights: Float[Tensor, "batch layer head source source"]) -> Float[T
 
     A layer passes on half of what it was given, through its residual connection, and mixes half by its heads' mean
     attention: A = (W + I) / 2; layers multiply. Rows sum to one.
-
-    Args:
-        weights: of each layer and head; rows sum to one.
     """
     size = weights.shape[-1]
     reached = torch.eye(size, dtype=weights.dtype, device=weights.device).expand(len(weights), size, size)

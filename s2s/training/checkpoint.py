@@ -90,17 +90,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 def check_fit(
     tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()
 ) -> None:
-    """Refuses tensors that are not those of a model.
-
-    Args:
-        tensors: by name.
-        wanted: likewise, of the right shapes and kinds of number.
-        path: the file that they are from.
-        may: names of `wanted` that need not be there.
-
-    Raises:
-        UserError: a name, a shape or a kind of number is another one.
-    """
+    """Refuses tensors of a file that have not the names, shapes and kinds of the wanted ones; some `may` be missing."""
     wrong = sorted((set(tensors) ^ set(wanted)) - (set(may) - set(tensors)))
     likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]
@@ -147,13 +137,7 @@ class Checkpoints:
         self.every = every
 
     def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress) -> Path:
-        """Writes a checkpoint of these weights under its update's number, then removes those no longer kept.
-
-        Args:
-            model: with the weights that shall decode.
-            training: the trainer's tensors.
-            progress: everything else.
-        """
+        """Writes a checkpoint of the weights that shall decode, under its update's number; removes those not kept."""
         path = self._write(f"{progress.update:07d}", model, progress, training)
         self._remove_old()
         return path

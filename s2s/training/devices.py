@@ -73,10 +73,8 @@ class Computer:
 def prepare_process(settings: DeviceSettings) -> None:
     """Makes this process one that computes as a recipe asks: its threads, its memory, and whether its bits are fixed.
 
-    Called once by each command and each worker, before anything is computed; nothing else changes these.
-
-    Args:
-        settings: the recipe's `device` section; where `threads` is null, they stay as they are.
+    Called once by each command and each worker, before anything is computed; nothing else changes these. Where
+    `threads` is null, they stay as they are.
     """
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -130,14 +128,7 @@ def seed_for(seed: int, *path: int) -> int:
 
 @dataclass(frozen=True)
 class ProductTimes:
-    """How long the products of a model's layers took, forward and backward, in seconds of the processor.
-
-    Attributes:
-        fp32: in single precision.
-        bf16: under autocast, with its casts.
-        rows: positions at a time.
-        threads: of the processor.
-    """
+    """How long the products of a model's layers took, forward and backward, in seconds of the processor."""
 
     fp32: float
     bf16: float
@@ -164,11 +155,7 @@ def measure(model: nn.Module, rows: int) -> ProductTimes:
     """Multiplies matrices of the model's shapes, forward and backward, in both precisions, in turn.
 
     It takes less than half a second on an idle machine, and touches neither weights nor gradients nor the state of any
-    generator.
-
-    Args:
-        model: on a processor.
-        rows: positions of a batch; fewer are taken where that is too much work.
+    generator. The model is on a processor; fewer positions than the batch's are taken where that is too much work.
     """
     shapes = Counter((min(len(w), _LARGEST), min(w.shape[1], _LARGEST)) for w in _weights(model))
     work = sum(6 * out * into for out, into in shapes) or 1

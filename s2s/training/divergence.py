@@ -21,12 +21,7 @@ _LARGEST = 1e4
 
 
 def check_sound(folder: Path, model: nn.Module, guessing: float) -> None:
-    """Looks at a run that has ended.
-
-    Args:
-        folder: of the run; its `metrics.jsonl` has the losses.
-        model: as it is now.
-        guessing: the loss of guessing evenly, in nats per item.
+    """Looks at a run that has ended; `guessing` is the loss of guessing evenly, in nats per item.
 
     Raises:
         UserError: the training diverged.
@@ -46,13 +41,7 @@ def check_sound(folder: Path, model: nn.Module, guessing: float) -> None:
 
 
 def astray(model: nn.Module, loss: float, untrained: float) -> str:
-    """The sign by which a training has gone astray, see the module; empty where there is none.
-
-    Args:
-        model: as it is now.
-        loss: of the last updates, in nats per item.
-        untrained: the loss of a model that has learned nothing.
-    """
+    """The sign by which a training has gone astray, see the module; empty where there is none. Losses are in nats."""
     largest = {name: float(p.detach().abs().max()) for name, p in model.named_parameters() if p.numel()}
     # what is no number is not small either
     if sick := [name for name, value in largest.items() if not value <= _LARGEST]:

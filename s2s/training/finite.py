@@ -22,12 +22,7 @@ def explain(
 ) -> UserError:
     """The error that stops training: which update, which module first, which rows of the corpus.
 
-    Args:
-        model: with the weights before the failed update, and no gradient.
-        again: runs the model over a batch, as training did, and adds to the gradient.
-        batches: the update's micro-batches.
-        update: its number.
-        noun: what the examples are called.
+    The model has the weights before the update and no gradient; `again` adds to it what a batch gives, as training did.
     """
     for batch in batches:
         module = _first_bad_output(model, again, batch)
@@ -39,11 +34,7 @@ def explain(
 
 
 def check_weights(model: nn.Module, update: int) -> None:
-    """Looks at the weights after an update: finite gradients can make others, too.
-
-    Raises:
-        UserError: a weight is not finite.
-    """
+    """Refuses weights that are not finite after an update: finite gradients can make others, too."""
     sound = torch.stack([p.detach().isfinite().all() for p in model.parameters()]).tolist()
     bad = [name for (name, _), finite in zip(model.named_parameters(), sound, strict=True) if not finite]
     if bad:

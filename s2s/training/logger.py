@@ -39,16 +39,7 @@ class Sample:
 
 
 class RunLog:
-    """Writes down a run; a context manager.
-
-    Args:
-        run: the run's folder.
-        done: updates done before; what the files say of later ones is forgotten.
-        total: updates when training ends.
-        console: where progress is shown.
-        perplexity: whether the loss is that of pieces, so that its exponential means something.
-        metric: the score of a validation that decides, shown beside the loss.
-    """
+    """Writes down a run, of which so many updates are done, and forgets what its files say of later ones."""
 
     def __init__(
         self, run: Path, done: int, total: int, console: Console, perplexity: bool = True, metric: str = "loss"
@@ -112,13 +103,7 @@ class RunLog:
         self._show(update)
 
     def validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
-        """Notes a validation.
-
-        Args:
-            update: after which it was.
-            scores: by name; losses in nats, the others in percent.
-            samples: some translations.
-        """
+        """Notes a validation after an update: losses in nats, other scores in percent, and some translations."""
         self._note_ready()
         self._write({"update": update, "validation": scores})
         for name, value in scores.items():
@@ -219,11 +204,7 @@ class RunLog:
 
 
 def forget_after(metrics: Path, update: int) -> None:
-    """Removes what metrics.jsonl says of updates after this one, and a line cut short by a crash.
-
-    Raises:
-        UserError: a line is something else.
-    """
+    """Removes what metrics.jsonl says of updates after this one, and a line cut short; refuses what is no line."""
     if not metrics.exists():
         return
     kept = []

@@ -16,14 +16,10 @@ _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
-    """The rate of an update.
+    """The rate of an update, whose number counts from 1.
 
     A linear warm-up, then the schedule: inverse square root (Vaswani et al. 2017, section 5.3, scaled so that the peak
     is `learning_rate`), half a cosine (Loshchilov & Hutter 2017), a line, or a constant.
-
-    Args:
-        update: number of the update, from 1 on.
-        settings: the recipe's `training` section.
     """
     warmup, peak = settings.warmup, settings.learning_rate
     if update <= warmup:
@@ -45,10 +41,7 @@ def group_of(name: str) -> str:
 class Optimization:
     """Adam over a model's parameters, with everything that happens between gradient and new weights.
 
-    Args:
-        model: what is trained.
-        settings: the recipe's `training` section.
-        scales: factors of the learning rate, by parameter name; 1 for those that are not there.
+    The rate of a parameter is multiplied by its factor in `scales`, 1 where it has none.
     """
 
     def __init__(
@@ -87,13 +80,7 @@ class Optimization:
         return whole, dict(zip(groups, norms.unbind(), strict=True))
 
     def step(self, update: int, norm: Tensor, broken: Tensor | None = None) -> None:
-        """Clips the gradient, moves the weights, forgets the gradient.
-
-        Args:
-            update: number of the update, from 1 on.
-            norm: the gradient's norm.
-            broken: one number on the device: where it is 1, weights and moments stay as they are.
-        """
+        """Clips the gradient of this norm, moves the weights unless `broken` is 1, forgets the gradient."""
         clip = self.settings.clip
         if clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
@@ -142,11 +129,7 @@ class Optimization:
         return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average or [], strict=False)}
 
     def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
-        """What `state` gives, in shapes and kinds of number, and the names that may be missing.
-
-        Args:
-            tensors: of a state; a parameter that never had a gradient has no moments in it.
-        """
+        """What `state` gives, in shapes and kinds, and which names may be missing: of what never had a gradient."""
         moments, may = {}, set()
         for name, p in zip(self.names, self.parameters, strict=True):
             wanted = {f"adam.{key}.{name}": like for key, like in zip(_MOMENTS, (p.new_zeros(()), p, p), strict=True)}

@@ -34,10 +34,6 @@ class Measured:
     """The loss of an update, and the norms of its gradient: read when they are asked for.
 
     A CUDA device sends them by itself, and only who asks too early waits.
-
-    Args:
-        loss: the plain loss, summed.
-        layer_norms: the gradient's norm, layer by layer.
     """
 
     def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor]) -> None:
@@ -137,15 +133,7 @@ class Update:
 
 @dataclass(frozen=True)
 class _Unproven(Generic[Batch]):
-    """An update of which nobody has seen yet whether its numbers are finite.
-
-    Attributes:
-        number: of the update.
-        place: epoch and position in it.
-        batches: what it learned from, in the processor's memory.
-        count: of their items.
-        measured: its numbers.
-    """
+    """A numbered update from a place (epoch, position), of which nobody has seen yet whether its numbers are finite."""
 
     number: int
     place: tuple[int, int]
@@ -221,12 +209,7 @@ class Trainer(Generic[Whole, Batch]):
         return weights | self.optimization.state(), place
 
     def load_state(self, tensors: dict[str, Tensor], place: dict[str, int], where: Path = Path("state")) -> None:
-        """Continues where `state` was taken.
-
-        Args:
-            tensors: the first that `state` gave.
-            place: the second.
-            where: the tensors' file, for messages.
+        """Continues where `state` was taken, by what it gave; `where` is the tensors' file, for messages.
 
         Raises:
             UserError: they are not of this model, or the place is none of these examples.
@@ -300,11 +283,7 @@ class Trainer(Generic[Whole, Batch]):
         return plain.detach()
 
     def _prove(self) -> None:
-        """Looks at the numbers of the last update.
-
-        Raises:
-            UserError: they are not finite.
-        """
+        """Refuses the last update where its numbers are not finite."""
         last, self._unproven = self._unproven, None
         if last is None or last.measured.finite:
             return

@@ -59,11 +59,7 @@ def name(english: str, target: str, gender: int) -> Nominal:
 
 
 def noun_phrase(
-    noun: Noun,
-    determiner: str = "the",
-    adjective: Adjective | None = None,
-    plural: bool = False,
-    degree: int = 0,
+    noun: Noun, determiner: str = "the", adjective: Adjective | None = None, plural: bool = False, degree: int = 0
 ) -> Nominal:
     """Build determiner, adjective and noun.
 

@@ -39,13 +39,7 @@ _FEATURES = datasets.Features(
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts of one split and their classes.
-
-    Attributes:
-        texts: untouched, in the column `text`; Arrow keeps them on disk.
-        labels: the number of each text's class, from 0 on.
-        names: of the classes, in the order of their numbers.
-    """
+    """Texts of one split, untouched in the column `text` of a table on disk, and their classes by number and name."""
 
     texts: datasets.Dataset
     labels: Int[np.ndarray, " texts"]
@@ -219,13 +213,9 @@ class Chosen:
 class LabelledTexts(LabelledExamples):
     """Labelled texts under a recipe's limits.
 
-    Args:
-        pieces: of each text, without special ones.
-        labels: the number of each text's class.
-        settings: the recipe's `batches` section.
-        begin: whether each text begins with `BOS`, whose state then stands for the whole.
-        examples_per_update: texts that one update learns from; those of one batch when None.
-        word_dropout: share of the pieces of a text that are left out of its batch (Iyyer et al. 2015, section 3.2).
+    Texts have no special pieces here. With `begin`, each is read after a `BOS`, whose state then stands for the whole;
+    an update learns from those of one batch when None; `word_dropout` of a text's pieces are left out (Iyyer et al.
+    2015, section 3.2).
 
     Attributes:
         whole_lengths: pieces of each text, special ones counted.
@@ -299,9 +289,6 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
         seed: of the order; any integer.
         epoch: from 0 on. In epoch 0 the batch with most positions comes first and the one with most pairs of positions
             second: memory runs out at once or not at all.
-
-    Returns:
-        The texts of each batch, as indices into the lengths.
     """
     if not len(lengths):
         return []

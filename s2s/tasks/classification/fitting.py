@@ -17,11 +17,7 @@ _MEASURED = 20_000
 def fitted_classification(name: str, splits: Splits[Path], texts: Sequence[str] = (), label: str | None = None) -> str:
     """A recipe for the user's own labelled texts, its sizes chosen by what they hold.
 
-    Args:
-        name: of the run; what a name may not hold becomes `-`.
-        splits: tables.
-        texts: columns of the text; found by their names or looks when empty.
-        label: column of the class; likewise when None.
+    The columns of text and class are found by their names or looks unless they are given.
 
     Raises:
         UserError: a file or column is missing, a label is not usable, or there is too little to learn from.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s2s.data.inspection import MANY, SUSPICIOUS, drawn, hashes, repeated, some_rows, visible
+from s2s.data import inspection as look
 from s2s.data.sources import Corpus
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import ClassificationRecipe
@@ -39,10 +39,7 @@ class LabelledFindings:
 class LabelledInspection:
     """What a corpus of labelled texts holds, and what is suspicious.
 
-    Attributes:
-        splits: by name.
-        overlap: for validation and test, how many of their texts also occur in train.
-        spots: rows of train drawn at random: number, class and text, to read with one's own eyes.
+    By split, how many texts occur in train, too; and rows of train drawn at random, to read with one's own eyes.
     """
 
     splits: dict[str, LabelledFindings]
@@ -50,13 +47,9 @@ class LabelledInspection:
     spots: list[tuple[int, str, str]]
 
     def __str__(self) -> str:
-        advice = [f"  - {words}" for words in self.advice()]
-        blocks = [
-            list(self._summary()),
-            [f"train: {len(self.spots)} texts drawn at random", *self._shown()],
-            ["advice", *advice] if advice else ["nothing suspicious found"],
-        ]
-        return "\n\n".join("\n".join(block) for block in blocks)
+        spots = [f"  {row:>9,}  {name}: {look.visible(text)}" for row, name, text in self.spots]
+        drawn = [f"train: {len(spots)} texts drawn at random", *spots]
+        return look.findings([self._summary(), drawn], self.advice())
 
     def advice(self) -> Iterator[str]:
         """What should be mended, in plain words."""
@@ -71,37 +64,31 @@ class LabelledInspection:
             if count:
                 yield f"{count:,} texts of {name} also occur in train: scores will flatter"
 
-    def _summary(self) -> Iterator[str]:
+    def _summary(self) -> list[str]:
         splits = list(self.splits.values())
-        rows: dict[str, list[str]] = {"": list(self.splits)}
-        rows |= {name: [f"{found.counts[name]:,}" for found in splits] for name in splits[0].counts}
-        rows["texts"] = [f"{sum(found.counts.values()):,}" for found in splits]
+        rows = {name: [found.counts[name] for found in splits] for name in splits[0].counts}
+        rows["texts"] = [sum(found.counts.values()) for found in splits]
         for place, words in enumerate(("words", "  of the shortest", "  of the middle one", "  of the longest")):
-            rows[words] = [f"{found.words[place]:,}" for found in splits]
-        rows["empty texts"] = [f"{len(found.empty):,}" for found in splits]
-        rows["repeated texts"] = [f"{len(found.repeated):,}" for found in splits]
-        rows["repeated with another class"] = [f"{len(found.contradictory):,}" for found in splits]
-        rows["texts also in train"] = [
-            f"{self.overlap[name]:,}" if name in self.overlap else "–" for name in self.splits
-        ]
-        for label, cells in rows.items():
-            yield f"{visible(label):28}" + "".join(f"{cell:>13}" for cell in cells)
-
-    def _shown(self) -> Iterator[str]:
-        for row, name, text in self.spots:
-            yield f"  {row:>9,}  {name}: {visible(text)}"
+            rows[words] = [found.words[place] for found in splits]
+        rows["empty texts"] = [len(found.empty) for found in splits]
+        rows["repeated texts"] = [len(found.repeated) for found in splits]
+        rows["repeated with another class"] = [len(found.contradictory) for found in splits]
+        return look.table(
+            self.splits, {**rows, "texts also in train": [self.overlap.get(name) for name in self.splits]}
+        )
 
 
 def _split_advice(name: str, found: LabelledFindings) -> Iterator[str]:
     if found.empty:
-        yield f"{len(found.empty):,} texts of {name} are empty ({some_rows(found.empty)})"
+        yield f"{len(found.empty):,} texts of {name} are empty ({look.some_rows(found.empty)})"
     if found.contradictory:
-        some = f"{len(found.contradictory):,} texts of {name} ({some_rows(found.contradictory)})"
+        some = f"{len(found.contradictory):,} texts of {name} ({look.some_rows(found.contradictory)})"
         yield f"{some} have another class than the same text before: no model can be right on both"
-    if name == "train" and len(found.repeated) > MANY * sum(found.counts.values()):
+    if name == "train" and len(found.repeated) > look.MANY * sum(found.counts.values()):
         yield f"{len(found.repeated):,} texts of train are repeated: a model may learn them by heart"
     for kind, rows in found.suspicious.items():
-        yield f"{len(rows):,} texts of {name} with a {kind} ({some_rows(rows)}): wanted, or a conversion gone wrong?"
+        some = f"{len(rows):,} texts of {name} with a {kind} ({look.some_rows(rows)})"
+        yield f"{some}: wanted, or a conversion gone wrong?"
 
 
 def inspected(recipe: ClassificationRecipe) -> str:
@@ -110,18 +97,12 @@ def inspected(recipe: ClassificationRecipe) -> str:
 
 
 def inspect_labelled(corpus: Corpus[Labelled], seed: int) -> LabelledInspection:
-    """Looks through labelled texts; some to be read are drawn by a seed."""
-    parts, classes = corpus.parts(), corpus.train.names
-    splits = {name: _findings(part) for name, part in parts.items()}
-    learned = hashes(corpus.train.texts["text"])
-    overlap = {
-        name: int(np.isin(hashes(part.texts["text"]), learned).sum()) for name, part in parts.items() if name != "train"
-    }
-    spots = [
-        (row + 1, classes[int(corpus.train.labels[row])], corpus.train.texts[row]["text"])
-        for row in drawn(len(corpus.train), seed)
-    ]
-    return LabelledInspection(splits, overlap, spots)
+    """Looks through labelled texts; some to be read are look.drawn by a seed."""
+    texts, labels = corpus.train.texts, corpus.train.labels
+    rows = look.drawn(len(labels), seed)
+    spots = [(row + 1, corpus.train.names[int(labels[row])], texts[row]["text"]) for row in rows]
+    splits = {name: _findings(part) for name, part in corpus.parts().items()}
+    return LabelledInspection(splits, look.overlap(corpus, lambda part: part.texts["text"]), spots)
 
 
 def _findings(part: Labelled) -> LabelledFindings:
@@ -134,10 +115,8 @@ def _findings(part: Labelled) -> LabelledFindings:
             empty.append(row)
         elif first.setdefault(hash(text), label) != label:
             contradictory.append(row)
-        for character, name in SUSPICIOUS.items():
-            if character in text:
-                suspicious.setdefault(name, []).append(row)
-    again = (repeated(hashes(part.texts["text"])) + 1).tolist()
+        look.note_suspicious(suspicious, row, text)
+    again = (look.repeated(look.hashes(part.texts["text"])) + 1).tolist()
     lengths = np.array(words)
     spread = (int(lengths.sum()), int(lengths.min()), int(np.median(lengths)), int(lengths.max()))
     return LabelledFindings(part.counts(), spread, empty, again, contradictory, suspicious)

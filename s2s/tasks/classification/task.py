@@ -17,12 +17,7 @@ from s2s.recipe.installed import module_of
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.contract import Course, Loaded, Say, check_positions
-from s2s.tasks.labelled import (
-    Classified,
-    LabelledEvaluation,
-    Labelling,
-    classification_loss,
-)
+from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling, classification_loss
 from s2s.tasks.pictures import lengths_picture, words_picture
 from s2s.tasks.saliency import Reading, joined_to_words, weighed
 from s2s.training.devices import Computer, seed_for
@@ -87,12 +82,7 @@ class Explained(Classified):
 
 @dataclass(frozen=True)
 class TextEvaluation(LabelledEvaluation):
-    """What a classifier of texts scored on a split.
-
-    Attributes:
-        examples: some texts that were classified right and some that were not, chosen by seed.
-        truncated: texts of which only the beginning was read.
-    """
+    """What a classifier of texts scored on a split; of `truncated` ones only the beginning was read."""
 
     noun: ClassVar[str] = "texts"
 

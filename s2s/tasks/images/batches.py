@@ -29,12 +29,7 @@ _NOTHING = AugmentationSettings()
 class LabelledImages(LabelledExamples):
     """The images of a split.
 
-    Args:
-        images: with their classes.
-        positions: vectors that the encoder reads of an image; all are real.
-        batch: images of one batch.
-        augmentation: how they are varied; not at all unless given.
-        examples_per_update: images that one update learns from; those of one batch when None.
+    Of an image, `positions` vectors are read, all of them real; an update learns from those of one batch when None.
     """
 
     noun: ClassVar[str] = "training images"
@@ -109,10 +104,7 @@ def _places(
 ) -> Float[np.ndarray, "images size"]:
     """Where each new pixel's centre stands in the old image, whose first pixel's is 0.
 
-    Args:
-        size: pixels of a side.
-        side: of the window that is cut out, as a share of the whole.
-        start: where the window begins, as a share of the room that it has.
+    The window's side is a share of the whole, and its start a share of the room that it has.
     """
     first = (start * (1 - side) * size)[:, None]
     places = first + (np.arange(size) + 0.5) * side[:, None] - 0.5

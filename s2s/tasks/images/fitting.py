@@ -18,10 +18,8 @@ _BATCH = 128
 def fitted_images(name: str, places: Splits[Path]) -> str:
     """A recipe for the user's own images.
 
-    Args:
-        name: of the run; what a name may not hold becomes `-`.
-        places: a folder with one folder of images for each class; one with such folders called `train`, `test` and
-            `validation`; one with IDX files of the usual names; or an IDX file of images, beside that of their labels.
+    A place is a folder with one folder of images for each class; one with such folders called `train`, `test` and
+    `validation`; one with IDX files of the usual names; or an IDX file of images, beside that of their labels.
 
     Raises:
         UserError: nothing of the kind is there, or there is too little to learn from.

@@ -40,9 +40,7 @@ def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:
     except FileNotFoundError:
         there = sorted(p.name for p in path.parent.glob("*ubyte*"))
         raise UserError(
-            "no such file",
-            where=str(path),
-            remedy=f"there is {', '.join(there)}" if there else "check the path",
+            "no such file", where=str(path), remedy=f"there is {', '.join(there)}" if there else "check the path"
         ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise _wrong(path, f"cannot be read: {error}") from None

@@ -18,11 +18,7 @@ from s2s.tasks.contract import Course, Loaded, Say
 from s2s.tasks.images.batches import LabelledImages
 from s2s.tasks.images.data import Images, ImageSource, pixel_statistics, read_image
 from s2s.tasks.images.recipe import ImageRecipe
-from s2s.tasks.labelled import (
-    Classified,
-    LabelledEvaluation,
-    Labelling,
-)
+from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling
 from s2s.tasks.pictures import images_picture, seen_picture
 from s2s.tasks.saliency import Method, weighed
 from s2s.training.devices import seed_for
@@ -52,13 +48,7 @@ ImageCourse = Course[ImageRecipe, PreparedImages, Classifier]
 
 @dataclass(frozen=True)
 class SeenImage(Classified):
-    """A classified image, and which of its patches decided.
-
-    Attributes:
-        method: how that was found; see `saliency.Reading`.
-        patches: what each patch weighed, row by row.
-        pixels: by channel, row and column, from 0 to 255.
-    """
+    """A classified image, what each patch, row by row, weighed, and by which method; pixels are from 0 to 255."""
 
     method: Method
     patches: list[list[float]]

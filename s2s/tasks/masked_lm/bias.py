@@ -59,12 +59,8 @@ class Pair:
 class Preference:
     """What the model thinks of a pair.
 
-    Attributes:
-        pair: the pair.
-        shared: number of pieces that both sentences have, each of which was asked for.
-        unknown: whether a piece is unknown to the tokenizer.
-        more: score of the sentence closer to a stereotype, in nats.
-        less: score of the other one.
+    The scores of its sentences in nats, asked for in the pieces that both share; whether some piece is unknown to the
+    tokenizer.
     """
 
     pair: Pair
@@ -240,11 +236,7 @@ def bias_picture(found: BiasReport) -> "Figure":
 
 
 def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
-    """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG.
-
-    Raises:
-        UserError: see `read_pairs`.
-    """
+    """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG."""
     found = report(prefer(run.model, run.tokenizers[0], read_pairs(pairs), run.recipe.masking.begin))
     kept = {
         "run": str(run.path),

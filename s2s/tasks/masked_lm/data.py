@@ -80,12 +80,7 @@ def mask(
 ) -> tuple[Row, Int[np.ndarray, " chosen"]]:
     """Chooses pieces of one text and masks them.
 
-    Args:
-        pieces: of the text, without special ones.
-        size: number of pieces that the tokenizer knows, which is also the number of the mask piece.
-        settings: the recipe's `masking` section.
-        seed: another one in each epoch.
-        row: number of the text; each draws for itself, whatever batch it is in.
+    Each text, which has no special pieces, draws for itself by its row; `size` is the number of the mask piece.
 
     Returns:
         What the model reads, and the chosen places in rising order.
@@ -109,16 +104,7 @@ def collate_masked(
     begin: bool,
     width: int | None = None,
 ) -> MaskedBatch:
-    """Makes a batch of texts.
-
-    Args:
-        texts: pieces of each text, without special ones.
-        read: the same, with chosen ones masked.
-        chosen: places of the chosen ones in each text.
-        indices: number of each text.
-        begin: whether each row begins with `BOS`.
-        width: positions of a row; those of the longest when None.
-    """
+    """Makes a batch of texts, without special pieces, by what is read of them and the chosen places."""
     source, valid = collate_sources(read, begin, width)
     flat = [number * source.shape[1] + int(begin) + places for number, places in enumerate(chosen)]
     targets = [text[places] for text, places in zip(texts, chosen, strict=True)]
@@ -160,14 +146,8 @@ class MaskedText(Examples[MaskedBatch]):
     """The windows of a corpus of texts, masked anew in each epoch.
 
     A text longer than `batches.max_length` is cut into windows, so that all of it is learned from; an example is one
-    window. The loss of an update is divided by the pieces to be named in it.
-
-    Args:
-        texts: the corpus.
-        size: number of pieces that the tokenizer knows.
-        masking: the recipe's `masking` section.
-        batches: the recipe's `batches` section.
-        tokens_per_update: real pieces that one update reads; those of one batch when None.
+    window. The loss of an update is divided by the pieces to be named in it. An update reads `tokens_per_update` real
+    pieces, or those of one batch when None.
     """
 
     noun: ClassVar[str] = "windows of text"

@@ -24,19 +24,12 @@ _BUDGET = 8192
 
 
 def masked_log_probabilities(
-    model: MaskedLM,
-    texts: Sequence[Sequence[int]],
-    places: Sequence[Sequence[int]],
-    begin: bool,
-    budget: int = _BUDGET,
+    model: MaskedLM, texts: Sequence[Sequence[int]], places: Sequence[Sequence[int]], begin: bool, budget: int = _BUDGET
 ) -> list[Float[np.ndarray, " places"]]:
     """Log probability of the piece at each place, in nats, when it alone is masked and all others are read.
 
     Texts are pieces without special ones, and begin with `BOS` if they did in training; `budget` is the most positions
     of a batch.
-
-    Raises:
-        UserError: a text is longer than the positions that the model has learned.
     """
     asked = [(number, place) for number, row in enumerate(places) for place in row]
     rows = [_masked(np.array(texts[number]), [place], model.size) for number, place in asked]
@@ -185,15 +178,8 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
 
     A filler is one word or a part of one: its first piece begins a word where the blank does, and no other piece does.
     The probabilities are the model's own, not scaled to what fits. With several pieces, each is asked for with those
-    before it filled in and those after it masked, so that over all fillers of so many pieces they sum to one.
-
-    Args:
-        model: in evaluation mode.
-        tokenizer: the model's.
-        text: with one blank, `___`.
-        begin: whether each text begins with `BOS`, as it did in training.
-        count: pieces of a filler.
-        best: how many fillers.
+    before it filled in and those after it masked, so that over all fillers of so many pieces they sum to one. Each text
+    begins with `BOS` if it did in training, and a filler has `count` pieces.
 
     Raises:
         UserError: see `find_blank`; or no filler has so many pieces.

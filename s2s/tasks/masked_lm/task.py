@@ -75,14 +75,7 @@ def examples_of(recipe: MaskedRecipe, pieces: Lists, size: int) -> MaskedText:
 
 @dataclass(frozen=True)
 class MaskedScores(Evaluation):
-    """How well the masked pieces of a split are named.
-
-    Attributes:
-        texts: how many.
-        masked: pieces that had to be named; which ones is always the same.
-        loss: in nats per masked piece.
-        accuracy: share of them whose most probable piece was right, in percent.
-    """
+    """How well the masked pieces of a split are named: the loss in nats for each, the right ones in percent."""
 
     texts: int
     masked: int

@@ -137,20 +137,12 @@ class PairSource(Source[DataSettings, datasets.Dataset]):
 
 
 def load(settings: DataSettings) -> Corpus[datasets.Dataset]:
-    """The corpus that a recipe's `data` section describes.
-
-    Raises:
-        UserError: see `Source.load`.
-    """
+    """The corpus that a recipe's `data` section describes."""
     return PairSource(settings).load()
 
 
 def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
-    """`train`, `validation` or `test`; None where there is none, or it is held out of the training data.
-
-    Raises:
-        UserError: see `Source.read`.
-    """
+    """`train`, `validation` or `test`; None where there is none, or it is held out of the training data."""
     return PairSource(settings).part(name)
 
 

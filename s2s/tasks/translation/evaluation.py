@@ -22,16 +22,7 @@ _SAMPLES = 3
 class TranslationEvaluation(Evaluation):
     """What a translator scored on a split.
 
-    Attributes:
-        beam: size of the beam.
-        length_penalty: the search's α.
-        lowercase: whether case was ignored.
-        scores: of each metric.
-        words: share of words at their right place, in percent; None unless each source word is answered by one.
-        buckets: BLEU by source length.
-        sources: what was translated.
-        references: untouched.
-        translations: what the model wrote.
+    `words` is the share of words at their right place, in percent; None unless each source word is answered by one.
     """
 
     beam: int

@@ -34,12 +34,7 @@ def fitted_translation(name: str, splits: Splits[Files], source: str | None = No
     Data with few words or single words are taken for data with rules, with one right answer: words or letters are the
     pieces, nothing is filtered. Natural text gets as many pieces as it fills; small corpora get small vocabularies,
     narrow models and much dropout (Sennrich & Zhang 2019, "Revisiting low-resource neural machine translation").
-
-    Args:
-        name: of the run; what a name may not hold becomes `-`.
-        splits: the files.
-        source: column of a table; found by its name or place when None.
-        target: likewise.
+    Columns of a table are found by their names or places when None.
 
     Raises:
         UserError: a file or column is missing, files do not fit together, or there is too little to learn from.

@@ -2,14 +2,14 @@
 
 import itertools
 from array import array
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.inspection import MANY, SUSPICIOUS, altered, drawn, hashes, some_rows, visible
+from s2s.data import inspection as look
 from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import load, pairs
 from s2s.tasks.translation.joining import joined, told
@@ -69,13 +69,9 @@ class SplitFindings:
 class Inspection:
     """What a corpus holds, and what is suspicious.
 
-    Attributes:
-        splits: by name.
-        overlap: for validation and test, how many of their pairs, and how many of their sources, also occur in train.
-        ledger: what the recipe's filters would drop from train.
-        joined: what is learned from where pairs are joined; empty where they are not.
-        spots: rows of train drawn at random, with their texts, to read with one's own eyes.
-        advice: what should be mended, in plain words.
+    By split, how many pairs, and how many sources, occur in train, too; what the recipe's filters would drop; what is
+    learned from where pairs are joined, empty where they are not; rows of train drawn at random, to read with one's own
+    eyes; and what should be mended.
     """
 
     splits: dict[str, SplitFindings]
@@ -90,14 +86,18 @@ def inspect(corpus: Corpus[datasets.Dataset], settings: DataSettings, normalizat
     """Looks through a corpus as loaded, nothing filtered; the normalization is that of the targets."""
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
-    overlap = _overlap(corpus)
+    whole, sources = (
+        look.overlap(corpus, pairs),
+        look.overlap(corpus, lambda part: (source for source, _ in pairs(part))),
+    )
+    both = {name: (whole[name], sources[name]) for name in whole}
     kept, ledger = filter_training(corpus.train, settings.filters)
     joining = told(joined(kept, settings), len(kept)) if settings.join > 1 and ledger.kept else ""
     advice = [words for name, split in splits.items() for words in _split_advice(name, split)]
-    advice += _corpus_advice(overlap, ledger)
+    advice += _corpus_advice(both, ledger)
     advice += [words for name, part in parts.items() if (words := unreachable(part, name, normalization))]
-    spots = _rows(corpus.train, drawn(len(corpus.train), settings.seed))
-    return Inspection(splits, overlap, ledger, joining, spots, advice)
+    spots = _rows(corpus.train, look.drawn(len(corpus.train), settings.seed))
+    return Inspection(splits, both, ledger, joining, spots, advice)
 
 
 def inspected(recipe: Recipe) -> str:
@@ -105,20 +105,17 @@ def inspected(recipe: Recipe) -> str:
     return render(inspect(load(recipe.data), recipe.data, recipe.tokenizer.of("target").normalization))
 
 
-def render(inspection: Inspection) -> str:
+def render(found: Inspection) -> str:
     """The findings as plain text for a terminal: numbers, bars, pairs to read, and last what should be mended."""
-    blocks = [_summary(inspection)]
-    for name, split in inspection.splits.items():
-        blocks.append([f"{name}: pairs by words of the source and of the target", *_bars(split)])
-    for name, split in inspection.splits.items():
-        blocks.append([f"{name}: most unequal lengths", *_texts(split.outliers)])
-    blocks.append([f"train: {len(inspection.spots)} pairs drawn at random", *_texts(inspection.spots)])
-    blocks.append(["what the recipe's filters do", *(f"  {line}" for line in str(inspection.ledger).split("\n"))])
-    if inspection.joined:
-        blocks.append(["what data.join does", f"  {inspection.joined}"])
-    advice = [f"  - {words}" for words in inspection.advice]
-    blocks.append(["advice", *advice] if advice else ["nothing suspicious found"])
-    return "\n\n".join("\n".join(block) for block in blocks)
+    bars = [
+        [f"{name}: pairs by words of the source and of the target", *_bars(split)]
+        for name, split in found.splits.items()
+    ]
+    unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
+    spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
+    filters = ["what the recipe's filters do", *(f"  {line}" for line in str(found.ledger).split("\n"))]
+    joining = [["what data.join does", f"  {found.joined}"]] if found.joined else []
+    return look.findings([_summary(found), *bars, *unequal, spots, filters, *joining], found.advice)
 
 
 class _Side:
@@ -147,9 +144,7 @@ def _findings(dataset: datasets.Dataset) -> SplitFindings:
         source.add(one)
         target.add(other)
         windows_ends += one.endswith("\r") or other.endswith("\r")
-        for character, name in SUSPICIOUS.items():
-            if character in one or character in other:
-                suspicious.setdefault(name, []).append(row)
+        look.note_suspicious(suspicious, row, one, other)
         if broken_rule(one, other, _NO_LIMITS):
             empty.append(row)
         elif one == other:
@@ -190,22 +185,6 @@ def _rows(dataset: datasets.Dataset, chosen: list[int]) -> list[tuple[int, str, 
     return [(row + 1, dataset[row]["source"], dataset[row]["target"]) for row in chosen]
 
 
-def _overlap(corpus: Corpus[datasets.Dataset]) -> dict[str, tuple[int, int]]:
-    learned, overlap = [hashes(keys) for keys in _keys(corpus.train)], {}
-    for name, part in corpus.parts().items():
-        whole, sources = (
-            int(np.isin(hashes(keys), known).sum()) for keys, known in zip(_keys(part), learned, strict=True)
-        )
-        overlap[name] = (whole, sources)
-    del overlap["train"]
-    return overlap
-
-
-def _keys(part: datasets.Dataset) -> tuple[Iterator[Hashable], Iterator[Hashable]]:
-    """Pairs, and sources alone."""
-    return pairs(part), (source for source, _ in pairs(part))
-
-
 def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
     if split.correlation is not None and split.correlation < 0.5:
         yield (
@@ -213,18 +192,18 @@ def _split_advice(name: str, split: SplitFindings) -> Iterator[str]:
             "translations usually reach 0.8): is line n of one file the translation of line n of the other?"
         )
     if split.empty:
-        some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({some_rows(split.empty)})"
+        some = f"{_count(split.empty, 'pair')} of {name} with an empty side ({look.some_rows(split.empty)})"
         yield f"{some}: are the lines aligned?"
-    if len(split.copies) > MANY * split.pairs:
+    if len(split.copies) > look.MANY * split.pairs:
         yield f"{_count(split.copies, 'target')} of {name} just the source again: untranslated lines teach copying"
-    if name == "train" and len(split.duplicates) > MANY * split.pairs:
+    if name == "train" and len(split.duplicates) > look.MANY * split.pairs:
         yield f"{_count(split.duplicates, 'repeated pair')} in train: data.filters.duplicates=drop keeps one of each"
     windows = split.windows_ends > split.pairs / 2
     if windows:
         yield f"most lines of {name} end with a carriage return, which references keep: convert them, e.g. dos2unix"
     for character, rows in split.suspicious.items():
-        if not (windows and character == SUSPICIOUS["\r"]):
-            some = f"{_count(rows, 'row')} of {name} with a {character} ({some_rows(rows)})"
+        if not (windows and character == look.SUSPICIOUS["\r"]):
+            some = f"{_count(rows, 'row')} of {name} with a {character} ({look.some_rows(rows)})"
             yield f"{some}: wanted, or a conversion gone wrong?"
 
 
@@ -234,14 +213,14 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: Ledger) -> Itera
             occurs = "source also occurs" if sources == 1 else "sources also occur"
             yield f"{sources:,} {name} {occurs} in train, {whole:,} with the same target: scores will flatter"
     dropped = sum(ledger.dropped.values())
-    if dropped > MANY * (dropped + ledger.kept):
+    if dropped > look.MANY * (dropped + ledger.kept):
         share = dropped / (dropped + ledger.kept)
         yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
 
 
 def unreachable(part: datasets.Dataset, name: str, normalization: str) -> str:
     """What to say where the normalization changes targets of a split; nothing where it changes none."""
-    split = altered((target for _, target in pairs(part)), normalization)
+    split = look.altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"
     return f"tokenizer.normalization={normalization} changes {split} in {name}; references {remedy}" if split else ""
 
@@ -250,22 +229,21 @@ def _count(rows: list[int], noun: str) -> str:
     return f"{len(rows):,} {noun}{'s' * (len(rows) != 1)}"
 
 
-def _summary(inspection: Inspection) -> list[str]:
-    splits = list(inspection.splits.values())
-    rows: dict[str, list[str]] = {"": list(inspection.splits), "pairs": [f"{split.pairs:,}" for split in splits]}
+def _summary(found: Inspection) -> list[str]:
+    splits = list(found.splits.values())
+    rows: dict[str, list[float | None]] = {"pairs": [split.pairs for split in splits]}
     for side, of in (("source", [split.source for split in splits]), ("target", [split.target for split in splits])):
-        rows[f"{side} words"] = [f"{split.words:,}" for split in of]
-        rows[f"{side} words, different"] = [f"{split.types:,}" for split in of]
-        rows[f"{side} characters"] = [f"{split.characters:,}" for split in of]
-    correlations = [split.correlation for split in splits]
-    rows["correlation of lengths"] = ["–" if c is None else f"{c:.2f}" for c in correlations]
-    rows["pairs with an empty side"] = [f"{len(split.empty):,}" for split in splits]
-    rows["repeated pairs"] = [f"{len(split.duplicates):,}" for split in splits]
-    rows["targets equal to the source"] = [f"{len(split.copies):,}" for split in splits]
-    overlap = [inspection.overlap.get(name) for name in inspection.splits]
-    rows["sources also in train"] = ["–" if both is None else f"{both[1]:,}" for both in overlap]
-    rows["pairs also in train"] = ["–" if both is None else f"{both[0]:,}" for both in overlap]
-    return [f"{label:28}" + "".join(f"{cell:>13}" for cell in cells) for label, cells in rows.items()]
+        rows[f"{side} words"] = [split.words for split in of]
+        rows[f"{side} words, different"] = [split.types for split in of]
+        rows[f"{side} characters"] = [split.characters for split in of]
+    rows["correlation of lengths"] = [split.correlation for split in splits]
+    rows["pairs with an empty side"] = [len(split.empty) for split in splits]
+    rows["repeated pairs"] = [len(split.duplicates) for split in splits]
+    rows["targets equal to the source"] = [len(split.copies) for split in splits]
+    shared = [found.overlap.get(name, (None, None)) for name in found.splits]
+    rows["sources also in train"] = [sources for _, sources in shared]
+    rows["pairs also in train"] = [whole for whole, _ in shared]
+    return look.table(found.splits, rows)
 
 
 def _bars(split: SplitFindings) -> Iterator[str]:
@@ -280,5 +258,5 @@ def _bars(split: SplitFindings) -> Iterator[str]:
 
 def _texts(rows: list[tuple[int, str, str]]) -> Iterator[str]:
     for row, source, target in rows:
-        yield f"  {row:>9,}  {visible(source)}"
-        yield f"  {'':>9}  {visible(target)}"
+        yield f"  {row:>9,}  {look.visible(source)}"
+        yield f"  {'':>9}  {look.visible(target)}"

@@ -124,12 +124,8 @@ def translated(
 ) -> Iterator[str]:
     """Translated lines, in order, as soon as they are ready.
 
-    Args:
-        run: the translator.
-        chunks: lines that are there together.
-        nbest: translations of each line; more than one come as `line number TAB score TAB text`.
-        at_once: whether lines that are far from the training text are told one by one; their number, otherwise.
-        tell: prints a line beside the translations.
+    With more than one best, they come as `line number TAB score TAB text`. Lines that are far from the training text
+    are told one by one or, where not at once, by their number.
     """
     translator, number = translator_of(run, nbest), 0
     strangers = _Strangers(Seen.load(run.checkpoint / TOKENIZER), run.tokenizers[0], tell if at_once else None)

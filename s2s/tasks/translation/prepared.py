@@ -149,10 +149,7 @@ def _none_left(ledger: Ledger) -> UserError:
 class Pairs(Examples[Batch]):
     """The pairs of a corpus under a recipe's limits.
 
-    Args:
-        data: the pairs as pieces.
-        batches: the recipe's `batches` section.
-        tokens_per_update: target tokens that one update learns from; `batches.tokens` when None.
+    An update learns from `tokens_per_update` target tokens, or `batches.tokens` when None.
 
     Raises:
         UserError: all pairs are longer than `batches.max_length`.

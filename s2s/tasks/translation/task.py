@@ -53,11 +53,7 @@ def build_model(recipe: Recipe, source_size: int, target_size: int) -> Seq2Seq:
 
 
 def translation_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
-    """The cross-entropy of a batch's targets, summed over its real target tokens.
-
-    Args:
-        smoothing: share of the probability spread over the vocabulary, in [0, 1); the plain loss has none.
-    """
+    """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
 
     def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
