@@ -33,13 +33,7 @@ class Score(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        """The scores, before the softmax.
-
-        Args:
-            queries: decoder states.
-            keys: what `keys` gave.
-            covered: what coverage adds, where there is coverage; `Additive` alone knows what to do with it.
-        """
+        """The scores, before the softmax; `Additive` alone knows what to do with what coverage adds."""
 
 
 class Dot(Score):
@@ -118,11 +112,8 @@ class Location(Score):
 class Attention(nn.Module):
     """Weights over the source, and what is read with them.
 
-    Args:
-        score: how positions are compared.
-        width: size of queries and source states.
-        coverage: whether the score sees how much each position was looked at before (Tu et al. 2016, the linguistic
-            variant without fertility); `score` is then an `Additive`.
+    With coverage, the score, which is then `Additive`, sees how much each position was looked at before (Tu et al.
+    2016, the linguistic variant without fertility).
     """
 
     def __init__(self, score: Score, width: int, coverage: bool) -> None:
@@ -135,12 +126,7 @@ class Attention(nn.Module):
     ) -> tuple[Reads, Scores]:
         """What each query reads, and the weights it reads with.
 
-        Args:
-            queries: decoder states; a single step where there is coverage.
-            states: the source states that are read.
-            keys: `score.keys(states)`.
-            valid: True where a source token is real; the others get no weight.
-            seen: the sum of all earlier weights, where there is coverage.
+        Where there is coverage, queries are of a single step, and `seen` is the sum of all earlier weights.
         """
         covered = None
         if self.coverage is not None and seen is not None:

@@ -91,13 +91,6 @@ class ConvDecoder(Decoder[ConvContext, ConvState]):
 
     The scores of attention are divided by the square root of the width, which the paper does not: its embeddings start
     at a tenth of the size of ours, and a softmax over scores of ours would look at one position from the beginning.
-
-    Args:
-        tokens: the table of token vectors.
-        layers: convolutions, each with an attention of its own.
-        kernel: positions of a window.
-        positions: longest target.
-        dropout: probability of dropping a number of a token's vector, and of what a convolution reads.
     """
 
     def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:

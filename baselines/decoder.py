@@ -84,16 +84,9 @@ class AttentiveDecoder(Decoder[Source, Looking]):
     """Looks at the source after each step: output = tanh(W [read; h]) (Luong et al. 2015, equation 5).
 
     As long as no step depends on where the one before it looked, the recurrent layers run over the whole target in one
-    pass, and all steps look at once. With input feeding or coverage, they go one by one.
-
-    Args:
-        tokens: the table of token vectors.
-        stack: the recurrent layers.
-        bridge: makes their first state.
-        attention: where to look; with coverage where its score is to see how much was looked at before.
-        dropout: probability of dropping a number of a token's vector, and of the output.
-        input_feeding: whether each step also reads what the step before wrote; the stack then reads twice the width.
-        scaled: whether token vectors are scaled by √width.
+    pass, and all steps look at once. With input feeding or coverage, they go one by one. The attention has coverage
+    where its score is to see how much was looked at before; with input feeding, where each step also reads what the
+    step before wrote, the stack reads twice the width.
     """
 
     def __init__(

@@ -128,15 +128,7 @@ def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
 
 
 class Rung:
-    """A model as its entry point names it, in the place of a module: the sections of a recipe, and how it is built.
-
-    Args:
-        cell: kind of the recurrent layers.
-        name: of these layers, in a sentence.
-        source: who published them.
-        attention: whether the decoder looks at the source.
-        squeezed: what to know of the model without attention.
-    """
+    """A model as its entry point names it, in the place of a module: the sections of a recipe, and how it is built."""
 
     def __init__(
         self,

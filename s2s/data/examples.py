@@ -130,11 +130,8 @@ class LabelledBatch(Collated):
 class LabelledExamples(Examples[LabelledBatch]):
     """Examples that have classes.
 
-    Attributes:
-        key: by which a recipe says how many examples a batch has.
-        labels: the number of each example's class.
-        wanted: examples that one update learns from; those of one batch when None.
-        truncated: examples of which only the beginning is read; None where all are read whole.
+    A recipe's `key` says how many a batch has, and an update learns from the `wanted`, or from those of a batch. Of
+    truncated ones only the beginning is read; None where all are read whole.
     """
 
     key: ClassVar[str]

@@ -92,12 +92,9 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
     the columns in one that is called `translation`, as many hub data sets do. A txt is a tsv if its first line has a
     tab; else each cell stands behind the name of its column: `IN: jump twice OUT: I_JUMP I_JUMP`.
 
-    A row's place is the number of its line or, in parquet, of the row, from 1 on; see `place`.
-
-    Args:
-        path: a table. A compressed parquet file is read into memory whole.
-        columns: a tsv or csv file without a header is read by position: `"0"` is its first column, and its first line
-            is a row like all others.
+    A row's place is the number of its line or, in parquet, of the row, from 1 on; see `place`. A tsv or csv file
+    without a header is read by position: `"0"` is its first column, and its first line is a row like all others. A
+    compressed parquet file is read into memory whole.
 
     Raises:
         UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.

@@ -45,13 +45,10 @@ class Beam:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A possible target.
+    """A possible target without BOS and EOS.
 
-    Attributes:
-        tokens: its pieces, without BOS and EOS.
-        score: log probability over the length penalty.
-        log_probability: of all its pieces and EOS, in nats.
-        cut: whether the length limit, not the model, ended it.
+    The log probability, in nats, is that of its pieces and EOS, its score that over the length penalty, and it is cut
+    where the length limit, not the model, ended it.
     """
 
     tokens: tuple[int, ...]
@@ -70,12 +67,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The `nbest` hypotheses of each sentence, best first.
 
-    Args:
-        model: in evaluation mode.
-        source: pieces, EOS included.
-        valid: where they are real.
-        limits: the largest number of pieces of each target, EOS not counted; 0 or more.
-        beam: how to search.
+    The model is in evaluation mode, sources end with `EOS`, and limits are the most pieces of each target, from 0 on,
+    `EOS` not counted.
     """
     running = _Search(model, source, valid, limits, beam)
     while len(running.sentences):

@@ -58,16 +58,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How one class fared.
-
-    Attributes:
-        name: the class's.
-        precision: share of what was called so that is so, in percent; 0 where nothing was.
-        recall: share of its examples that were called so, in percent; 0 where it has none.
-        f1: their harmonic mean, in percent; 0 where none of its examples was found.
-        support: its examples.
-        predicted: examples that were called so.
-    """
+    """Precision and recall of one class, and their harmonic mean, in percent; 0 where there is nothing to divide by."""
 
     name: str
     precision: float
@@ -114,10 +105,10 @@ class ClassificationScores:
         return "\n".join([*lines, *self._class_lines(), *self._confusion_lines()])
 
     def _class_lines(self) -> list[str]:
-        width = max(5, *(len(_short(each.name)) for each in self.classes))
+        width = max(5, *(len(shortened(each.name)) for each in self.classes))
         head = f"  {'class':{width}}  precision  recall      F1   support  predicted"
         return [head] + [
-            f"  {_short(each.name):{width}}  {each.precision:9.2f} {each.recall:7.2f} {each.f1:7.2f} "
+            f"  {shortened(each.name):{width}}  {each.precision:9.2f} {each.recall:7.2f} {each.f1:7.2f} "
             f"{each.support:9,} {each.predicted:10,}"
             for each in self.classes
         ]
@@ -125,7 +116,7 @@ class ClassificationScores:
     def _confusion_lines(self) -> list[str]:
         if len(self.classes) > _PRINTED_CLASSES:
             return []
-        names = [_short(each.name) for each in self.classes]
+        names = [shortened(each.name) for each in self.classes]
         width = max(map(len, names))
         cells = [max(len(name), *(len(f"{row[i]:,}") for row in self.confusion)) for i, name in enumerate(names)]
         head = "  ".join(f"{name:>{cell}}" for name, cell in zip(names, cells, strict=True))
@@ -238,5 +229,6 @@ def chosen_examples(truth: Classes, predicted: Classes, count: int = 3, seed: in
     return right, wrong
 
 
-def _short(name: str) -> str:
+def shortened(name: str) -> str:
+    """A class's name as tables and pictures have room for it."""
     return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"

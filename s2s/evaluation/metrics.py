@@ -53,14 +53,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The BLEU of sources of similar length.
+    """The BLEU, in percent, of sources of similar length; no other bucket has lengths between.
 
-    Attributes:
-        shortest: length of the shortest source in it.
-        longest: length of the longest; no other bucket has sources of the lengths between.
-        sentences: how many.
-        bleu: in percent.
-        unit: what lengths are counted in: `words`, or `characters` where sources are single words.
+    The unit is `words`, or `characters` where sources are single words.
     """
 
     shortest: int

@@ -69,12 +69,7 @@ class Encoder(nn.Module, ABC):
     longest: int | None = None
 
     def forward(self, source: Inputs, valid: Valid) -> Memory:
-        """The memory of each row; what stands where `valid` is False has no influence on it.
-
-        Args:
-            source: token ids, or whatever else the embedding reads.
-            valid: True where a position is real.
-        """
+        """The memory of each row; what stands where `valid` is False has no influence on it."""
         return self.read(self.embedding(source), valid)
 
     @abstractmethod

@@ -29,12 +29,7 @@ class ImageShape:
 
 
 def patches(images: Shaped[Tensor, "batch channels rows columns"], size: int) -> Shaped[Tensor, "batch patches pixels"]:
-    """The patches of each image, row by row, each as channels, rows, columns.
-
-    Args:
-        images: rows and columns are multiples of the size.
-        size: height and width of a patch.
-    """
+    """The patches of each image, whose sides are multiples of the size, row by row, each as channels, rows, columns."""
     cut = images.unflatten(3, (-1, size)).unflatten(2, (-1, size))
     # batch, channel, patch row, row, patch column, column
     return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)

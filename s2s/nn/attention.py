@@ -25,13 +25,7 @@ _EXPLICIT_UP_TO = 1024
 
 
 def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
-    """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read.
-
-    Args:
-        query: what each target position asks for.
-        key: what each source position offers.
-        mask: where a target position may look.
-    """
+    """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read."""
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     if isinstance(mask, str):
         mask = causal_mask(query.shape[2], key.shape[2], query.device)
@@ -44,11 +38,7 @@ def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
 class Attention(nn.Module):
     """Multi-head attention of targets over sources.
 
-    Args:
-        width: size of all vectors outside.
-        heads: number of heads; divides the width.
-        dropout: probability of dropping an attention weight in training.
-        implementation: `fused`, `explicit`, or whichever is faster.
+    Heads divide the width, and dropout is that of attention weights.
     """
 
     def __init__(self, width: int, heads: int, dropout: float, implementation: Implementation) -> None:

@@ -338,13 +338,9 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
 class TaskSchema:
     """What is known of a task before anything heavy is loaded.
 
-    Attributes:
-        recipe: the recipe's class, for a model's section of any kind.
-        settings: the section of a kind of model.
-        command: of `s2s`, that a trained model is used with.
-        use: a line that shows it, with `{}` in the place of the run.
-        changeable: the sections of which a trained model may be given others.
-        scored_by: options of `s2s evaluate` that say nothing to runs of other tasks.
+    The recipe's class takes a model's section of any kind, and `settings` gives that of one kind. A trained model is
+    used with `command` as the line `use` shows it, with `{}` in the place of the run; other `changeable` sections may
+    be given it, and `scored_by` are options of `s2s evaluate` that say nothing to other tasks.
     """
 
     recipe: type[AnyRecipe]

@@ -29,11 +29,9 @@ _WEIGHTS = "model.safetensors"
 def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> Loaded[Any, Any]:
     """Loads a trained model.
 
-    Args:
-        run: as it was opened; or a run's folder, or that of one checkpoint.
-        checkpoint: `best`, `last`, `average` or a checkpoint's name; the average where there is one, else the best,
-            when None.
-        overrides: of a folder, for what may change after training.
+    A run is asked for as it was opened, or by its folder or that of one checkpoint, with overrides of what may change
+    after training. A checkpoint is `best`, `last`, `average` or a name; when None, the average where there is one, else
+    the best.
 
     Raises:
         UserError: it is no run, it has no such checkpoint, or a file is damaged.
@@ -114,15 +112,9 @@ def evaluate(
 ) -> Any:
     """Scores a run on a split, as its task does.
 
-    Args:
-        run: as it was opened, or its folder.
-        split: `test` or `validation`.
-        checkpoint: see `load`.
-        overrides: of a folder, `section.key=value`, for what may change after training.
-        keep: whether this is the run's result, kept in its folder.
-        meter: shows how far it is.
-        lowercase: of translations: without regard to case.
-        files: of translations: sources and references, line by line, in the place of a split.
+    Overrides (`section.key=value`) are for what may change after training, and for a run's folder alone; `keep` says
+    whether this is the run's result, kept there. Case, and files of sources and references in the place of a split, are
+    of translations.
 
     Raises:
         UserError: it is not a run, its recipe has no such split, or the files have not equally many lines, or none.

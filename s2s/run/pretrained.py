@@ -27,12 +27,8 @@ _KEPT = "init_from.json"
 class Taken:
     """Which tensors of a new model came from another run.
 
-    Attributes:
-        source: the run and its checkpoint, for the printed list.
-        loaded: names of the tensors that were taken over whole.
-        partly: those of which only the first rows were, and how many rows: `8,000 of 8,001 rows`.
-        left_out: tensors of that run which the new model has no place for.
-        new: tensors of the new model that begin as its seed says.
+    Tensors of which only the first rows were taken come with how many: `8,000 of 8,001 rows`. Those left out have no
+    place in the new model, and new ones begin as its seed says.
     """
 
     source: str

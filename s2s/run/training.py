@@ -12,19 +12,8 @@ from rich.console import Console
 from s2s.errors import Stopped, UserError
 from s2s.files import sweep
 from s2s.models.contract import parameter_count
+from s2s.run import folder as folders
 from s2s.run import manifest
-from s2s.run.folder import (
-    MANIFEST,
-    RECIPE,
-    alone,
-    check_free,
-    check_resumable,
-    created,
-    flat,
-    folder_of,
-    lengthen,
-    of_now,
-)
 from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
 from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.run.room import room_to_train
@@ -111,14 +100,14 @@ class Running(Generic[R, D, M]):
         evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
         for name, picture in evaluation.pictures():
             log.picture(f"test/{name}", picture, self.trainer.update)
-        log.settings(flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
+        log.settings(folders.flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
         log.say(str(evaluation))
         for source, written in evaluation.samples():
             log.say_pair(source, written)
 
     def _decide_precision(self) -> ProductTimes | None:
         """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
-        computer, starts = self.trainer.computer, manifest.read(self.folder / MANIFEST)
+        computer, starts = self.trainer.computer, manifest.read(self.folder / folders.MANIFEST)
         before = precision_of(str(starts[-1].get("device"))) if starts else None
         if before is not None and computer.undecided:
             self.trainer.computer = replace(computer, precision=before, undecided=False)
@@ -136,7 +125,7 @@ class Running(Generic[R, D, M]):
         return measured
 
     def _describe(self, measured: ProductTimes | None) -> None:
-        path, hashes = self.folder / MANIFEST, hashes_of(self.task, self.recipe, self.course.data)
+        path, hashes = self.folder / folders.MANIFEST, hashes_of(self.task, self.recipe, self.course.data)
         for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
             if changed := _changed(hashes, earlier["hashes"]):
                 raise UserError(
@@ -158,14 +147,14 @@ class Running(Generic[R, D, M]):
 
     def _lengthen(self) -> None:
         """Takes over another number of updates: into the run, and into the checkpoint that it goes on from."""
-        then, now = read(self.folder / RECIPE).training, self.recipe.training
+        then, now = read(self.folder / folders.RECIPE).training, self.recipe.training
         if then.updates == now.updates:
             return
         self.checkpoints.lengthen()
         last = self.checkpoints.last()
         for place in (last, self.folder):
             if place is not None:
-                lengthen(place / RECIPE, now.updates)
+                folders.lengthen(place / folders.RECIPE, now.updates)
         self.say(f"training.updates: {then.updates:,} before, {now.updates:,} from now on")
         if now.schedule in ("cosine", "linear") and last is not None:
             done = int(last.name)
@@ -237,7 +226,7 @@ def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
-    return train(recipe or check_resumable(folder, overrides), console, folder=folder, overrides=overrides)
+    return train(recipe or folders.check_resumable(folder, overrides), console, folder=folder, overrides=overrides)
 
 
 def train(
@@ -254,7 +243,7 @@ def train(
     with which it does. The data are read unless they were prepared before.
     """
     if folder is None:
-        check_free(folder_of(recipe), overwrite)
+        folders.check_free(folders.folder_of(recipe), overwrite)
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):
         if folder is None:
@@ -275,12 +264,12 @@ def train(
 
     with ExitStack() as stack:
         kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
-        folder = stack.enter_context(alone(folder) if folder else created(recipe, kept, overwrite))
+        folder = stack.enter_context(folders.alone(folder) if folder else folders.created(recipe, kept, overwrite))
         run = Running(task, Course(recipe, prepared, trainer), beginning, folder, console)
         again = ["s2s", "train", str(folder), "--resume", *overrides]
         stack.enter_context(resumable(folder, again, run.stands))
         with run.begin() as log:
             run.train(log)
-            run.test(log, of_now(overrides))
+            run.test(log, folders.of_now(overrides))
         check_sound(folder, model, task.guessing(prepared))
     return folder

@@ -256,11 +256,8 @@ _NAMES = {*_SOURCES, *_TARGETS, *_TEXTS, *_LABELS, *_LANGUAGES, "id", "title", "
 class Head:
     """The beginning of a table.
 
-    Attributes:
-        path: of the table.
-        columns: their names, or their positions from 0 on where the table has no header.
-        rows: the cells of the first thousand rows as text, by column.
-        header: whether the first line names the columns; None where columns have names by themselves.
+    Cells as text, by column; columns without a header are named by their positions from 0, and `header` is None where
+    columns have names by themselves.
     """
 
     path: Path

@@ -17,16 +17,7 @@ from torch.nn import functional
 
 from s2s.data.examples import LabelledBatch, LabelledExamples, batches_on
 from s2s.errors import UserError
-from s2s.evaluation.classification import (
-    ClassificationScores,
-    accuracy,
-    chosen_examples,
-    classification_scores,
-    confusion,
-    cross_entropy_of,
-    macro_f1,
-    per_class,
-)
+from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
 from s2s.models.contract import Classifier
 from s2s.recipe.schema import AnyRecipe
@@ -84,11 +75,11 @@ def _measured(model: Classifier, examples: LabelledExamples) -> dict[str, float]
     """Loss in nats, accuracy and macro-F1 in percent."""
     labels, probabilities = examples.labels, class_probabilities(model, examples)
     predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
-    names = [str(number) for number in range(classes)]
+    each = measures.per_class(measures.confusion(labels, predicted, classes), [str(n) for n in range(classes)])
     return {
-        "loss": cross_entropy_of(labels, probabilities),
-        "accuracy": accuracy(labels, predicted).value,
-        "macro_f1": macro_f1(per_class(confusion(labels, predicted, classes), names)),
+        "loss": measures.cross_entropy_of(labels, probabilities),
+        "accuracy": measures.accuracy(labels, predicted).value,
+        "macro_f1": measures.macro_f1(each),
     }
 
 
@@ -174,7 +165,7 @@ class Labelling(Task[R, D, Classifier]):
         with meter("classifying", len(examples)) as advance:
             probabilities = class_probabilities(run.model, examples, advance)
         predicted, shares, shown = probabilities.argmax(axis=1), probabilities.round(6).tolist(), []
-        for row in itertools.chain(*chosen_examples(part.labels, predicted)):
+        for row in itertools.chain(*measures.chosen_examples(part.labels, predicted)):
             batch = examples.collate(np.array([row]), 0).to(run.computer.device)
             truth, taken_for = (part.names[int(numbers[row])] for numbers in (part.labels, predicted))
             said = Classified(row, truth, taken_for, dict(zip(part.names, shares[row], strict=True)))
@@ -185,7 +176,7 @@ class Labelling(Task[R, D, Classifier]):
             checkpoint=run.checkpoint.name,
             split=scoring.split,
             classes=list(part.names),
-            scores=classification_scores(part.labels, probabilities, part.names),
+            scores=measures.classification_scores(part.labels, probabilities, part.names),
             digest=self.source(run.recipe).digest(part),
             truth=part.labels.tolist(),
             predicted=predicted.tolist(),
@@ -241,7 +232,7 @@ class LabelledEvaluation(Evaluation):
     noun: ClassVar[str] = "examples"
 
     classes: list[str]
-    scores: ClassificationScores
+    scores: measures.ClassificationScores
     digest: str
     truth: list[int]
     predicted: list[int]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from s2s.evaluation.classification import Calibration
+from s2s.evaluation.classification import Calibration, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,6 @@ _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#737373"
 _SMALL = 8
 # so many classes have their counts written in
 _WRITTEN_CLASSES = 20
-_NAME_WIDTH = 24
 # letters in a line of running text, and the size of a letter of DejaVu Sans Mono at `_SMALL` points, in inches
 _COLUMNS = 100
 _LETTER_WIDTH, _LINE_HEIGHT = 0.602 * _SMALL / 72, 1.75 * _SMALL / 72
@@ -44,12 +43,12 @@ class Curve:
 def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequence[str]) -> "Figure":
     """True classes downward, predicted ones to the right; dark is a large share of the true class."""
     # room for the names beside the squares
-    room = 0.09 * max(len(_short(name)) for name in names)
+    room = 0.09 * max(len(shortened(name)) for name in names)
     figure = blank(2.0 + room + 0.42 * len(names), 1.0 + room + 0.42 * len(names))
     panel = figure.subplots()
     shares = matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True))
     image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    labels, places = [_short(name) for name in names], range(len(names))
+    labels, places = [shortened(name) for name in names], range(len(names))
     panel.set_xticks(places, labels, rotation=90, fontsize=_SMALL, parse_math=False)
     panel.set_yticks(places, labels, fontsize=_SMALL, parse_math=False)
     panel.set_xlabel("predicted", fontsize=9)
@@ -82,8 +81,7 @@ def reliability_picture(calibration: Calibration) -> "Figure":
         linewidth=1,
     )
     upper.plot(confidence, accuracy, color=_BLUE, marker="o", markersize=4, linewidth=1.2, label="measured")
-    upper.set_ylim(0, 100)
-    upper.set_ylabel("accuracy (%)")
+    upper.set(ylim=(0, 100), ylabel="accuracy (%)")
     upper.set_title(f"expected calibration error {calibration.error:.2f} %, {calibration}", fontsize=_SMALL)
     upper.legend(frameon=False, fontsize=_SMALL, loc="upper left")
     starts = [100 * each.low for each in calibration.bins]
@@ -91,9 +89,7 @@ def reliability_picture(calibration: Calibration) -> "Figure":
     widths = [max(0.3, 100 * (each.high - each.low)) for each in calibration.bins]
     counts = [each.count for each in calibration.bins]
     lower.bar(starts, counts, widths, align="edge", color=_BLUE, edgecolor="white", linewidth=0.5)
-    lower.set_xlim(0, 100)
-    lower.set_ylabel("examples")
-    lower.set_xlabel("confidence (%)")
+    lower.set(xlim=(0, 100), ylabel="examples", xlabel="confidence (%)")
     _bare(upper, lower)
     return figure
 
@@ -130,8 +126,7 @@ def lengths_picture(
     # bins of whole numbers: no bin holds more lengths than its neighbours
     step = max(1, -(-longest // 60))
     panel.hist(lengths, bins=np.arange(0, longest + step + 1, step).tolist(), color=_BLUE)
-    panel.set_xlabel(f"length ({unit})")
-    panel.set_ylabel("examples")
+    panel.set(xlabel=f"length ({unit})", ylabel="examples")
     title = f"{len(lengths):,} examples, median {np.median(lengths) if len(lengths) else 0:.0f}, longest {longest:,}"
     if max_length is not None:
         longer = int((lengths > max_length).sum())
@@ -150,7 +145,7 @@ def class_counts_picture(counts: Mapping[str, int]) -> "Figure":
     panel = figure.subplots()
     places = range(len(counts))
     panel.barh(places, list(counts.values()), color=_BLUE)
-    panel.set_yticks(places, [_short(name) for name in counts], fontsize=_SMALL, parse_math=False)
+    panel.set_yticks(places, [shortened(name) for name in counts], fontsize=_SMALL, parse_math=False)
     panel.invert_yaxis()
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("examples")
@@ -174,8 +169,7 @@ def words_picture(readings: Sequence["Reading"]) -> "Figure":
     figure.set_layout_engine("none")
     panel = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     panel.set_axis_off()
-    panel.set_xlim(-1, _COLUMNS + 1)
-    panel.set_ylim(len(lines) + 0.5, -0.5)
+    panel.set(xlim=(-1, _COLUMNS + 1), ylim=(len(lines) + 0.5, -0.5))
     for row, line in enumerate(lines):
         if row in titles:
             panel.text(0, row, titles[row], va="center", fontsize=_SMALL, fontweight="bold", parse_math=False)
@@ -271,7 +265,3 @@ def _bare(*panels: "Axes") -> None:
         panel.tick_params(labelsize=_SMALL)
         panel.xaxis.label.set_fontsize(9)
         panel.yaxis.label.set_fontsize(9)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"

@@ -120,13 +120,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in the folder `checkpoints/`.
+    """The checkpoints of one run, in `checkpoints/`, with `every` updates between two validations.
 
-    Args:
-        run: the run's folder, which holds `recipe.yaml` and `tokenizer/`.
-        keep_best: how many are kept for their score.
-        keep_last: how many are kept for being the newest; at least one.
-        every: updates between two validations.
+    So many are kept for their score, and so many, one at least, for being the newest.
     """
 
     def __init__(self, run: Path, keep_best: int = 1, keep_last: int = 1, every: int = 1) -> None:

@@ -76,12 +76,7 @@ def cross_entropy(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Cross-entropy of the targets, summed over real tokens, in nats.
 
-    Args:
-        states: the decoder's states.
-        weight: the projection onto the vocabulary.
-        targets: the token that each state should predict.
-        valid: True where a target is real.
-        smoothing: share of the probability spread over the vocabulary, in [0, 1).
+    Smoothing is the share of the probability that is spread over the vocabulary, in [0, 1).
 
     Returns:
         The smoothed sum, to be differentiated, and the plain one, to be reported. A token's plain part ends where its

@@ -145,16 +145,8 @@ class _Unproven(Generic[Batch]):
 class Trainer(Generic[Whole, Batch]):
     """Updates a model: the gradient of all items of an update, divided once by their number.
 
-    It is the same for every task; what differs is in the examples and the loss.
-
-    Args:
-        model: what is trained, on the computer's device.
-        examples: what it learns from.
-        loss: what shall become small.
-        training: the optimisation.
-        seeds: of order, of what is drawn for the examples, and of dropout.
-        computer: device and precision.
-        scales: factors of the learning rate, by parameter name; 1 for those that are not there.
+    It is the same for every task; what differs is in the examples and the loss. The rate of a parameter is multiplied
+    by its factor in `scales`, 1 where it has none.
     """
 
     def __init__(

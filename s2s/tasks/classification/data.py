@@ -281,14 +281,8 @@ def plan_texts(lengths: Lengths, settings: TextBatchSettings, seed: int, epoch: 
 
     In `buckets`, texts are sorted by their length and up to a piece and 5 % more, drawn anew in each epoch: so
     neighbours are of similar length, but not the same ones each time. Otherwise they are in any order. Then batches are
-    cut off, each as large as the limits allow, and shuffled.
-
-    Args:
-        lengths: pieces of each text, special ones counted.
-        settings: the recipe's `batches` section.
-        seed: of the order; any integer.
-        epoch: from 0 on. In epoch 0 the batch with most positions comes first and the one with most pairs of positions
-            second: memory runs out at once or not at all.
+    cut off, each as large as the limits allow, and shuffled. Lengths count special pieces. In epoch 0 the dearest
+    batches come first, as in `batches.plan`.
     """
     if not len(lengths):
         return []

@@ -4,41 +4,25 @@ from typing import Annotated, Generic, Literal
 
 from pydantic import Field, model_validator
 
+from s2s.recipe import schema
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.schema import (
-    Classes,
-    ClassificationValidation,
-    Examples,
-    FineTunedRecipe,
-    HeadSettings,
-    LabelledTraining,
-    LocalText,
-    Model,
-    PieceSettings,
-    Probability,
-    Section,
-    TaskSchema,
-    TextSettings,
-    Tokens,
-    Word,
-)
 
 
-class LocalColumns(LocalText):
+class LocalColumns(schema.LocalText):
     """Where tables read from `data.root` differ from the hub's data set."""
 
-    label: Word | None = None
+    label: schema.Word | None = None
     """As `data.label`, which counts when this is null."""
     first_label: Annotated[int, Field(ge=0, le=1)] | None = None
     """As `data.first_label`, which counts when this is null."""
 
 
-class LabelledSettings(TextSettings):
+class LabelledSettings(schema.TextSettings):
     """The labelled texts."""
 
-    label: Word = "label"
+    label: schema.Word = "label"
     """Column of the label; as `text`."""
-    classes: Classes | None = None
+    classes: schema.Classes | None = None
     """Names of the classes, in order; when null, those that the hub data set declares, else the different labels of
     the training data, sorted. A label is one of the names or, where none of the names is a number, may be the number
     of its class."""
@@ -48,12 +32,12 @@ class LabelledSettings(TextSettings):
     """What is different with `root`."""
 
 
-class TextBatchSettings(Section):
+class TextBatchSettings(schema.Section):
     """How texts become batches."""
 
-    tokens: Tokens = 8192
+    tokens: schema.Tokens = 8192
     """Hard limit of one batch: rows times the longest text, padding included."""
-    rows: Examples | None = None
+    rows: schema.Examples | None = None
     """Most texts of a batch; as many as `tokens` allows when null."""
     max_length: Annotated[int, Field(ge=2, le=1_000_000)] = 512
     """Pieces that are read of a text, its end counted; of a longer one the beginning is, and it is counted."""
@@ -62,29 +46,29 @@ class TextBatchSettings(Section):
     `max_length` pads all to `max_length`."""
 
 
-class ClassificationTraining(LabelledTraining):
+class ClassificationTraining(schema.LabelledTraining):
     """The optimisation."""
 
-    word_dropout: Probability = 0.0
+    word_dropout: schema.Probability = 0.0
     """Share of the pieces of each training text that are left out of it, others in each epoch (Iyyer et al. 2015)."""
 
 
-class ClassificationRecipe(FineTunedRecipe[Model], Generic[Model]):
+class ClassificationRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
     """Classification of texts: what is learned from, what learns, how, and how it is measured."""
 
     task: Literal["classification"]
     """What is learned: to name the class of each text."""
     data: LabelledSettings = LabelledSettings()
     """The labelled texts."""
-    tokenizer: PieceSettings = PieceSettings()
+    tokenizer: schema.PieceSettings = schema.PieceSettings()
     """How text becomes pieces."""
     batches: TextBatchSettings = TextBatchSettings()
     """How texts become batches."""
-    head: HeadSettings = HeadSettings()
+    head: schema.HeadSettings = schema.HeadSettings()
     """What turns the encoder's states into scores of the classes."""
     training: ClassificationTraining = ClassificationTraining()
     """The optimisation."""
-    validation: ClassificationValidation = ClassificationValidation()
+    validation: schema.ClassificationValidation = schema.ClassificationValidation()
     """When training pauses to measure and to save."""
 
     @model_validator(mode="after")
@@ -97,7 +81,7 @@ class ClassificationRecipe(FineTunedRecipe[Model], Generic[Model]):
         return self
 
 
-SCHEMA = TaskSchema(
+SCHEMA = schema.TaskSchema(
     ClassificationRecipe,
     encoder_settings,
     command="classify",

@@ -1,12 +1,18 @@
 """Labelled images in memory: IDX files, folders of images, and Hugging Face data sets.
 
-Pixels are kept as bytes, four times smaller than numbers a network computes with.
+Pixels are kept as bytes, four times smaller than numbers a network computes with. IDX is the format of MNIST (LeCun et
+al. 1998), plain or compressed with gzip: two zero bytes, the type of the numbers, the number of dimensions; then each
+dimension's size as a big-endian 32-bit number; then the numbers.
 """
 
 import difflib
+import gzip
 import io
+import math
+import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -16,7 +22,6 @@ from jaxtyping import Float, Int, UInt8
 
 from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays, hub_split
 from s2s.errors import UserError, check_regular
-from s2s.tasks.images.idx import read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
 
 if TYPE_CHECKING:
@@ -30,6 +35,10 @@ _IDX_STEMS = {"train": "train", "test": "t10k"}
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 # a file of 50 KB may unpack to a gigabyte
 _MOST_PIXELS = 2**26
+# of IDX: the type of bytes, and by dimensions what they hold; no gzip file unpacks to more times its size
+_BYTES = 0x08
+_MOST_PACKED = 1_032
+_KINDS = {1: "labels", 3: "images"}
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -297,3 +306,65 @@ def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarr
     # some thousand images at a time: bincount makes 64-bit numbers of its bytes
     parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
     return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))
+
+
+def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:
+    """The `images`, by height and width, or the `labels` of an IDX file.
+
+    Raises:
+        UserError: it is missing or damaged, or holds something else.
+    """
+    dimensions = 3 if kind == "images" else 1
+    check_regular(path, "name an IDX file")
+    first = 4 + 4 * dimensions
+    try:
+        # whatever its name says: some servers unpack what they send
+        with path.open("rb") as raw, gzip.open(raw) if _packed(raw) else nullcontext(raw) as file:
+            sizes = _sizes(path, file.read(first), dimensions)
+            # as many bytes as the head promises and no more, however many a small file may unpack to
+            return _numbers(path, file, sizes)
+    except FileNotFoundError:
+        there = sorted(p.name for p in path.parent.glob("*ubyte*"))
+        raise UserError(
+            "no such file", where=str(path), remedy=f"there is {', '.join(there)}" if there else "check the path"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise _wrong(path, f"cannot be read: {error}") from None
+
+
+def _packed(raw: io.BufferedIOBase) -> bool:
+    magic = raw.read(2)
+    raw.seek(0)
+    return magic == b"\x1f\x8b"
+
+
+def _sizes(path: Path, head: bytes, dimensions: int) -> tuple[int, ...]:
+    magic, wanted = head[:4], bytes([0, 0, _BYTES, dimensions])
+    if magic != wanted:
+        other = next((kind for d, kind in _KINDS.items() if magic == bytes([0, 0, _BYTES, d])), None)
+        if other:
+            raise UserError(
+                f"holds {other}, not {_KINDS[dimensions]}",
+                where=str(path),
+                remedy="the images come first: [images, labels]",
+            )
+        raise _wrong(path, f"has the magic number 0x{magic.hex()}, expected 0x{wanted.hex()} for {_KINDS[dimensions]}")
+    if len(head) < 4 + 4 * dimensions:
+        raise _wrong(path, f"ends after {len(head)} bytes, within its head")
+    return tuple(np.frombuffer(head, ">u4", dimensions, 4).astype(np.int64).tolist())
+
+
+def _numbers(path: Path, file: io.BufferedIOBase, sizes: tuple[int, ...]) -> np.ndarray:
+    promised, shape = math.prod(sizes), " x ".join(map(str, sizes))
+    if promised > _MOST_PACKED * path.stat().st_size:
+        raise _wrong(path, f"is too small for what its head says: {shape}, which makes {promised:,} bytes")
+    content = file.read(promised)
+    if len(content) < promised:
+        raise _wrong(path, f"holds {len(content):,} numbers; its head says {shape}, which makes {promised:,}")
+    if file.read(1):
+        raise _wrong(path, f"holds more than its head says: {shape}, which makes {promised:,} numbers")
+    return np.frombuffer(content, np.uint8).reshape(sizes)
+
+
+def _wrong(path: Path, what: str) -> UserError:
+    return UserError(what, where=str(path), remedy="fetch the file again, or name an IDX file of bytes")

@@ -4,54 +4,38 @@ from typing import Annotated, Generic, Literal
 
 from pydantic import Field, model_validator
 
+from s2s.recipe import schema
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.schema import (
-    AnyRecipe,
-    Classes,
-    ClassificationValidation,
-    Examples,
-    HeadSettings,
-    LabelledTraining,
-    Model,
-    Pixels,
-    Pooling,
-    PositiveFloat,
-    Section,
-    SourceSettings,
-    Split,
-    TaskSchema,
-    Word,
-)
 
 
-class ImageDataSettings(SourceSettings):
+class ImageDataSettings(schema.SourceSettings):
     """The labelled images."""
 
-    root: Word | None = None
+    root: schema.Word | None = None
     """A local folder: with a hub data set, read what lies there instead: IDX files of the usual names
     (`train-images-idx3-ubyte.gz` …), folders of images (`train/cat/1.png`), or a data set's own files; with `files`,
     what relative paths start from (the recipe's folder when absent)."""
-    image: Word = "image"
+    image: schema.Word = "image"
     """Column of a hub data set that holds the images."""
-    label: Word = "label"
+    label: schema.Word = "label"
     """Column of a hub data set that holds the classes."""
-    train: Split = "train"
+    train: schema.Split = "train"
     """A split name, a folder with one folder of images for each class, or a pair of IDX files (images, labels)."""
-    validation: Split = 1000
+    validation: schema.Split = 1000
     """As `train`; a number holds that many images out of the training part."""
-    test: Split | None = "test"
+    test: schema.Split | None = "test"
     """As `validation`; nothing is tested when null."""
-    classes: Classes | None = None
+    classes: schema.Classes | None = None
     """Names of the classes, in the order of their numbers; when null, the folders by the alphabet, the hub's own, or
     the numbers of the training part."""
-    size: Pixels = 28
+    size: schema.Pixels = 28
     """Height and width in pixels; images of another size are scaled."""
     channels: Literal[1, 3] = 1
     """1: grey; 3: red, green, blue."""
     mean: tuple[Annotated[float, Field(ge=-1000, le=1000)], ...] | None = None
     """Mean of each channel, as a share of white, which is subtracted from all pixels; that of the training images when
     null."""
-    deviation: tuple[PositiveFloat, ...] | None = None
+    deviation: tuple[schema.PositiveFloat, ...] | None = None
     """Standard deviation of each channel, by which what is left is divided; that of the training images when null."""
 
     @model_validator(mode="after")
@@ -62,7 +46,7 @@ class ImageDataSettings(SourceSettings):
         return self
 
 
-class AugmentationSettings(Section):
+class AugmentationSettings(schema.Section):
     """How training images are varied, differently in each epoch; nothing is by default."""
 
     shift: Annotated[int, Field(ge=0, le=4_096)] = 0
@@ -74,30 +58,30 @@ class AugmentationSettings(Section):
     """Whether half of the images are turned left to right."""
 
 
-class PatchSettings(Section):
+class PatchSettings(schema.Section):
     """How an image becomes a sequence (Dosovitskiy et al. 2021)."""
 
-    size: Pixels = 4
+    size: schema.Pixels = 4
     """Height and width of a patch in pixels; divides `data.size`. One linear map makes a vector of its pixels."""
 
 
-class ImageBatchSettings(Section):
+class ImageBatchSettings(schema.Section):
     """How images become batches."""
 
-    images: Examples = 128
+    images: schema.Examples = 128
     """Images of one batch."""
 
 
-class ImageHeadSettings(HeadSettings):
+class ImageHeadSettings(schema.HeadSettings):
     """What turns the encoder's states into scores of the classes."""
 
-    pooling: Pooling = "first"
+    pooling: schema.Pooling = "first"
     """How one vector is made of the states: that of a learned vector which stands before the patches (`first`), their
     mean, the largest of each number, the last one, a learned weighted mean (`attention`), or the encoder's own
     summary."""
 
 
-class ImageRecipe(AnyRecipe[Model], Generic[Model]):
+class ImageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
     """Classification of images: what is learned from, what learns, how, and how it is measured."""
 
     task: Literal["images"]
@@ -112,9 +96,9 @@ class ImageRecipe(AnyRecipe[Model], Generic[Model]):
     """How images become batches."""
     head: ImageHeadSettings = ImageHeadSettings()
     """What turns the encoder's states into scores of the classes."""
-    training: LabelledTraining = LabelledTraining()
+    training: schema.LabelledTraining = schema.LabelledTraining()
     """The optimisation."""
-    validation: ClassificationValidation = ClassificationValidation()
+    validation: schema.ClassificationValidation = schema.ClassificationValidation()
     """When training pauses to measure and to save."""
 
     @model_validator(mode="after")
@@ -136,7 +120,7 @@ class ImageRecipe(AnyRecipe[Model], Generic[Model]):
         return self
 
 
-SCHEMA = TaskSchema(
+SCHEMA = schema.TaskSchema(
     ImageRecipe,
     encoder_settings,
     command="classify",

@@ -80,13 +80,9 @@ class Preference:
 class Group:
     """What the model prefers in pairs of one kind.
 
-    Attributes:
-        name: the type of bias, or the direction, or `all`.
-        pairs: how many, ties included.
-        ties: pairs whose sentences have the same score; they are in no share.
-        share: in which the sentence closer to a stereotype is preferred, with Wilson's 95 % interval, in percent.
-        p_value: how often a coin would be as far from one half (exact binomial test, two-sided).
-        adjusted: the same for types of bias, corrected for their number (Holm 1979); None for other groups.
+    Ties, whose sentences have the same score, are in no share. The share, in percent, has Wilson's 95 % interval, the
+    p-value is the exact binomial test's against one half, two-sided, and for types of bias it is also adjusted for
+    their number (Holm 1979).
     """
 
     name: str
@@ -230,8 +226,8 @@ def bias_picture(found: BiasReport) -> "Figure":
     panel.errorbar(values, range(len(groups)), xerr=ends, fmt="o", color="#1b4f72", capsize=3)
     panel.axvline(50, color="0.5", linewidth=1, linestyle="--")
     panel.set_yticks(range(len(groups)), [f"{g.name} ({g.pairs:,})" for g in groups], parse_math=False)
-    panel.set_xlim(0, 100)
-    panel.set_xlabel("pairs in which the sentence closer to\na stereotype is preferred, in %; 95 % intervals")
+    told = "pairs in which the sentence closer to\na stereotype is preferred, in %; 95 % intervals"
+    panel.set(xlim=(0, 100), xlabel=told)
     return figure
 
 

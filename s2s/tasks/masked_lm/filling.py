@@ -99,13 +99,9 @@ class Filler:
 
 @dataclass(frozen=True)
 class Filled:
-    """The best fillers of a blank.
+    """The best fillers of a blank, each of so many pieces.
 
-    Attributes:
-        text: with the blank.
-        pieces: how many pieces were masked, which is how many each filler has.
-        fillers: the best first.
-        fitting: share of the first piece's probability that lies on pieces which can stand there, in [0, 1].
+    `fitting` is the share of the first one's probability in [0, 1] that lies on pieces which can stand there.
     """
 
     text: str

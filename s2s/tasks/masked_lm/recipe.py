@@ -4,38 +4,25 @@ from typing import Annotated, Generic, Literal
 
 from pydantic import Field, model_validator
 
+from s2s.recipe import schema
 from s2s.recipe.installed import encoder_settings
-from s2s.recipe.schema import (
-    AnyRecipe,
-    LocalText,
-    Model,
-    OptimizationSettings,
-    Part,
-    PauseSettings,
-    PieceSettings,
-    Section,
-    Share,
-    TaskSchema,
-    TextSettings,
-    Tokens,
-)
 
 
-class PlainTextSettings(TextSettings):
+class PlainTextSettings(schema.TextSettings):
     """The texts."""
 
-    local: LocalText = LocalText()
+    local: schema.LocalText = schema.LocalText()
     """What is different with `root`."""
 
 
-class MaskingSettings(Section):
+class MaskingSettings(schema.Section):
     """Which pieces a masked-language model must name (Devlin et al. 2019, section 3.1)."""
 
-    share: Share = 0.15
+    share: schema.Share = 0.15
     """Share of each text's pieces that are chosen, rounded to whole pieces, at least one."""
-    masked: Part = 0.8
+    masked: schema.Part = 0.8
     """Share of the chosen ones that are read as the mask piece."""
-    random: Part = 0.1
+    random: schema.Part = 0.1
     """Share of the chosen ones that are read as a random piece; the others are read as they are."""
     begin: bool = False
     """Whether each text begins with the piece `<s>`, as it does for a classifier with `pooling: first`."""
@@ -49,38 +36,38 @@ class MaskingSettings(Section):
         return self
 
 
-class WindowSettings(Section):
+class WindowSettings(schema.Section):
     """How texts become batches."""
 
-    tokens: Tokens = 8192
+    tokens: schema.Tokens = 8192
     """Hard limit of one batch: rows times the longest window, padding included."""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] = 256
     """Longest window in pieces, its ends counted. A longer text is cut into windows of about equal length, so that all
     of it is learned from."""
 
 
-class MaskedTraining(OptimizationSettings):
+class MaskedTraining(schema.OptimizationSettings):
     """The optimisation."""
 
-    tokens_per_update: Tokens | None = None
+    tokens_per_update: schema.Tokens | None = None
     """Pieces that one update reads, about, over all micro-batches and devices; one batch when absent."""
 
 
-class MaskedValidation(PauseSettings):
+class MaskedValidation(schema.PauseSettings):
     """When training pauses to measure and to save."""
 
     metric: Literal["loss", "accuracy"] = "loss"
     """What decides which checkpoint is best: the loss of masked pieces, or the share of them that are named right."""
 
 
-class MaskedRecipe(AnyRecipe[Model], Generic[Model]):
+class MaskedRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
     """Masked-language modelling: what is read, what learns, how, and how it is measured."""
 
     task: Literal["masked-lm"]
     """What is learned: to name the pieces of a text that are not shown."""
     data: PlainTextSettings = PlainTextSettings()
     """The texts."""
-    tokenizer: PieceSettings = PieceSettings()
+    tokenizer: schema.PieceSettings = schema.PieceSettings()
     """How text becomes pieces."""
     masking: MaskingSettings = MaskingSettings()
     """Which pieces must be named."""
@@ -101,4 +88,6 @@ class MaskedRecipe(AnyRecipe[Model], Generic[Model]):
         return self
 
 
-SCHEMA = TaskSchema(MaskedRecipe, encoder_settings, command="fill", use="fill:       s2s fill {} 'The ___ was good.'")
+SCHEMA = schema.TaskSchema(
+    MaskedRecipe, encoder_settings, command="fill", use="fill:       s2s fill {} 'The ___ was good.'"
+)

@@ -52,11 +52,7 @@ class Attention:
         """Draws one layer's heads, or writes all weights as JSON.
 
         The JSON has `source`, `target` and `cross_attention`: one list for each layer, in the shape that BertViz takes,
-        `(1, head, target, source)`.
-
-        Args:
-            path: a picture (`.png`, `.svg`, `.pdf`) or `.json`.
-            layer: which layer is drawn, from 0; the last when negative.
+        `(1, head, target, source)`. The layer counts from 0; the last one is drawn when it is negative.
 
         Raises:
             UserError: another kind of file, or no such layer.

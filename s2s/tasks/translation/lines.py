@@ -141,15 +141,15 @@ def translated(
         )
 
 
+@dataclass
 class _Strangers:
     """Lines that are far from what a model has seen."""
 
-    def __init__(self, seen: Seen | None, tokenizer: Tokenizer, tell: Tell | None) -> None:
-        self.seen = seen
-        self.tokenizer = tokenizer
-        self.tell = tell
-        self.count = 0
-        self.first = ""
+    seen: Seen | None
+    tokenizer: Tokenizer
+    tell: Tell | None
+    count: int = 0
+    first: str = ""
 
     def look(self, text: str, number: int) -> None:
         if self.seen is None or not text.strip() or (what := self.seen.far(text, self.tokenizer)) is None:

@@ -29,9 +29,7 @@ _SHORT = 20
 class Ledger:
     """How many training pairs each rule dropped; a pair counts for the first rule it breaks.
 
-    Attributes:
-        dropped: pairs by rule, in the rules' order; rules that are switched off are absent.
-        kept: pairs that remain.
+    By rule, in the rules' order, and without those that are switched off.
     """
 
     dropped: dict[str, int]
