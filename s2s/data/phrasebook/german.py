@@ -1,48 +1,33 @@
 """German inflection for the built-in corpus: articles, endings, pronouns, verb forms and number words."""
 
 import re
+import tomllib
 from functools import cache
+from importlib import resources
+from typing import Any
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 MASCULINE, NEUTER, FEMININE, PLURAL = range(4)
 FIRST, SECOND, SINGULAR, WE, THEY = range(5)  # the five verb forms in use: ich, du, er/sie/es, wir, sie
 CASES = {"nom": NOMINATIVE, "acc": ACCUSATIVE, "dat": DATIVE, "gen": GENITIVE}
 
-# Rows are cases, columns genders (the plural is the fourth), as in a school grammar.
-_DER = ("der das die die", "den das die die", "dem dem der den", "des des der der")
-_STRONG_ARTICLE = ("er es e e", "en es e e", "em em er en", "es es er er")
-_EIN = ("- - e e", "en - e e", "em em er en", "es es er er")
-_WEAK = ("e e e en", "en e e en", "en en en en", "en en en en")
-_MIXED = ("er es e en", "en es e en", "en en en en", "en en en en")
-_STRONG = ("er es e e", "en es e e", "em em er en", "en en er er")
 _WEAK_AFTER = {"der", "dies", "jed", "all", "welch", "beid"}
 _EIN_WORDS = {"ein", "kein", "mein", "dein", "sein", "ihr", "unser"}
 
-RELATIVE = ("der das die die", "den das die die", "dem dem der denen", "dessen dessen deren deren")
 REFLEXIVE = ("mich", "dich", "sich", "uns", "sich")
-_CONTRACTIONS = {
-    "in dem": "im", "in das": "ins", "an dem": "am", "an das": "ans", "von dem": "vom", "bei dem": "beim",
-    "zu dem": "zum", "zu der": "zur",
-}  # fmt: skip
 
 # The case of each word of a noun phrase, noted behind it by a character of private use until the sentence is finished.
 _MARKS = {chr(0xE000 + case): name for name, case in CASES.items()}
 _UNMARKED = str.maketrans("", "", "".join(_MARKS))
 
-_IRREGULAR_PRESENT = {
-    "sein": "bin bist ist sind sind",
-    "haben": "habe hast hat haben haben",
-    "werden": "werde wirst wird werden werden",
-    "können": "kann kannst kann können können",
-    "müssen": "muss musst muss müssen müssen",
-    "wollen": "will willst will wollen wollen",
-    "dürfen": "darf darfst darf dürfen dürfen",
-    "sollen": "soll sollst soll sollen sollen",
-    "mögen": "mag magst mag mögen mögen",
-    "wissen": "weiß weißt weiß wissen wissen",
-}
-_PRETERITE = {"sein": "war", "haben": "hatt", "werden": "wurd", "können": "konnt", "müssen": "musst", "wollen": "wollt",
-              "sollen": "sollt", "mögen": "möcht"}  # fmt: skip
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(resources.files("s2s.data.phrasebook").joinpath("grammar.toml").read_text(encoding="utf-8"))
+
+
+def _cell(table: str, case: int, gender: int) -> str:
+    return _tables()[table][case].split()[gender]
 
 
 def marked(words: str, case: int) -> str:
@@ -72,24 +57,19 @@ def determiner(word: str, case: int, gender: int) -> str:
         gender: 0 to 3, masculine, neuter, feminine, plural.
     """
     if word == "der":
-        return _DER[case].split()[gender]
+        return _cell("der", case, gender)
     if word in _EIN_WORDS:
-        return word + _EIN[case].split()[gender].strip("-")
+        return word + _cell("ein", case, gender).strip("-")
     if word in {"dies", "jed", "all", "welch", "beid", "viel", "einig", "mehrer", "wenig"}:
-        return word + _STRONG_ARTICLE[case].split()[gender]
+        return word + _cell("strong_article", case, gender)
     return word
 
 
 @cache
 def adjective_ending(word: str, case: int, gender: int) -> str:
     """Give the ending of an adjective after an article word (``""``: none, strong endings)."""
-    if word in _WEAK_AFTER:
-        table = _WEAK
-    elif word in _EIN_WORDS:
-        table = _MIXED
-    else:
-        table = _STRONG
-    return table[case].split()[gender]
+    kind = "weak" if word in _WEAK_AFTER else "mixed" if word in _EIN_WORDS else "strong"
+    return _cell(kind, case, gender)
 
 
 def noun_forms(singular: str, plural: str, genitive: str, weak: bool) -> tuple[str, ...]:
@@ -112,13 +92,13 @@ def contract(preposition: str, phrase: str) -> str:
     """Join a preposition and a phrase, and melt the article into it: in + dem Haus = im Haus."""
     article, _, rest = phrase.partition(" ")
     bare = unmarked(article)
-    melted = _CONTRACTIONS.get(f"{preposition} {bare}")
+    melted = _tables()["contractions"].get(f"{preposition} {bare}")
     return f"{melted}{article[len(bare) :]} {rest}" if melted else f"{preposition} {phrase}"
 
 
 def relative_pronoun(case: int, gender: int) -> str:
     """Give der, den, dem, dessen, ... for the case in the relative clause and the gender of the head; marked."""
-    return marked(RELATIVE[case].split()[gender], case)
+    return marked(_cell("relative", case, gender), case)
 
 
 def _stem(infinitive: str) -> str:
@@ -148,8 +128,8 @@ def present(infinitive: str, third: str = "") -> tuple[str, ...]:
 
     The third person singular is regular unless given, where it changes the vowel (liest, fährt).
     """
-    if infinitive in _IRREGULAR_PRESENT:
-        return tuple(_IRREGULAR_PRESENT[infinitive].split())
+    if irregular := _tables()["present"].get(infinitive):
+        return tuple(irregular.split())
     third = third or third_person(infinitive)
     stem = _stem(infinitive)
     first = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
@@ -160,7 +140,7 @@ def present(infinitive: str, third: str = "") -> tuple[str, ...]:
 
 def preterite(infinitive: str) -> tuple[str, ...]:
     """Give the five simple past forms of an auxiliary or modal verb (möchte counts as one of mögen)."""
-    stem = _PRETERITE[infinitive]
+    stem = _tables()["preterite"][infinitive]
     if stem == "war":
         return "war", "warst", "war", "waren", "waren"
     return stem + "e", stem + "est", stem + "e", stem + "en", stem + "en"
