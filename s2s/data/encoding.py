@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Generic, Protocol
@@ -186,11 +186,9 @@ def cut(
     train_texts: datasets.Dataset, validation: datasets.Dataset, settings: PieceSettings, tokenizer: Tokenizer | None
 ) -> tuple[Tokenizer, Lists, Lists]:
     """A tokenizer, trained unless there is one, and training and validation texts, the column `text`, as pieces."""
-    tokenizer = tokenizer or train(_some_of(train_texts["text"]), settings, SIDE)
+    if tokenizer is None:
+        # evenly taken, as hold about ten million characters: pieces learned from more differ little
+        texts = train_texts["text"]
+        characters = sum(len(text) for text in texts)
+        tokenizer = train(texts[:: max(1, round(characters / _CHARACTERS))], settings, SIDE)
     return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
-
-
-def _some_of(texts: Sequence[str]) -> Sequence[str]:
-    """As many texts, evenly taken, as hold about ten million characters: pieces learned from more differ little."""
-    characters = sum(len(text) for text in texts)
-    return texts[:: max(1, round(characters / _CHARACTERS))]

@@ -17,17 +17,8 @@ import numpy as np
 from datasets.exceptions import DatasetsError
 from jaxtyping import Bool, Int
 
+from s2s.data import text_files
 from s2s.data.caching import cache_for, cached, converted
-from s2s.data.text_files import (
-    COMPRESSIONS,
-    TABLES,
-    Columns,
-    check_there,
-    checked_cells,
-    place,
-    table_cells,
-    table_kind,
-)
 from s2s.errors import UserError
 from s2s.recipe.schema import SourceSettings, TextSettings
 
@@ -193,7 +184,7 @@ class Reading:
         row: of the cells, the row's number and its place in words: a row of ours.
     """
 
-    columns: Columns
+    columns: text_files.Columns
     word: str
     features: datasets.Features
     row: Callable[[Sequence[str], int, str], dict[str, Any]]
@@ -210,12 +201,12 @@ def from_table(path: Path, reading: Reading) -> datasets.Dataset:
     Raises:
         UserError: it is missing or damaged, or lacks a column.
     """
-    check_there(path)
+    text_files.check_there(path)
 
     def rows() -> Iterator[dict[str, Any]]:
         """As they are asked for."""
-        for number, cells in table_cells(path, reading.columns):
-            yield reading.row(cells, number, place(path, number))
+        for number, cells in text_files.table_cells(path, reading.columns):
+            yield reading.row(cells, number, text_files.place(path, number))
 
     return cached(rows, (path,), reading.name, reading.features)
 
@@ -233,7 +224,7 @@ def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple[da
         made = []
         for number, *values in zip(numbers, *rows.values(), strict=True):
             where = f"{settings.corpus} {split} row {number + 1}"
-            cells = checked_cells(dict(zip(rows, values, strict=True)), reading.columns, where)
+            cells = text_files.checked_cells(dict(zip(rows, values, strict=True)), reading.columns, where)
             made.append(reading.row(cells, number + 1, where))
         return {name: [row[name] for row in made] for name in reading.features}
 
@@ -262,9 +253,9 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
         ) from None
 
 
-def usual_file(folder: Path, stem: str, kinds: Sequence[str] = TABLES) -> Path | None:
+def usual_file(folder: Path, stem: str, kinds: Sequence[str] = text_files.TABLES) -> Path | None:
     """A file of that name in a folder, with one of these endings, compressed or not; None where there is none."""
-    names = (stem + kind + packed for kind in kinds for packed in COMPRESSIONS)
+    names = (stem + kind + packed for kind in kinds for packed in text_files.COMPRESSIONS)
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
@@ -277,7 +268,9 @@ def not_found(root: Path, what: str, remedy: str) -> UserError:
 
 def no_table(name: str, split: str, remedy: str) -> UserError:
     """What to say of a file that is no table."""
-    return UserError(f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy)
+    return UserError(
+        f"is no table ({', '.join(text_files.TABLES)}; plain, .gz or .xz)", f"data.{name}: {split}", remedy
+    )
 
 
 def split_table(source: Source, name: str, split: str) -> Path | None:
@@ -289,7 +282,7 @@ def split_table(source: Source, name: str, split: str) -> Path | None:
     if source.settings.corpus != "files" and source.settings.root is None:
         return None
     path = Path(split) if source.settings.corpus == "files" else _usual_table(source.folder("tables"), name, split)
-    if table_kind(path) is None:
+    if text_files.table_kind(path) is None:
         raise no_table(name, split, "name a table, or a hub data set with data.corpus")
     return path
 
@@ -301,7 +294,7 @@ def _usual_table(root: Path, name: str, split: str) -> Path:
     held_out = ", or hold texts out of the training data: data.validation=1000" if name == "validation" else ""
     raise not_found(
         root,
-        f"no table for the split {split!r}: looked for {split} with {', '.join(TABLES)} (plain, .gz or .xz)",
+        f"no table for the split {split!r}: looked for {split} with {', '.join(text_files.TABLES)} (plain, .gz or .xz)",
         f"name the split by the beginning of its file: data.{name}=BEGINNING{held_out}",
     )
 

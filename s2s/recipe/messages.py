@@ -78,10 +78,11 @@ def _value_at(location: Location, tree: Mapping[str, Any]) -> Any:
 
 def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: Tasks) -> str:
     """Which models or tasks have the key, else the nearest of the section, of any section, else all of the section."""
-    if key[:-1] == ("model",) and (kinds := list(_kinds_with(key[-1], settings))):
+    if key[:-1] == ("model",) and (kinds := [kind for kind, keys in _keys_of_kinds(settings) if key[-1] in keys]):
         return f"it belongs to {', '.join(kinds)}"
     if owners := [name for name, other in tasks.items() if key in _keys(other.recipe, ())]:
-        return f"it belongs to recipes of task {' or '.join(owners)}, and this one is of task {_task_of(schema)}"
+        task, *_ = choices(schema.model_fields[TASK])
+        return f"it belongs to recipes of task {' or '.join(owners)}, and this one is of task {task}"
     everywhere = list(_keys(schema, ()))
     siblings = [name[-1] for name in everywhere if name[:-1] == key[:-1]]
     if nearest(key[-1], siblings):
@@ -90,14 +91,6 @@ def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: 
     if near := nearest(key[-1], elsewhere):
         return f"did you mean {elsewhere[near]}?"
     return suggestion(key[-1], siblings)
-
-
-def _task_of(schema: type[BaseModel]) -> str:
-    return choices(schema.model_fields[TASK])[0]
-
-
-def _kinds_with(key: str, settings: SettingsOf) -> Iterator[str]:
-    return (kind for kind, keys in _keys_of_kinds(settings) if key in keys)
 
 
 def known_keys(settings: SettingsOf) -> list[str]:

@@ -55,7 +55,11 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
     for override in parsed:
         malformed += _apply(override, tree)
     recipe, wrongs = _check(tree, tasks)
-    twice = [(line, f"{path}:{line}: {'.'.join(key)}: {_again(key, page)}") for key, line in page.twice.items()]
+    again = "is written twice, first in line"
+    twice = [
+        (line, f"{path}:{line}: {'.'.join(key)}: {again} {page.lines[key]}; remove one of the two")
+        for key, line in page.twice.items()
+    ]
     wrong = [_placed(key, what, path, page, parsed) for key, what in wrongs.items()]
     # in the order of the page, the command line last
     mistakes = [text for _, text in sorted(twice + wrong, key=lambda mistake: mistake[0])] + malformed
@@ -214,10 +218,6 @@ def _held_against(
         return whole.model_validate_json(json.dumps(tree)), {}
     except ValidationError as error:
         return None, explain(error.errors(include_url=False), whole, tree, schema.settings, tasks)
-
-
-def _again(key: Location, page: Page) -> str:
-    return f"is written twice, first in line {page.lines[key]}; remove one of the two"
 
 
 def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:

@@ -123,25 +123,21 @@ def choose_pieces(texts: Sequence[str], sides: Sequence[Words], normalization: s
         # each piece should be seen often
         sizes = [size for size in _SIZES if size <= max(_SIZES[-1], words / _SEEN)]
         tried = [("unigram", size, f"{words:,} words, {types:,} different ones, can fill them") for size in sizes]
-    for kind, size, why in tried:
+
+    def learned(kind: str, size: int, why: str) -> Pieces:
+        """A tokenizer of that kind and size, from some of the texts."""
+        cut = {"kind": kind, "size": size, "normalization": normalization, "lowercase": lowercase}
+        return Pieces(train(some, PieceSettings.model_validate(cut), "shared"), size, why)
+
+    for choice in tried:
         try:
-            return Pieces(train(some, _settings(kind, size, normalization, lowercase), "shared"), size, why)
+            return learned(*choice)
         except UserError:
             # more pieces than the text gives, or fewer than it has characters
             continue
-    why = (
-        "texts are single words: they are spelt"
-        if any(side.spelt for side in sides)
-        else f"{words:,} words are too few to learn larger pieces from"
-    )
-    letters = characters + _SPECIALS + 1
-    return Pieces(train(some, _settings("char", letters, normalization, lowercase), "shared"), letters, why)
-
-
-def _settings(kind: str, size: int, normalization: str, lowercase: bool) -> PieceSettings:
-    return PieceSettings.model_validate(
-        {"kind": kind, "size": size, "normalization": normalization, "lowercase": lowercase}
-    )
+    spelt = any(side.spelt for side in sides)
+    few = f"{words:,} words are too few to learn larger pieces from"
+    return learned("char", characters + _SPECIALS + 1, "texts are single words: they are spelt" if spelt else few)
 
 
 def spread(dataset: datasets.Dataset, most: int) -> datasets.Dataset:
@@ -230,25 +226,15 @@ _READ = 1000
 _FEW = 20
 _NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
 # names that columns usually have, those first that say most
-_USUAL = {
-    "sources": """
-        source src input in word words grapheme graphemes letters spelling question command commands lemma
-    """,
-    "targets": """
-        target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
-        translation form
-    """,
-    "texts": """
-        text sentence review content body comment document tweet
-    """,
-    "labels": """
-        label labels class category sentiment topic intent
-    """,
-    "languages": """
-        ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
-    """,
-}
-_SOURCES, _TARGETS, _TEXTS, _LABELS, _LANGUAGES = (words.split() for words in _USUAL.values())
+_USUAL = """
+source src input in word words grapheme graphemes letters spelling question command commands lemma /
+target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
+translation form /
+text sentence review content body comment document tweet /
+label labels class category sentiment topic intent /
+ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
+"""
+_SOURCES, _TARGETS, _TEXTS, _LABELS, _LANGUAGES = (names.split() for names in _USUAL.split("/"))
 _NAMES = {*_SOURCES, *_TARGETS, *_TEXTS, *_LABELS, *_LANGUAGES, "id", "title", "description"}
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from s2s.data import caching, sources
+from s2s.data import caching, text_files
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.masked_lm.data import TextSource
@@ -46,7 +46,7 @@ def test_changed_text_of_the_same_size_and_date_is_read_anew(tmp_path, kind):
 def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, monkeypatch):
     (tmp_path / "train.jsonl").write_text('{"text": "a dog", "label": "x", "en": "a dog", "de": "ein Hund"}\n' * 2)
     folder = str(tmp_path)
-    cells = sources.checked_cells
+    cells = text_files.checked_cells
     for source, column in (
         (PairSource(DataSettings(corpus=folder)), lambda part: part["source"]),
         (TextSource(PlainTextSettings(corpus=folder)), lambda part: part["text"]),
@@ -54,6 +54,6 @@ def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, mo
     ):
         with monkeypatch.context() as patch:
             assert column(source.part("train"))[0] == "a dog"
-            patch.setattr(sources, "checked_cells", lambda *given: tuple(c.upper() for c in cells(*given)))
+            patch.setattr(text_files, "checked_cells", lambda *given: tuple(c.upper() for c in cells(*given)))
             patch.setattr(caching, "__version__", "the next one")
             assert column(source.part("train"))[0] == "A DOG"

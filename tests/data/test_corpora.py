@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from s2s.data import sources
+from s2s.data import text_files
 from s2s.data.phrasebook import phrases
 from s2s.data.sources import Corpus
 from s2s.data.text_files import line_pairs, lines
@@ -207,8 +207,8 @@ def test_the_built_in_corpus_is_the_phrasebook():
 def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
     path, read = tmp_path / "a.tsv", []
     path.write_text("en\tde\na\tb\n")
-    real = sources.table_cells
-    monkeypatch.setattr(sources, "table_cells", lambda *words: (read.append(words), real(*words))[1])
+    real = text_files.table_cells
+    monkeypatch.setattr(text_files, "table_cells", lambda *words: (read.append(words), real(*words))[1])
     settings = DataSettings(corpus="files", train=str(path))
     assert len(load_split(settings, "train")) == len(load_split(settings, "train")) == 1
     assert len(read) == 1

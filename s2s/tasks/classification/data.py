@@ -12,20 +12,11 @@ import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
+from s2s.data import sources
 from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
 from s2s.data.encoding import Pieces, PreparedTexts, cut
 from s2s.data.examples import LabelledExamples, Plan
-from s2s.data.sources import (
-    Reading,
-    Source,
-    count_classes,
-    digest_of,
-    from_hub,
-    from_table,
-    joined,
-    split_table,
-    text_columns,
-)
+from s2s.data.sources import Source
 from s2s.data.text_files import Columns, place
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -54,7 +45,7 @@ class Labelled:
 
     def counts(self) -> dict[str, int]:
         """Texts of each class."""
-        return count_classes(self.labels, self.names)
+        return sources.count_classes(self.labels, self.names)
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
 
     def read(self, name: str, split: str | tuple[str, str], train: Labelled | None) -> Labelled:
         """A table, or a data set on the hub; the classes are those declared, else those of the training texts."""
-        path = split_table(self, name, str(split))
+        path = sources.split_table(self, name, str(split))
         table = self._from_hub(str(split)) if path is None else self._from_table(path)
         if not len(table.rows):
             raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
@@ -87,30 +78,30 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
 
     def digest(self, part: Labelled) -> str:
         """Of the texts, whatever their classes are called."""
-        return digest_of(part.texts["text"])
+        return sources.digest_of(part.texts["text"])
 
     def _from_table(self, path: Path) -> _Table:
         settings = self.settings
         local = settings.local if settings.corpus != "files" else type(settings.local)()
-        reading = _reading(text_columns(settings, local.text), local.label or settings.label)
+        reading = _reading(sources.text_columns(settings, local.text), local.label or settings.label)
         first = settings.first_label if local.first_label is None else local.first_label
-        return _Table(from_table(path, reading), partial(place, path), first)
+        return _Table(sources.from_table(path, reading), partial(place, path), first)
 
     def _from_hub(self, split: str) -> _Table:
         settings = self.settings
-        rows, features = from_hub(settings, split, _reading(text_columns(settings), settings.label))
+        rows, features = sources.from_hub(settings, split, _reading(sources.text_columns(settings), settings.label))
         declared = getattr((features or {}).get(settings.label), "names", None)
         names = tuple(declared) if declared else None
         return _Table(rows, lambda line: f"{settings.corpus} {split} row {line}", settings.first_label, names)
 
 
-def _reading(texts: tuple[str, ...], label: str) -> Reading:
+def _reading(texts: tuple[str, ...], label: str) -> sources.Reading:
     columns = Columns((*texts, label), "data.text and data.label", numbers=(label,))
 
     def row(cells: Sequence[str], number: int, where: str) -> dict[str, Any]:
-        return {"text": joined(cells[:-1]), "label": _checked(cells[-1], where), "line": number}
+        return {"text": sources.joined(cells[:-1]), "label": _checked(cells[-1], where), "line": number}
 
-    return Reading(columns, "labelled", _FEATURES, row)
+    return sources.Reading(columns, "labelled", _FEATURES, row)
 
 
 def _checked(label: str, where: str) -> str:
@@ -253,12 +244,10 @@ class LabelledTexts(LabelledExamples):
         """The texts, padded; which of their pieces are left out is drawn by seed and row."""
         texts = [text[: self.longest] for text in self.pieces.rows(rows)]
         if self.word_dropout:
-            texts = [self._thinned(text, seed, int(row)) for text, row in zip(texts, rows, strict=True)]
+            chances = (np.random.default_rng([seed, int(row)]) for row in rows)
+            texts = [t[one.random(len(t)) >= self.word_dropout] for t, one in zip(texts, chances, strict=True)]
         lengths = np.array([len(text) for text in texts], dtype=np.int64) + 1 + int(self.begin)
         return collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
-
-    def _thinned(self, text: np.ndarray, seed: int, row: int) -> np.ndarray:
-        return text[np.random.default_rng([seed, row]).random(len(text)) >= self.word_dropout]
 
     def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
         return LabelledTexts(Chosen(self.pieces, rows), self.labels[rows], self.settings, self.begin)

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,17 +186,11 @@ def report(preferences: Sequence[Preference]) -> BiasReport:
     """Shares of all pairs, of which there is one at least, by direction and by type of bias."""
     names = sorted({p.pair.kind for p in preferences})
     kinds = [_group(name, [p for p in preferences if p.pair.kind == name]) for name in names]
-    kinds = [
-        Group(g.name, g.pairs, g.ties, g.share, g.p_value, adjusted)
-        for g, adjusted in zip(kinds, holm([g.p_value for g in kinds]), strict=True)
-    ]
+    chances = holm([g.p_value for g in kinds])
+    kinds = [replace(g, adjusted=p) for g, p in zip(kinds, chances, strict=True)]
     directions = [_group(name, [p for p in preferences if p.pair.direction == name]) for name in _DIRECTIONS]
-    return BiasReport(
-        list(preferences),
-        _group("all", preferences),
-        [g for g in directions if g.pairs],
-        sorted(kinds, key=lambda g: -g.pairs),
-    )
+    largest_first = sorted(kinds, key=lambda g: -g.pairs)
+    return BiasReport(list(preferences), _group("all", preferences), [g for g in directions if g.pairs], largest_first)
 
 
 def _group(name: str, preferences: Sequence[Preference]) -> Group:

@@ -32,7 +32,7 @@ def masked_log_probabilities(
     of a batch.
     """
     asked = [(number, place) for number, row in enumerate(places) for place in row]
-    rows = [_masked(np.array(texts[number]), [place], model.size) for number, place in asked]
+    rows = [np.array([*texts[n][:place], model.size, *texts[n][place + 1 :]]) for n, place in asked]
     found = np.empty(len(asked))
     for batch in _batches([len(row) for row in rows], budget):
         read = [rows[i] for i in batch]
@@ -64,11 +64,6 @@ def log_probabilities(
     batch = collate_masked(read, read, chosen, range(len(read)), begin).to(next(model.parameters()).device)
     with torch.no_grad():
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
-
-
-def _masked(pieces: np.ndarray, places: Sequence[int], mask: int) -> np.ndarray:
-    pieces[list(places)] = mask
-    return pieces
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
@@ -199,7 +194,8 @@ def fill(model: MaskedLM, tokenizer: Tokenizer, text: str, begin: bool, count: i
             )
         scores, order = found.topk(kept)
         filled = [[*filled[i // model.size], i % model.size] for i in order.tolist()]
-    return Filled(text, count, _fillers(tokenizer, blank, filled, scores), fitting)
+    texts = [("" if blank.begins else "…") + tokenizer.decode(pieces) for pieces in filled]
+    return Filled(text, count, list(map(Filler, texts, scores.exp().tolist())), fitting)
 
 
 def fill_blank(run: Loaded[MaskedRecipe, MaskedLM], text: str, count: int = 1, best: int = 10) -> Filled:
@@ -210,14 +206,6 @@ def fill_blank(run: Loaded[MaskedRecipe, MaskedLM], text: str, count: int = 1, b
 def weigh(run: Loaded[MaskedRecipe, MaskedLM], text: str, words: Sequence[str]) -> "WordChoice":
     """The probability of each word in a blank, by a run's model; see `weigh_words`."""
     return weigh_words(run.model, run.tokenizers[0], text, words, run.recipe.masking.begin)
-
-
-def _fillers(tokenizer: Tokenizer, blank: Blank, filled: list[list[int]], scores: Tensor) -> list[Filler]:
-    goes_on = "" if blank.begins else "…"
-    return [
-        Filler(goes_on + tokenizer.decode(pieces), probability)
-        for pieces, probability in zip(filled, scores.exp().tolist(), strict=True)
-    ]
 
 
 def _next_piece(
