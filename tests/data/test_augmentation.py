@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from s2s.tasks.images.batches import augmented, uniform
 from s2s.tasks.images.recipe import AugmentationSettings
+from s2s.tasks.images.task import augmented, uniform
 
 ROWS = np.arange(40)
 

@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from s2s.errors import UserError
-from s2s.tasks.images.batches import LabelledImages, augmented
 from s2s.tasks.images.data import Images
 from s2s.tasks.images.recipe import AugmentationSettings
+from s2s.tasks.images.task import LabelledImages, augmented
 
 
 @pytest.fixture
