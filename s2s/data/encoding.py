@@ -74,9 +74,11 @@ class Pieces(Protocol):
     @property
     def lengths(self) -> Int[np.ndarray, " texts"]:
         """Pieces of each text."""
+        ...
 
     def rows(self, indices: Int[np.ndarray, " chosen"], /) -> list[np.ndarray]:
         """The pieces of the chosen texts, in that order."""
+        ...
 
 
 class Lists:

@@ -32,9 +32,11 @@ class Rows(Protocol):
 
     def __len__(self) -> int:
         """The number of examples."""
+        ...
 
     def select(self, indices: Any, /) -> Any:
         """The chosen examples, in that order."""
+        ...
 
 
 Part = TypeVar("Part", bound=Rows)

@@ -21,9 +21,11 @@ class Model(Protocol):
 
     def build(self, settings: Any, source_size: int, target_size: int) -> Any:
         """A freshly initialised `Seq2Seq`."""
+        ...
 
     def build_encoder(self, settings: Any, source_size: int) -> Any:
         """A freshly initialised encoder and the width of its summary; may be missing."""
+        ...
 
 
 @functools.cache

@@ -127,8 +127,11 @@ def _is_row(field: FieldInfo) -> bool:
 def _row(name: str, field: FieldInfo) -> str:
     # the model's section is a type variable; what it holds follows in tables of its own
     value = "a section" if name == "model" else expected(field)
-    usual = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)
-    default = "(required)" if field.is_required() else f"`{usual}`"
+    default = "(required)" if field.is_required() else f"`{_default(field)}`"
     meaning = " ".join((field.description or "").split())
     cells = [f"`{name}`", value, default, meaning]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default(field: FieldInfo) -> str:
+    return json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)

@@ -42,13 +42,16 @@ class Prepared(Protocol):
     @property
     def corpus(self) -> Corpus[Any]:
         """Its parts, as they were read."""
+        ...
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
         """What cuts it; none where nothing is cut."""
+        ...
 
     def hashes(self) -> dict[str, str]:
         """What identifies the training data and all that was made of it, whatever files are called."""
+        ...
 
 
 R = TypeVar("R", bound=AnyRecipe)
