@@ -7,21 +7,10 @@ from typing import TypeVar
 
 import s2s.data.phrasebook.english as english
 import s2s.data.phrasebook.german as german
+from s2s.data.phrasebook import lexicon
 from s2s.data.phrasebook.clauses import Nominal, coordinate, name, noun_phrase, owned, possessed, pronoun
 from s2s.data.phrasebook.german import DATIVE, FIRST, MASCULINE, WE
-from s2s.data.phrasebook.lexicon import (
-    Adjective,
-    Adverb,
-    Noun,
-    Pair,
-    Verb,
-    adjectives,
-    adverbs,
-    closed,
-    menu,
-    nouns,
-    pairs,
-)
+from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Pair, Verb
 
 Item = TypeVar("Item")
 
@@ -34,7 +23,7 @@ _GIFTS = frozenset({"animal", "text", "clothes", "vehicle", "standing", "lying",
 @cache
 def people() -> tuple[Nominal, ...]:
     """Give the names of persons."""
-    return tuple(name(*both, MASCULINE) for both in pairs("names"))
+    return tuple(name(*both, MASCULINE) for both in lexicon.pairs("names"))
 
 
 def _at(source: str, target: str, case: int, where: Nominal) -> Pair:
@@ -63,7 +52,7 @@ class Chooser:
 
     def adjective(self, noun: Noun, probability: float) -> Adjective | None:
         """Give an adjective that goes with a noun, or none."""
-        options = adjectives(noun.kind)
+        options = lexicon.adjectives(noun.kind)
         return self.pick(options) if options and self.chance(probability) else None
 
     def noun_phrase(self, noun: Noun, determiners: Sequence[str] = (), adjective: float = 0.45) -> Nominal:
@@ -72,7 +61,7 @@ class Chooser:
         if noun.kind in _MASS:
             return noun_phrase(noun, self.even(("the", "my", "this") if determiners else ("", "", "the", "my")), chosen)
         plural = self.chance(0.35)
-        word = self.even(determiners or menu("plural" if plural else "singular"))
+        word = self.even(determiners or lexicon.menu("plural" if plural else "singular"))
         if noun.english[0] in _ONE_EACH and word in _OWN:
             plural = False
         if chosen and chosen.superlative and not determiners and not plural and word == "the" and self.chance(0.2):
@@ -84,26 +73,27 @@ class Chooser:
         if denied and noun.kind in _MASS:
             return noun_phrase(noun, self.even(("not any", "the", "my")), self.adjective(noun, 0.3))
         if denied:
-            return self.noun_phrase(noun, menu("denied"))
+            return self.noun_phrase(noun, lexicon.menu("denied"))
         draw = self.random()
         if draw < 0.06 and noun.kind in _GIFTS:
             return self.owned(noun)
         if draw < 0.12 and noun.kind in _GIFTS:
             return possessed(self.even(people()), noun, self.chance(0.3))
         if draw < 0.17:
-            other = self.pick(nouns(noun.kind))
+            other = self.pick(lexicon.nouns(noun.kind))
             if other is not noun:
                 return coordinate(
-                    self.noun_phrase(noun, menu("definite"), 0.2), self.noun_phrase(other, menu("definite"), 0.2)
+                    self.noun_phrase(noun, lexicon.menu("definite"), 0.2),
+                    self.noun_phrase(other, lexicon.menu("definite"), 0.2),
                 )
         return self.noun_phrase(noun)
 
     def owned(self, noun: Noun) -> Nominal:
         """Give a noun with an owner in the genitive: the dog of my neighbour."""
-        owner = self.pick(nouns("person"))
+        owner = self.pick(lexicon.nouns("person"))
         while owner is noun:
-            owner = self.pick(nouns("person"))
-        return owned(self.noun_phrase(noun, ("the",), 0.25), self.noun_phrase(owner, menu("definite"), 0.2))
+            owner = self.pick(lexicon.nouns("person"))
+        return owned(self.noun_phrase(noun, ("the",), 0.25), self.noun_phrase(owner, lexicon.menu("definite"), 0.2))
 
     def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
         """Give a subject: a noun phrase, for persons also a name, a pronoun or a pair."""
@@ -113,14 +103,14 @@ class Chooser:
             if draw < 0.18:
                 return self.even(people())
             if draw < 0.34:
-                return pronoun(self.even(menu("subject_pronouns")))
+                return pronoun(self.even(lexicon.menu("subject_pronouns")))
             if draw < 0.38:
-                return coordinate(self.even(people()), self.noun_phrase(noun, menu("definite"), 0.0))
+                return coordinate(self.even(people()), self.noun_phrase(noun, lexicon.menu("definite"), 0.0))
         if draw > 0.95 and noun.english[0] not in _ONE_EACH:
             return possessed(self.even(people()), noun, self.chance(0.3))
         if draw > 0.92:
             return self.owned(noun)
-        return self.noun_phrase(noun, menu("definite") if definite else (), adjective)
+        return self.noun_phrase(noun, lexicon.menu("definite") if definite else (), adjective)
 
     def object(self, options: Sequence[Noun], subject: Nominal, denied: bool = False) -> Nominal:
         """Give an object that is neither the subject nor, for I, we and you, part of it."""
@@ -131,7 +121,7 @@ class Chooser:
         if noun.kind == "person" and draw < 0.28:
             if draw < 0.12:
                 return self.even([person for person in people() if person.english not in subject.english])
-            other = pronoun(self.even(menu("object_pronouns")))
+            other = pronoun(self.even(lexicon.menu("object_pronouns")))
             if other.form != subject.form and not {other.form, subject.form} <= {FIRST, WE}:
                 return other
         thing = self.thing(noun, denied)
@@ -141,14 +131,14 @@ class Chooser:
     def time(self, *when: str) -> Adverb:
         """Give an adverbial of time of the given kinds; clock times and dates are of the kind any."""
         if "any" not in when or self.chance(0.55):
-            return self.pick(adverbs(*when))
+            return self.pick(lexicon.adverbs(*when))
         draw = self.random()
         if draw < 0.3:
             return self.clock()
         if draw < 0.5:
             return self.date()
         on, am, table = ("on", "am", "weekdays") if draw < 0.75 else ("in", "im", "months" if draw < 0.9 else "seasons")
-        source, target = self.even(pairs(table))
+        source, target = self.even(lexicon.pairs(table))
         return Adverb(f"{on} {source}", f"{am} {target}", "any")
 
     def clock(self) -> Adverb:
@@ -172,36 +162,36 @@ class Chooser:
         """Give a date that every year has: on the third of May, am dritten Mai."""
         index = int(12 * self.random())
         day = self.generator.randint(1, 28 if index == 1 else 30)
-        source, target = pairs("months")[index]
+        source, target = lexicon.pairs("months")[index]
         return Adverb(f"on the {english.ordinal(day)} of {source}", f"am {german.ordinal(day)}en {target}", "any")
 
     def place(self, indoors: bool = True) -> Pair:
         """Give where something happens: in the garden, in Berlin, at the lake."""
         draw = self.random() if indoors else self.even((0.1, 0.9))
         if draw < 0.3:
-            source, target = self.even(pairs("cities" if draw < 0.2 else "countries"))
+            source, target = self.even(lexicon.pairs("cities" if draw < 0.2 else "countries"))
             return f"in {source}", f"in {target}"
         kind, at, an = ("place", "in", "in") if draw < 0.85 else ("spot", "at", "an")
-        return _at(at, an, DATIVE, self._placed(nouns(kind)))
+        return _at(at, an, DATIVE, self._placed(lexicon.nouns(kind)))
 
     def direction(self, verb: Verb) -> Pair:
         """Give where a verb of motion leads."""
         base = verb.english[0]
         if base in {"go", "drive"} and self.chance(0.35):
-            source, target = self.even(pairs("cities", "countries"))
+            source, target = self.even(lexicon.pairs("cities", "countries"))
             return f"to {source}", f"nach {target}"
-        to, zu, kind = self.even(closed("roads")[base]).split()
+        to, zu, kind = self.even(lexicon.closed("roads")[base]).split()
         zu, _, case = zu.partition("/")
-        return _at(to.replace("_", " "), zu, german.CASES[case], self._placed(nouns(kind)))
+        return _at(to.replace("_", " "), zu, german.CASES[case], self._placed(lexicon.nouns(kind)))
 
     def relation(self, verb: Verb, case: int) -> Pair:
         """Give where something stands (dative) or is put (accusative)."""
         if verb.english[0] == "hang":
-            return _at("on", "an", case, noun_phrase(nouns("wall")[0], self.even(("the", "this", "a"))))
-        on, auf = self.even(pairs("relations"))
+            return _at("on", "an", case, noun_phrase(lexicon.nouns("wall")[0], self.even(("the", "this", "a"))))
+        on, auf = self.even(lexicon.pairs("relations"))
         if verb.english[0] == "stand" and on == "on":
             on, auf = "next to", "neben"
-        return _at(on, auf, case, self._placed(nouns("surface")))
+        return _at(on, auf, case, self._placed(lexicon.nouns("surface")))
 
     def _placed(self, options: Sequence[Noun]) -> Nominal:
-        return self.noun_phrase(self.pick(options), menu("placed"), 0.25)
+        return self.noun_phrase(self.pick(options), lexicon.menu("placed"), 0.25)

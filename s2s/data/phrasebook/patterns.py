@@ -4,17 +4,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
+from s2s.data.phrasebook import clauses
 from s2s.data.phrasebook.chooser import Chooser, people
-from s2s.data.phrasebook.clauses import (
-    Clause,
-    Nominal,
-    english_clause,
-    german_clause,
-    infinitive_clause,
-    name,
-    noun_phrase,
-    pronoun,
-)
+from s2s.data.phrasebook.clauses import Clause, Nominal
 from s2s.data.phrasebook.english import number_words
 from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NEUTER, NOMINATIVE, THEY, number_word
 from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, menu, nouns, pairs, verbs
@@ -64,14 +56,14 @@ def subordinate(choose: Chooser) -> Draft:
         tense = "past" if english == "after" else tense
         clause = any_clause(choose, tense="pluperfect" if english == "after" else tense, time=0.1)
         german = "als" if english == "when" and tense == "past" else german
-        target, distance = german_clause(clause, "final", front=german)
-        source = f"{english} {english_clause(clause)}"
+        target, distance = clauses.german_clause(clause, "final", front=german)
+        source = f"{english} {clauses.english_clause(clause)}"
     main = any_clause(choose, tense=choose.even(("present", "future")) if english == "if" else tense, time=0)
     first = choose.chance(0.35)
-    rest, other = german_clause(main, "inverted" if first else "statement")
+    rest, other = clauses.german_clause(main, "inverted" if first else "statement")
     if first:
-        return f"{source}, {english_clause(main)}", f"{target}, {rest}", max(distance, other)
-    return f"{english_clause(main)} {source}", f"{rest}, {target}", max(distance, other)
+        return f"{source}, {clauses.english_clause(main)}", f"{target}, {rest}", max(distance, other)
+    return f"{clauses.english_clause(main)} {source}", f"{rest}, {target}", max(distance, other)
 
 
 def reported(choose: Chooser) -> Draft:
@@ -82,10 +74,10 @@ def reported(choose: Chooser) -> Draft:
     whether = verb.english[0] == "ask" or refused
     tense = "present" if refused else choose.even(("present", "past"))
     main = Clause(choose.subject(verb.subjects, refused), verb, tense, negated=refused)
-    first, _ = german_clause(main)
-    second, distance = german_clause(clause, "final", front="ob" if whether else "dass")
+    first, _ = clauses.german_clause(main)
+    second, distance = clauses.german_clause(clause, "final", front="ob" if whether else "dass")
     link = "whether" if whether else "that"
-    return f"{english_clause(main)} {link} {english_clause(clause)}", f"{first}, {second}", distance
+    return f"{clauses.english_clause(main)} {link} {clauses.english_clause(clause)}", f"{first}, {second}", distance
 
 
 def relative(choose: Chooser) -> Draft:
@@ -108,7 +100,7 @@ def agreement(choose: Chooser, depth: int = -1) -> Draft:
     if depth < 0:
         depth = choose.even((0, 1, 1, 1, 1, 2, 2, 3))
     noun = choose.pick(nouns("being"))
-    head = noun_phrase(noun, choose.even(menu("heads")), None, choose.chance(0.5))
+    head = clauses.noun_phrase(noun, choose.even(menu("heads")), None, choose.chance(0.5))
     subject = chain(choose, noun, head, depth)
     if choose.chance(0.3):
         adjective = choose.pick(adjectives(noun.kind))
@@ -117,7 +109,7 @@ def agreement(choose: Chooser, depth: int = -1) -> Draft:
     else:
         options = [verb for verb in done_by(noun, "intransitive") if not verb.reflexive]
         clause = Clause(subject, choose.pick(options), choose.even(("present", "present", "past", "future")))
-    return english_clause(clause), german_clause(clause)[0], 4 * depth
+    return clauses.english_clause(clause), clauses.german_clause(clause)[0], 4 * depth
 
 
 @cache
@@ -135,7 +127,7 @@ def negation(choose: Chooser) -> Draft:
     if choose.chance(0.2):
         verb = choose.pick(verbs(choose.even(("transitive", "intransitive", "oblique"))))
         noun = choose.pick(verb.subjects)
-        subject = noun_phrase(noun, "no", choose.adjective(noun, 0.3), choose.chance(0.3))
+        subject = clauses.noun_phrase(noun, "no", choose.adjective(noun, 0.3), choose.chance(0.3))
         return statement(any_clause(choose, verb=verb, denied=0, time=0, subject=subject))
     tense = choose.even(("present", "present", "past", "future", "can", "want"))
     return statement(any_clause(choose, tense=tense, denied=1))
@@ -143,8 +135,8 @@ def negation(choose: Chooser) -> Draft:
 
 def _asked(clause: Clause, source: str = "", target: str = "", skip: str = "") -> Draft:
     """Render a question: what stands in front of it, and the object that is asked for, if one is."""
-    german, distance = german_clause(clause, "inverted", front=target, skip=skip)
-    return f"{source} {english_clause(clause, question=True, skip=skip)}?".lstrip(), f"{german}?", distance
+    german, distance = clauses.german_clause(clause, "inverted", front=target, skip=skip)
+    return f"{source} {clauses.english_clause(clause, question=True, skip=skip)}?".lstrip(), f"{german}?", distance
 
 
 def interrogative(choose: Chooser) -> Draft:
@@ -178,7 +170,7 @@ def _asked_object(choose: Chooser) -> Draft:
     if noun.kind == "person" and choose.chance(0.6):
         return _asked(clause, "whom", "wen", "acc")
     countable = bool(noun.german[4])
-    phrase = noun_phrase(noun, "which", None, countable and choose.chance(0.4))
+    phrase = clauses.noun_phrase(noun, "which", None, countable and choose.chance(0.4))
     return _asked(clause, phrase.english, phrase.german[ACCUSATIVE], "acc")
 
 
@@ -186,7 +178,7 @@ def imperative(choose: Chooser) -> Draft:
     """Open the door!"""
     table = choose.even(menu("commands"))
     while True:
-        clause = any_clause(choose, table, tense="present", denied=0.2, time=0, subject=pronoun("you"))
+        clause = any_clause(choose, table, tense="present", denied=0.2, time=0, subject=clauses.pronoun("you"))
         if _of_persons(clause) and not clause.verb.state:
             return command(clause, choose.chance(0.4))
         table = "transitive"
@@ -194,10 +186,10 @@ def imperative(choose: Chooser) -> Draft:
 
 def command(clause: Clause, polite: bool) -> Draft:
     """Render a clause whose subject is you as a command; ``polite`` puts please before it."""
-    statement, distance = german_clause(clause)
+    statement, distance = clauses.german_clause(clause)
     rest = statement.split(" ", 2)[2:]
     target = " ".join([clause.verb.imperative, *rest])
-    source = english_clause(clause, subject=False)
+    source = clauses.english_clause(clause, subject=False)
     return (f"please {source}.", f"bitte {target}.", distance) if polite else (f"{source}!", f"{target}!", distance)
 
 
@@ -224,8 +216,8 @@ def comparison(choose: Chooser) -> Draft:
     draw = choose.random()
     if draw < 0.3 and noun.kind == "person" and adjective.superlative:
         clause.subject = choose.even(people())
-        best = noun_phrase(noun, "the", adjective, False, 2)
-        where = noun_phrase(choose.pick(nouns("place")), "the")
+        best = clauses.noun_phrase(noun, "the", adjective, False, 2)
+        where = clauses.noun_phrase(choose.pick(nouns("place")), "the")
         source = f"{best.english} in {where.english}"
         clause.predicate = source, f"{best.german[NOMINATIVE]} {where.after('in', DATIVE)}"
         return statement(clause)
@@ -267,7 +259,7 @@ def infinitive(choose: Chooser) -> Draft:
     outer = _until(_of_persons, lambda: any_clause(choose, outside, denied=0.05, time=0, subject=inner.subject))
     english, german = ("in order ", "um ") if purpose else ("", "")
     source, target, distance = statement(outer)
-    to, zu = infinitive_clause(inner)
+    to, zu = clauses.infinitive_clause(inner)
     return f"{source} {english}{to}", f"{target}, {german}{zu}", distance
 
 
@@ -319,7 +311,7 @@ def _price(choose: Chooser) -> Clause:
 def _inhabitants(choose: Chooser) -> Clause:
     low, high = 1000, 999_999
     if choose.chance(0.5):
-        subject = name(*choose.even(pairs("cities")), NEUTER)
+        subject = clauses.name(*choose.even(pairs("cities")), NEUTER)
     else:
         noun = choose.even(nouns("city") + nouns("village"))
         subject = choose.noun_phrase(noun, ("the", "this", "our", "my"))
