@@ -7,7 +7,6 @@ import click
 
 from s2s.cli.main import Group
 from s2s.errors import UserError
-from s2s.recipe.reading import check_new, recipe_path
 
 _FILE = click.Path(path_type=Path)
 _output = click.option("--output", type=_FILE, default="mine.yaml", show_default=True, help="The recipe.")
@@ -25,6 +24,7 @@ def data() -> None:
 @click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
 def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Look for what spoils a corpus: empty and unequal lines, duplicates, test pairs in the training data."""
+    from s2s.recipe.reading import recipe_path
     from s2s.run.tasks import inspected, read
 
     click.echo(inspected(read(recipe_path(recipe), overrides)))
@@ -61,6 +61,7 @@ def translate(
     overwrite: bool,
 ) -> None:
     """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
+    from s2s.recipe.reading import check_new
     from s2s.tasks.fitting import Splits
     from s2s.tasks.translation.fitting import fitted_translation
 
@@ -102,6 +103,7 @@ def classify(
     overwrite: bool,
 ) -> None:
     """Write a classification recipe fitted to a table of labelled texts."""
+    from s2s.recipe.reading import check_new
     from s2s.tasks.classification.fitting import fitted_classification
     from s2s.tasks.fitting import Splits
 
@@ -117,6 +119,7 @@ def classify(
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
+    from s2s.recipe.reading import check_new
     from s2s.tasks.fitting import Splits
     from s2s.tasks.images.fitting import fitted_images
 

@@ -10,7 +10,6 @@ import click
 from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
 from s2s.cli.main import Group
 from s2s.errors import UserError
-from s2s.run.folder import opened, opened_together
 
 # how many batches of lines to translate are read ahead, and how many lines to classify
 _BATCHES = 50
@@ -39,6 +38,8 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @_checkpoint
 def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
+    from s2s.run.folder import opened
+
     changes = {"beam": beam, "length_penalty": length_penalty}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
     translator = opened(run, overrides, ["translation"])
@@ -63,6 +64,8 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
 
     A line is a text or, where RUN has learned from images, the path of an image.
     """
+    from s2s.run.folder import opened
+
     classifier = opened(run, tasks=["classification", "images"])
     check_output(output)
     prompt = told_to_wait(run, source)
@@ -91,6 +94,8 @@ def attention(
     run: Path, sentence: str, translation: str | None, output: Path | None, layer: int | None, checkpoint: str | None
 ) -> None:
     """Show where the model in RUN looks while it translates SENTENCE."""
+    from s2s.run.folder import opened
+
     translator = opened(run, tasks=["translation"])
     check_output(output)
     from s2s.run.loaded import ready
@@ -110,6 +115,8 @@ def attention(
 @_checkpoint
 def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
+    from s2s.run.folder import opened
+
     model = opened(run, tasks=["masked-lm"])
     from s2s.run.loaded import ready
     from s2s.tasks.masked_lm.filling import fill_blank
@@ -136,6 +143,8 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
     choices = words.split("/") if words else []
     if (pairs is None) == (text is None) or (text is None) != (words is None) or (words and len(choices) < 2):
         raise UserError("give either --pairs FILE, or --text 'The ___ …' with --words his/her", remedy="see --help")
+    from s2s.run.folder import opened
+
     model = opened(run, tasks=["masked-lm"])
     from s2s.run.loaded import ready
     from s2s.tasks.masked_lm.bias import probe
@@ -170,6 +179,8 @@ def evaluate(
     """Score RUN on a split of its corpus, or on files; with several runs, test each against the first."""
     files = _both(source, reference)
     check_output(file, "--json")
+    from s2s.run.folder import opened_together
+
     paths, overrides = [Path(word) for word in words if "=" not in word], [word for word in words if "=" in word]
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files}
     runs = opened_together(paths, overrides + ([f"decoding.beam={beam}"] if beam else []), given)
