@@ -24,12 +24,31 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
 WHOLE_TRAININGS = ("cli", "experiments", "faults", "run", "test_docs", "test_readme")
 
 
+def _whole(path: Path) -> bool:
+    return path.relative_to(ROOT / "tests").parts[0].startswith(WHOLE_TRAININGS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    # around the fixtures, too, that train what several tests look at
+    config.update("jaxtyping_disable", _whole(item.path))
+    try:
+        return (yield)
+    finally:
+        config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture(autouse=True)
-def _shape_checks(request: pytest.FixtureRequest):
-    place = request.path.relative_to(ROOT / "tests").parts[0]
-    config.update("jaxtyping_disable", place.startswith(WHOLE_TRAININGS))
-    yield
-    config.update("jaxtyping_disable", False)
+def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's own run paints no picture and computes in fp32 unmeasured; what several tests share does both."""
+    if _whole(request.path):
+        from s2s.training.precision import ProductTimes
+
+        dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
+        monkeypatch.setattr("s2s.training.drawing.png", lambda figure: dot)
+        monkeypatch.setattr(
+            "s2s.run.training.measure", lambda model, rows: ProductTimes(fp32=1, bf16=2, rows=rows, threads=1)
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,6 +12,7 @@ from torch import nn
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq, parameter_count
+from s2s.models.numberless import numberless
 from s2s.recipe.installed import module_of, translator_settings
 from s2s.recipe.schema import Section
 
@@ -34,7 +35,7 @@ class Blueprint:
             warnings.simplefilter("ignore")
             try:
                 # tensors without numbers are enough to be counted
-                with torch.device("meta"):
+                with numberless():
                     return parameter_count(self.build(kind, settings))
             except (NotImplementedError, RuntimeError):
                 return parameter_count(self.build(kind, settings))

@@ -19,8 +19,10 @@ from s2s.nn.layers import Vectors
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
     """Position vectors of an even width (Vaswani et al. 2017, section 3.5): sines in even places, cosines in odd."""
-    positions = torch.arange(length, dtype=torch.float32).unsqueeze(1)
-    frequencies = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
+    # as numbers even where a model is made without any, because torch would import a compiler to compute none
+    positions = torch.arange(length, dtype=torch.float32, device="cpu").unsqueeze(1)
+    evens = torch.arange(0, width, 2, dtype=torch.float32, device="cpu")
+    frequencies = torch.exp(evens * (-math.log(10_000.0) / width))
     angles = positions * frequencies
     return torch.stack((angles.sin(), angles.cos()), dim=-1).view(length, width)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from s2s.errors import UserError
+from s2s.models.numberless import numberless
 from s2s.recipe.schema import AnyRecipe
 from s2s.tasks.contract import Task
 
@@ -47,7 +48,7 @@ def room_to_train(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None
     hook = register_module_parameter_registration_hook(count)
     try:
         # a model that cannot be built without memory is counted when it is built with it
-        with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError), torch.device("meta"):
+        with contextlib.suppress(RuntimeError, NotImplementedError, ValueError, TypeError), numberless():
             task.build_smallest(recipe)
         counted = 0
         yield

@@ -19,7 +19,7 @@ from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.run.room import room_to_train
 from s2s.run.stopping import Wish, resumable
 from s2s.run.tasks import read, task_of
-from s2s.tasks.contract import Course, D, M, Prepared, R, Say, Task
+from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
 from s2s.training.devices import NAMES, ProductTimes, choose, measure, precision_of
 from s2s.training.divergence import check_sound
@@ -98,8 +98,9 @@ class Running(Generic[R, D, M]):
         if self.course.data.corpus.test is None:
             return
         evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
-        for name, picture in evaluation.pictures():
-            log.picture(f"test/{name}", picture, self.trainer.update)
+        ending = f"-{evaluation.split}.png"
+        for file in sorted((self.folder / FIGURES).glob(f"*{ending}")):
+            log.picture(f"test/{file.name.removesuffix(ending)}", file.read_bytes(), self.trainer.update)
         log.settings(folders.flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
         log.say(str(evaluation))
         for source, written in evaluation.samples():

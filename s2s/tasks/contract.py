@@ -21,6 +21,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import AnyRecipe
+from s2s.training import drawing
 from s2s.training.devices import Computer
 from s2s.training.logger import RunLog
 from s2s.training.progress import Meter
@@ -148,11 +149,13 @@ class Evaluation(ABC):
         save_pictures(folder, {f"{name}-{self.split}": picture for name, picture in self.pictures()})
 
 
-def save_pictures(run: Path, pictures: "Mapping[str, Figure]") -> None:
-    """Writes pictures into a run's `figures/`, by their names."""
-    for name, picture in pictures.items():
+def save_pictures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, bytes]:
+    """Draws pictures into a run's `figures/`, by their names; gives what is in the files."""
+    drawn = {name: drawing.png(picture) for name, picture in pictures.items()}
+    for name, picture in drawn.items():
         (run / FIGURES).mkdir(exist_ok=True)
-        picture.savefig(run / FIGURES / f"{name}.png", dpi=150)
+        (run / FIGURES / f"{name}.png").write_bytes(picture)
+    return drawn
 
 
 class Task(ABC, Generic[R, D, M]):
@@ -270,6 +273,5 @@ def draw(
     course: Course[Any, Any, Any], folder: Path, log: RunLog, group: str, pictures: "Mapping[str, Figure]"
 ) -> None:
     """Puts pictures into the run's `figures/`, and into TensorBoard under a group's name."""
-    save_pictures(folder, pictures)
-    for name, picture in pictures.items():
+    for name, picture in save_pictures(folder, pictures).items():
         log.picture(f"{group}/{name}", picture, course.trainer.update)

@@ -1,7 +1,4 @@
-"""Pictures of classifiers: who is taken for whom, how sure and how right, curves, lengths, words, images.
-
-A figure goes to TensorBoard through `RunLog.picture`, and into a file by `figure.savefig(path, dpi=150)`.
-"""
+"""Pictures of classifiers: who is taken for whom, how sure and how right, curves, lengths, words, images."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from s2s.evaluation.classification import Calibration, shortened
+from s2s.training.drawing import blank
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -249,14 +247,6 @@ def _ground(start: float, row: int, columns: int, colour: tuple[str, float]) -> 
     from matplotlib.patches import Rectangle
 
     return Rectangle((start - 0.3, row - 0.45), columns + 0.6, 0.9, facecolor=colour, linewidth=0)
-
-
-def blank(width: float, height: float) -> "Figure":
-    """An empty figure, in inches."""
-    # matplotlib takes half a second to import, and only runs that draw need it
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _bare(*panels: "Axes") -> None:

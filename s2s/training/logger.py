@@ -8,10 +8,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress
+from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils.tensorboard.summary import hparams
 from torch.utils.tensorboard.writer import SummaryWriter
 
@@ -19,9 +19,6 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
 from s2s.training.trainer import Update
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METRICS = "metrics.jsonl"
 _CURVE_POINTS = 1000
@@ -122,13 +119,13 @@ class RunLog:
         for sample in samples[:1]:
             self.say_pair(sample.source, sample.translation)
 
-    def picture(self, name: str, figure: "Figure", update: int) -> None:
-        """Notes a figure."""
-        # a figure that pyplot does not know has no canvas of its own for the writer to draw on
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        FigureCanvasAgg(figure)
-        self._board.add_figure(name, figure, update, close=False)
+    def picture(self, name: str, png: bytes, update: int) -> None:
+        """Notes a picture for TensorBoard: a PNG file, as it is."""
+        if writer := self._board.file_writer:
+            # such a file says how large it is in its first block
+            width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+            image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
+            writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), update)
 
     def settings(self, values: dict[str, object], scores: dict[str, float]) -> None:
         """Notes the recipe beside its final scores, for TensorBoard's table of runs."""

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import OptimizationSettings
 
-# what Adam keeps of each parameter that has had a gradient
+# what Adam keeps of each parameter that has had a gradient: how many it had, their mean and that of their squares
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -51,17 +52,11 @@ class Optimization:
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        groups: dict[tuple[float, float], list[Tensor]] = {}
+        self._groups: dict[tuple[float, float], list[tuple[str, Tensor]]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
             decay = settings.weight_decay if p.dim() > 1 and id(p) not in embeddings else 0.0
-            groups.setdefault((decay, (scales or {}).get(name, 1.0)), []).append(p)
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.optimizer]
-        self.adam = kind(
-            [{"params": same, "weight_decay": decay, "scale": scale} for (decay, scale), same in groups.items()],
-            betas=settings.betas,
-            eps=settings.epsilon,
-            fused=True,
-        )
+            self._groups.setdefault((decay, (scales or {}).get(name, 1.0)), []).append((name, p))
+        self._moments: dict[str, dict[str, Tensor]] = {}
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
@@ -84,17 +79,49 @@ class Optimization:
         clip = self.settings.clip
         if clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
-        if broken is not None:
-            # the name by which fused Adam knows it
-            self.adam.found_inf = broken  # type: ignore[attr-defined]
-        for group in self.adam.param_groups:
-            group["lr"] = group["scale"] * learning_rate(update, self.settings)
-        self.adam.step()
-        self.adam.zero_grad(set_to_none=True)
+        for (decay, scale), group in self._groups.items():
+            self._move(group, scale * learning_rate(update, self.settings), decay, broken)
+        self.forget_gradients()
         if self.average is not None and self.settings.ema:
             # a young average trusts the newest weights more: without this it would remember the initial ones
             decay = min(self.settings.ema, (1 + update) / (10 + update))
             get_ema_multi_avg_fn(decay)(self.average, [p.detach() for p in self.parameters], update)
+
+    @torch.no_grad()
+    def _move(self, group: list[tuple[str, Tensor]], rate: float, decay: float, broken: Tensor | None) -> None:
+        moved, gradients, moments = [], [], []
+        for name, p in group:
+            if p.grad is not None:
+                if not self._moments.get(name):
+                    start = (p.new_zeros((), dtype=torch.float32), torch.zeros_like(p), torch.zeros_like(p))
+                    self._moments[name] = dict(zip(_MOMENTS, start, strict=True))
+                moved.append(p)
+                gradients.append(p.grad)
+                moments.append(self._moments[name])
+        # the function and not torch's class: that imports a compiler, which takes as long as importing torch
+        adam(
+            moved,
+            gradients,
+            [kept["exp_avg"] for kept in moments],
+            [kept["exp_avg_sq"] for kept in moments],
+            [],
+            [kept["step"] for kept in moments],
+            fused=True,
+            found_inf=broken,
+            decoupled_weight_decay=self.settings.optimizer == "adamw",
+            amsgrad=False,
+            beta1=self.settings.betas[0],
+            beta2=self.settings.betas[1],
+            lr=rate,
+            weight_decay=decay,
+            eps=self.settings.epsilon,
+            maximize=False,
+        )
+
+    def forget_gradients(self) -> None:
+        """The next gradient begins at nothing."""
+        for p in self.parameters:
+            p.grad = None
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -118,9 +145,7 @@ class Optimization:
     def state(self) -> dict[str, Tensor]:
         """Adam's moments and the average, by parameter name."""
         moments = {
-            f"adam.{key}.{name}": value
-            for name, p in zip(self.names, self.parameters, strict=True)
-            for key, value in self.adam.state[p].items()
+            f"adam.{key}.{name}": value for name in self.names for key, value in self._moments.get(name, {}).items()
         }
         return moments | self._averages()
 
@@ -141,6 +166,6 @@ class Optimization:
         """Takes over what `state` gave."""
         for name, p in zip(self.names, self.parameters, strict=True):
             saved = {key: tensors.get(f"adam.{key}.{name}") for key in _MOMENTS}
-            self.adam.state[p] = {key: tensor.to(p.device) for key, tensor in saved.items() if tensor is not None}
+            self._moments[name] = {key: tensor.to(p.device) for key, tensor in saved.items() if tensor is not None}
         for name, a in self._averages().items():
             a.copy_(tensors[name])

@@ -282,7 +282,7 @@ class Trainer(Generic[Whole, Batch]):
         self.update = last.number - 1
         self._go_to(*last.place)
         # its weights are still here, its gradient may not be: it is computed again, with the same dropout
-        self.optimization.adam.zero_grad(set_to_none=True)
+        self.optimization.forget_gradients()
         self._seed_dropout(last.number)
         again = partial(self._add_gradient, self.model, last.count)
         raise explain(self.model, again, last.batches, last.number, self.examples.noun)

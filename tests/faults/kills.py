@@ -51,7 +51,6 @@ LOADED = (
     "s2s.run.training",
     "s2s.tasks.translation.task",
     "sacrebleu",
-    "torch._dynamo",
     "torch.utils.tensorboard",
 )
 

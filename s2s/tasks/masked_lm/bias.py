@@ -23,7 +23,8 @@ from s2s.results import spreadsheet_cell
 from s2s.tasks.contract import Loaded
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
-from s2s.tasks.pictures import blank
+from s2s.training import drawing
+from s2s.training.drawing import blank
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -239,5 +240,5 @@ def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     }
     write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     write_preferences(found.preferences, run.path / f"{_NAME}.csv")
-    bias_picture(found).savefig(run.path / f"{_NAME}.png", dpi=150)
+    (run.path / f"{_NAME}.png").write_bytes(drawing.png(bias_picture(found)))
     return found

@@ -20,6 +20,7 @@ from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, c
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText, TextSource
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.pictures import lengths_picture
+from s2s.training import drawing
 from s2s.training.devices import Computer, seed_for
 from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
@@ -149,9 +150,9 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
             )
 
     def begin(self, course: MaskedCourse, folder: Path, log: RunLog) -> None:
-        figure = lengths_picture(course.data.train.lengths, course.recipe.batches.max_length)
-        figure.savefig(folder / "lengths.png", dpi=150)
-        log.picture("data/lengths", figure, 0)
+        picture = drawing.png(lengths_picture(course.data.train.lengths, course.recipe.batches.max_length))
+        (folder / "lengths.png").write_bytes(picture)
+        log.picture("data/lengths", picture, 0)
 
     def validate(self, course: MaskedCourse, log: RunLog) -> float:
         examples = examples_of(course.recipe, course.data.validation, course.data.tokenizer.size)

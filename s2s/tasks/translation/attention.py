@@ -15,9 +15,9 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
-from s2s.tasks.pictures import blank
 from s2s.tasks.translation.evaluation import translator_of
 from s2s.tasks.translation.recipe import Recipe
+from s2s.training.drawing import blank
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,11 +134,11 @@ def attention_picture(
     # a narrow picture has its title in several rows
     figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
     panels = figure.subplots(1, heads, sharey=True, squeeze=False)[0]
+    panels[0].set_yticks(range(len(target)), target, fontsize=8, parse_math=False)
     shares = weights.float().cpu().numpy()
     images = [p.imshow(s, cmap="Greys", vmin=0, vmax=1, aspect="auto") for p, s in zip(panels, shares, strict=True)]
     for head, panel in enumerate(panels):
         panel.set_xticks(range(len(source)), source, rotation=90, fontsize=8, parse_math=False)
-        panel.set_yticks(range(len(target)), target, fontsize=8, parse_math=False)
         panel.set_title(f"head {head}", fontsize=8)
         panel.set_xlabel("source pieces", fontsize=8)
     panels[0].set_ylabel("target pieces", fontsize=8)

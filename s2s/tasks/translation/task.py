@@ -29,7 +29,7 @@ from s2s.tasks.translation.inspection import unreachable
 from s2s.tasks.translation.lines import seen_in
 from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
 from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
-from s2s.training import trainer
+from s2s.training import drawing, trainer
 from s2s.training.devices import Computer, choose, seed_for
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
@@ -222,7 +222,7 @@ def _picture_attention(course: TranslationCourse, log: RunLog) -> None:
     if len(weights):
         pieces = [*data.source_tokenizer.pieces(source), "</s>"], [*data.target_tokenizer.pieces(target), "</s>"]
         title = f"{course.recipe.name}, update {update}: attention of the last layer"
-        log.picture("attention/last_layer", attention_picture(weights[-1], *pieces, title), update)
+        log.picture("attention/last_layer", drawing.png(attention_picture(weights[-1], *pieces, title)), update)
 
 
 _PAIRS = 16

@@ -1,0 +1,27 @@
+"""Figures as files: matplotlib is imported where something is drawn, and everything is drawn once."""
+
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DOTS = 150
+
+
+def blank(width: float, height: float) -> "Figure":
+    """An empty figure, in inches."""
+    # matplotlib takes half a second to import, and only runs that draw need it
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def png(figure: "Figure") -> bytes:
+    """A figure as PNG, by the canvas itself: `savefig` would draw everything once more to lay it out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    file = io.BytesIO()
+    figure.set_dpi(_DOTS)
+    FigureCanvasAgg(figure).print_png(file)
+    return file.getvalue()
