@@ -30,6 +30,8 @@ from s2s.files import remove, whole, write_atomically
 _TRAINING = "training.safetensors"
 _STATE = "state.json"
 _DIGEST = "digest"
+# what recurrent models called their table before its vectors could be scaled
+_FORMER_TABLE = "encoder.embedding.weight"
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,12 @@ def check_fit(
     tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()
 ) -> None:
     """Refuses tensors of a file that have not the names, shapes and kinds of the wanted ones; some `may` be missing."""
+    if any(name.endswith(_FORMER_TABLE) for name in tensors.keys() - wanted.keys()):
+        raise UserError(
+            "a recurrent model of an older s2s, which read its token vectors in another way",
+            where=str(path),
+            remedy="train it again, or use it with the version that the run's manifest.json names",
+        )
     wrong = sorted((set(tensors) ^ set(wanted)) - (set(may) - set(tensors)))
     likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]

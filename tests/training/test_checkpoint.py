@@ -6,7 +6,15 @@ import torch
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.training.checkpoint import Checkpoints, Progress, average, load_weights, read_progress, save_weights
+from s2s.training.checkpoint import (
+    Checkpoints,
+    Progress,
+    average,
+    check_fit,
+    load_weights,
+    read_progress,
+    save_weights,
+)
 
 
 def _run(folder: Path) -> Path:
@@ -88,6 +96,13 @@ def test_a_damaged_file_is_named(tmp_path):
     (path / "state.json").write_text(json.dumps({"update": 1})[:-1])
     with pytest.raises(UserError, match=r"0000001: not a whole checkpoint"):
         read_progress(path)
+
+
+@pytest.mark.parametrize("name", ["encoder.embedding.weight", "adam.exp_avg.encoder.embedding.weight"])
+def test_a_recurrent_model_of_an_older_version_is_told_to_be_trained_again(name):
+    wanted = {name.replace("embedding", "embedding.tokens"): torch.zeros(3)}
+    with pytest.raises(UserError, match=r"(?s)an older s2s.*train it again, or use it with the version"):
+        check_fit({name: torch.zeros(3)}, wanted, Path("model.safetensors"))
 
 
 def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path):
