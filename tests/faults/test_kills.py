@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 KILLS = Path(__file__).with_name("kills.py")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
@@ -18,3 +19,13 @@ def test_killed_runs_are_resumed_to_the_same_bits(kills):
     found = json.loads(done.stdout)
     assert found["kills"] >= kills
     assert found["same"] == found["kills"], found["others"]
+
+
+def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_bits():
+    command = [sys.executable, "-m", "tests.faults.compared"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["lives"] == {"straight": 0, "SIGINT": 130, "SIGTERM": -15, "SIGKILL": -9, "resumed": 0}, found["said"]
+    # of four trials and two runs the cells, and both files of each run's checkpoint
+    assert (found["same"], found["differ"]) == (10, [])
