@@ -91,7 +91,7 @@ def test_a_blank_is_filled_with_the_run_as_it_was_saved(run):
     assert weigh(load(run), "The old ___ sleeps.", words).pieces == 1
 
 
-def test_preferences_are_kept_as_json_table_and_picture(run):
+def test_preferences_are_kept_as_json_table_and_picture(run, painted):
     found = probe(load(run), run.parent / "pairs.csv")
     kept = json.loads((run / "probe-bias.json").read_text())
     assert (kept["all"]["pairs"], kept["all"]["ties"]) == (found.all.pairs, found.all.ties) == (3, found.all.ties)
