@@ -17,12 +17,12 @@ from s2s.training.devices import ProductTimes
 
 RECIPE = """
 name: tiny
-data: {train: 400, validation: 8, test: 4}
+data: {train: 160, validation: 8, test: 4}
 tokenizer: {kind: char, size: 200}
 batches: {tokens: 400}
 model: {kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 1, decoder_layers: 1, dropout: 0.2}
-training: {updates: 45, warmup: 10, learning_rate: 0.003, tokens_per_update: 700, ema: 0.9}
-validation: {every: 20, metric: loss, sentences: 3}
+training: {updates: 24, warmup: 10, learning_rate: 0.003, tokens_per_update: 700, ema: 0.9}
+validation: {every: 10, metric: loss, sentences: 3}
 decoding: {beam: 2, max_ratio: 1.2}
 """
 
@@ -71,13 +71,13 @@ def test_a_run_killed_in_bf16_and_resumed_by_another_process_ends_in_the_same_bi
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     overrides = ["device.precision=bf16", "device.threads=1"]
-    _kill_when(tmp_path / "killed", _start(tmp_path, "tiny.yaml", "run.dir=killed", *overrides), 27)
-    assert _losses(tmp_path / "killed")[-1][0] < 45
+    _kill_when(tmp_path / "killed", _start(tmp_path, "tiny.yaml", "run.dir=killed", *overrides), 14)
+    assert _losses(tmp_path / "killed")[-1][0] < 24
     assert _here("tiny.yaml", "run.dir=straight", *overrides).exception is None
     _finish(_start(tmp_path, "killed", "--resume", flags=("-X", "importtime")))
-    assert len(_losses(tmp_path / "straight")) == 45
+    assert len(_losses(tmp_path / "straight")) == 24
     assert _losses(tmp_path / "killed") == _losses(tmp_path / "straight")
-    last = "checkpoints/0000045"
+    last = "checkpoints/0000024"
     for file in ("model.safetensors", "training.safetensors"):
         one, two = (load_file(tmp_path / run / last / file) for run in ("straight", "killed"))
         assert one.keys() == two.keys()
@@ -87,7 +87,7 @@ def test_a_run_killed_in_bf16_and_resumed_by_another_process_ends_in_the_same_bi
 def test_text_changed_under_the_same_size_and_date_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = RECIPE.replace(
-        "{train: 400, validation: 8, test: 4}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
+        "{train: 160, validation: 8, test: 4}", "{corpus: files, train: [a.en, a.de], validation: 4, test: null}"
     )
     (tmp_path / "tiny.yaml").write_text(recipe.replace("training: {updates: 45", "training: {updates: 4"))
     (tmp_path / "a.de").write_text("".join(f"der Hund {i}\n" for i in range(40)))
