@@ -40,7 +40,7 @@ def test_a_rate_that_is_far_too_high_is_told_to_be_lowered(tmp_path, monkeypatch
 
 
 def test_a_rate_at_which_nothing_is_learned_is_told_with_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.setattr(task, "_UPDATES", 80)
+    monkeypatch.setattr(task, "_UPDATES", 20)
     recipe = _recipe(tmp_path, "transformer", "training.learning_rate=1e-7")
     with pytest.raises(UserError, match=r"16 pairs are not known by heart(.|\n)*training.learning_rate"):
         overfit(recipe, lambda line: None)
