@@ -210,7 +210,8 @@ def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
     """Floating-point operations of a model's products per target token of a pair of equal sides, there and back."""
     explicit = settings.model_copy(update={"attention": "explicit"})
     with torch.device("meta"):
-        model = build(explicit, pieces, pieces)
+        # sinusoids are numbers even where nothing else is
+        model = build(explicit, pieces, pieces).to("meta")
         tokens = torch.zeros(4, length, dtype=torch.long)
         valid = torch.ones(4, length, dtype=torch.bool)
         with unfused(), counted_flops() as flops:

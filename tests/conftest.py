@@ -47,7 +47,7 @@ def painted() -> None:
 def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test's own run paints no picture and computes in fp32 unmeasured; what several tests share does both."""
     if _whole(request.path) and "painted" not in request.fixturenames:
-        from s2s.training.precision import ProductTimes
+        from s2s.training.devices import ProductTimes
 
         dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
         monkeypatch.setattr("s2s.training.drawing.png", lambda figure: dot)

@@ -214,7 +214,7 @@ def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
 def bias_picture(found: BiasReport) -> "Figure":
     """The share of each group with its interval, beside one half."""
     groups = [found.all, *reversed(found.directions), *reversed(found.kinds)]
-    figure = blank(7, 1.2 + 0.34 * len(groups))
+    figure = blank(7.0, 1.2 + 0.34 * len(groups))
     panel = figure.subplots()
     values = [g.share.value for g in groups]
     ends = [[g.share.value - g.share.low for g in groups], [g.share.high - g.share.value for g in groups]]
