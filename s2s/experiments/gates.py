@@ -22,6 +22,8 @@ LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens."""
 STEADY = 0.1
 """Share by which the machine's own speed may change while something is measured."""
+ROUNDS = 5
+"""Rounds in which it must be as fast as ever."""
 TIE = 1.0
 """BLEU that nobody cares about."""
 # so many looks make a line
@@ -110,16 +112,32 @@ def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
     return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} what was tried: {grid}")
 
 
-def machine_steady(references: Sequence[float], most: float = STEADY) -> Gate:
-    """Whether the machine was the same all the time, by how long one and the same product of matrices took.
+def steady_rounds(references: Mapping[int, Sequence[float]], most: float = STEADY) -> list[int]:
+    """The rounds in which the machine was as fast as ever, by how long one and the same product of matrices took.
+
+    What is timed has no part in the choice, so it favours nobody.
 
     Args:
-        references: seconds, whenever it was measured.
-        most: share by which the slowest may be slower than the fastest.
+        references: seconds, whenever it was measured, by round.
+        most: share by which the slowest of a round may be slower than the fastest of all.
     """
-    moved = max(references) / min(references) - 1
-    said = f"the same product took {1000 * min(references):.3g} to {1000 * max(references):.3g} ms"
-    return Gate("machine steady", moved <= most, f"{said}, {100 * moved:.0f} % more (≤ {100 * most:.0f} % wanted)")
+    fastest = min((seconds for each in references.values() for seconds in each), default=math.inf)
+    return [i for i, each in references.items() if max(each) <= fastest * (1 + most)]
+
+
+def machine_steady(references: Mapping[int, Sequence[float]], most: float = STEADY, least: int = ROUNDS) -> Gate:
+    """Whether the machine was as fast as ever in enough rounds.
+
+    Args:
+        references: see `steady_rounds`.
+        most: likewise.
+        least: how many rounds are enough.
+    """
+    good, every = len(steady_rounds(references, most)), [seconds for each in references.values() for seconds in each]
+    said = f"in {good} of {len(references)} rounds it was as fast as ever within {100 * most:.0f} % ({least} wanted)"
+    if every:
+        said += f"; the same product took {1000 * min(every):.3g} to {1000 * max(every):.3g} ms"
+    return Gate("machine steady", good >= least, said)
 
 
 def above_chance(score: Estimate, cheating: float, unit: str = "%") -> Gate:
@@ -205,13 +223,14 @@ def judged(
         digits: of the difference, after the point.
     """
     model, other = names
-    said = standing(difference, [gate for name in names for gate in gates[name]], p, margin)
+    # of a model that is no measure for the other, only its own conditions are told
+    said = standing(difference, gates[model], p, margin)
     closed = {name: "; ".join(gate.sentence for gate in failed(gates[name])) for name in names}
     if closed[model]:
         return Judgement(said, f"{said}: {closed[model]}")
     if closed[other]:
         return Judgement(
-            said, f"no verdict beside {other}, the best of the others, which is no measure: {closed[other]}"
+            "not measurable", f"no verdict beside {other}, the best of the others, which is no measure: {closed[other]}"
         )
     if difference is None or p is None:
         return Judgement(said, f"one seed says nothing of how it stands to {other}: seeds differ, too")

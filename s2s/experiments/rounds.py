@@ -18,17 +18,19 @@ import torch
 from s2s.evaluation.differences import Difference, paired
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cell, Cells, Measured
-from s2s.experiments.gates import STEADY, Gate, Judgement, failed, machine_steady, standing
+from s2s.experiments.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
 from s2s.experiments.instruments import reference, rounded
 from s2s.experiments.presenting import Column, Interval, table
 from s2s.experiments.running import kept
 from s2s.results import Table
 from s2s.training.devices import Computer
 
-ROUNDS = 5
+ROUNDS = 8
 MARGIN = 0.05
 """Share by which two speeds may differ and be called equal."""
 _TRIES = 3
+# seconds of the reference product by round
+References = Mapping[int, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,9 @@ def by_round(measured: Cells, model: str, part: str = "round") -> dict[int, Meas
     return dict(sorted(rounds.items()))
 
 
-def references(rounds: Mapping[int, Measured], place: str) -> list[float]:
-    """Seconds of the reference product at a place, in the order of time."""
-    return [seconds for one in rounds.values() for seconds in one["references"].get(place, ())]
+def references(rounds: Mapping[int, Measured], place: str) -> References:
+    """Seconds of the reference product at a place."""
+    return {i: one["references"][place] for i, one in rounds.items() if place in one["references"]}
 
 
 def over_rounds(values: Sequence[float]) -> Estimate:
@@ -123,7 +125,7 @@ def over_rounds(values: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True)
 class Race:
-    """Models' speeds, round by round.
+    """Models' speeds, round by round; rounds in which the machine was slower than ever do not count.
 
     Attributes:
         speeds: above 0, by model and round; the higher the better.
@@ -131,18 +133,27 @@ class Race:
     """
 
     speeds: Mapping[str, Mapping[int, float]]
-    references: Mapping[str, Sequence[float]]
+    references: Mapping[str, References]
 
     def speed(self, model: str) -> Estimate:
-        """Over rounds."""
-        return over_rounds(list(self.speeds[model].values()))
+        """Over the steady rounds of all models; over all of its own where there is none."""
+        own = self.speeds[model]
+        return over_rounds([own[i] for i in self._held(*self.references) if i in own] or list(own.values()))
+
+    def _watched(self, *models: str) -> dict[int, list[float]]:
+        """The reference products around these models, by round that all of them have."""
+        every = [self.references[model] for model in models]
+        return {i: [s for own in every for s in own[i]] for i in every[0] if all(i in own for own in every)}
+
+    def _held(self, *models: str) -> list[int]:
+        return steady_rounds(self._watched(*models))
 
     @cached_property
     def pairs(self) -> dict[tuple[str, str], Difference]:
         """The logarithm of how many times as fast as the first the second of two models is."""
         found = {}
         for a, b in combinations([model for model, own in self.speeds.items() if own], 2):
-            both = [i for i in self.speeds[a] if i in self.speeds[b]]
+            both = [i for i in self._held(a, b) if i in self.speeds[a] and i in self.speeds[b]]
             logs = [[math.log(self.speeds[model][i]) for i in both] for model in (a, b)]
             difference = paired(*logs)
             if difference:
@@ -155,14 +166,18 @@ class Race:
         return max(others, key=lambda name: self.speed(name).value) if others else None
 
     def steady(self, *models: str) -> Gate:
-        """Whether the machine was the same while these were measured."""
-        return machine_steady([seconds for model in models for seconds in self.references[model]])
+        """Whether the machine was as fast as ever in enough rounds of these."""
+        return machine_steady(self._watched(*models))
 
     def judged(self, model: str) -> Judgement:
         """How a model stands to the fastest of the others; p-values of all pairs are corrected together (Holm 1979)."""
         other = self.best_other(model)
         if other is None:
             return Judgement("not measurable", "no other model was measured")
+        steady = self.steady(model, other)
+        if not steady.passed:
+            said = f"the machine changed while it and {other} were measured: {steady.sentence}"
+            return Judgement("not measurable", f"not measurable: {said}")
         turned = (other, model) not in self.pairs
         key = (model, other) if turned else (other, model)
         if key not in self.pairs:
@@ -170,12 +185,7 @@ class Race:
         p = dict(zip(self.pairs, holm([each.p() for each in self.pairs.values()]), strict=True))[key]
         found = self.pairs[key]
         difference = Difference(-found.value if turned else found.value, found.error, found.freedom, found.least_p)
-        gates = [self.steady(model, other)]
-        said = standing(difference, gates, p, math.log1p(MARGIN))
-        if failed(gates):
-            return Judgement(
-                said, f"{said}: the machine changed while it and {other} were measured: {gates[0].sentence}"
-            )
+        said = standing(difference, [steady], p, math.log1p(MARGIN))
         low, high = (math.exp(end) for end in difference.interval())
         times = f"{math.exp(difference.value):.2f} times ({low:.2f} to {high:.2f}) as fast as {other}"
         if said == "tie":

@@ -19,6 +19,7 @@ from s2s.experiments.gates import (
     rate_inside,
     slope_per_doubling,
     standing,
+    steady_rounds,
     uses_its_source,
 )
 
@@ -92,7 +93,7 @@ READS = Gate("uses its source", False, "reads nothing")
             Difference(3.0, 0.5, 8),
             0.001,
             {"lstm": [CLOSED]},
-            "still learning",
+            "not measurable",
             "no verdict beside lstm, .*: its loss",
         ),
         (Difference(3.0, 0.5, 8), 0.001, {"gru": [READS, CLOSED]}, "not measurable", "reads nothing; its loss"),
@@ -105,9 +106,15 @@ def test_a_judgement_names_what_it_rests_on(difference, p, gates, standing, sent
 
 
 def test_a_machine_that_changed_is_not_timed():
-    assert machine_steady([1.35e-3, 1.48e-3, 1.40e-3]).passed
-    assert not machine_steady([1.35e-3, 1.49e-3]).passed
-    assert "1.35 to 3.07 ms" in machine_steady([3.07e-3, 1.35e-3]).sentence
+    steady = {i: [1.35e-3, 1.48e-3] for i in range(5)}
+    assert machine_steady(steady).passed
+    assert machine_steady(steady | {5: [1.4e-3, 3.07e-3]}).passed
+    assert steady_rounds(steady | {5: [1.4e-3, 3.07e-3]}) == [0, 1, 2, 3, 4]
+    assert not machine_steady(steady | {4: [1.49e-3, 1.35e-3]}).passed
+    gate = machine_steady({0: [3.07e-3, 1.35e-3], 1: [1.35e-3]})
+    assert "in 1 of 2 rounds" in gate.sentence
+    assert "1.35 to 3.07 ms" in gate.sentence
+    assert not machine_steady({}).passed
 
 
 def test_what_a_cheat_could_say_is_no_skill():

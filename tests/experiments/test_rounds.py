@@ -10,6 +10,7 @@ import torch
 from s2s.experiments import rounds
 from s2s.experiments.contest import Cell
 from s2s.experiments.rounds import (
+    ROUNDS,
     Place,
     Race,
     by_round,
@@ -24,7 +25,7 @@ from s2s.experiments.running import Kept
 from s2s.training.devices import Computer
 
 EXACT = Computer(torch.device("cpu"), torch.float32)
-STEADY = [0.001] * 10
+STEADY = {i: [0.001, 0.001] for i in range(8)}
 CELLS = round_cells(["a", "b"], 1.0)
 
 
@@ -51,9 +52,9 @@ def _watched(folder, cells=CELLS):
 
 def test_models_take_turns_and_rounds_follow_each_other():
     assert [(cell.model, cell.part) for cell in CELLS[:3]] == [("a", "round-1"), ("b", "round-1"), ("a", "round-2")]
-    assert len(CELLS) == 10
+    assert len(CELLS) == 2 * ROUNDS
     found = by_round({cell: {"at": i} for i, cell in enumerate(CELLS)}, "b")
-    assert found == {i + 1: {"at": 2 * i + 1} for i in range(5)}
+    assert found == {i + 1: {"at": 2 * i + 1} for i in range(ROUNDS)}
 
 
 def test_a_steady_measurement_is_made_once(tmp_path, products):
@@ -90,7 +91,7 @@ def test_one_that_is_faster_is_not(tmp_path, products):
 
 
 def test_a_machine_that_is_never_steady_makes_a_comparison_half_as_long_again_at_most(tmp_path, products):
-    for cell in CELLS[:5]:
+    for cell in CELLS[:ROUNDS]:
         _keep(tmp_path, cell, 0.001, tries=2)
     products([0.001, 0.002])
     assert _watched(tmp_path)["tries"] == 1
@@ -141,12 +142,25 @@ def test_a_tie_needs_a_proof():
     assert "would have been seen in 80 %" in loose.judged("b").sentence
 
 
+def test_a_round_in_which_the_machine_was_slow_does_not_count():
+    ratios, base = [2.0, 2.02, 1.98, 2.01, 1.99, 9.0], (10.0, 12.0, 9.0, 11.0, 10.0, 10.0)
+    slow = STEADY | {5: [0.001, 0.002]}
+    race = _race(ratios, {"a": STEADY, "b": slow}, base)
+    said = race.judged("b")
+    assert said.standing == "better"
+    assert said.sentence.startswith("better: 2.00 times (1.98 to 2.02)")
+    assert race.pairs == _race(ratios[:5]).pairs
+    assert race.speed("b") == _race(ratios[:5]).speed("b")
+
+
 def test_nothing_is_said_where_the_machine_changed():
-    shaken = _race([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": [0.001, 0.00115]})
+    slower = {i: [0.001, 0.001 + 0.0001 * i] for i in range(5)}
+    shaken = _race([2.0, 2.02, 1.98, 2.01, 1.99], {"a": STEADY, "b": slower})
     for model in ("a", "b"):
         said = shaken.judged(model)
         assert said.standing == "not measurable"
-        assert "1 to 1.15 ms, 15 % more (≤ 10 % wanted)" in said.sentence
+        assert "in 2 of 5 rounds" in said.sentence
+        assert "1 to 1.4 ms" in said.sentence
     assert pairs_table("pairs", "", {"x": shaken}).rows[0][-1] == "no"
 
 

@@ -1,9 +1,9 @@
 """What was measured of each model, sorted: counts by length, times by length and round."""
 
-import statistics
 from collections.abc import Mapping
 
 from s2s.experiments.contest import Measured
+from s2s.experiments.gates import steady_rounds
 from s2s.experiments.rounds import Race, references
 from s2s.experiments.workload import AS_BUILT, UNFUSED
 
@@ -51,15 +51,21 @@ class Seen:
         return {i: rows[n] * n / seconds for i, seconds in self.seconds(batch, place).get(n, {}).items()}
 
     def gains(self, place: str) -> dict[int, dict[int, float]]:
-        """How many times as fast one pair is there as on one thread, by length and by round."""
+        """How many times as fast one pair is there as on one thread, by length and by steady round."""
         alone, together = (self.seconds("pair", name) for name in (self.places[0], place))
         both = {n: alone[n].keys() & together[n].keys() for n in alone if n in together}
-        return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds)} for n, rounds in both.items()}
+        held = [steady_rounds(references(self.rounds, name)) for name in (self.places[0], place)]
+        steady = set(held[0]) & set(held[1]) or set(self.rounds)
+        return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds & steady)} for n, rounds in both.items()}
 
     def processors(self, place: str) -> float:
         """How many single threads a place is worth in large products: what p is in Brent's bounds."""
         flops = next(iter(self.rounds.values()))["flops"]
-        rates = [flops[name] / statistics.median(references(self.rounds, name)) for name in (self.places[0], place)]
+        products = [references(self.rounds, name) for name in (self.places[0], place)]
+        rates = [
+            flops[name] / min(map(min, own.values()))
+            for name, own in zip((self.places[0], place), products, strict=True)
+        ]
         return rates[1] / rates[0]
 
 
