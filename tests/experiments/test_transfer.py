@@ -237,7 +237,7 @@ def test_closed_gates_close_the_row(contest, change, standing, words):
             if cell.model == "rnn":
                 found["arms"]["scratch"]["tokens"] = 4000
     rnn, gru = EXPERIMENT.conclude(made, measured).findings
-    assert (rnn.standing, gru.standing) == (standing, standing)
+    assert (rnn.standing, gru.standing) == (standing, "not measurable")
     assert rnn.value is None
     of_rnn = {cell.seed: m for cell, m in measured.items() if (cell.model, cell.part) == ("rnn", "equal-10")}
     closed = [gate for gate in gates(gain_of(of_rnn)) if not gate.passed]
