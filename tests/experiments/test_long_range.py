@@ -282,6 +282,13 @@ def test_the_best_other_is_sought_among_those_that_may_be_spoken_of(contest):
     assert found["gru"].standing == "still learning"
 
 
+def test_two_that_reach_beyond_all_that_was_tested_are_not_told_apart(contest):
+    found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _runs(*[FAR] * 5)})
+    for model, other in (("gru", "rnn"), ("rnn", "gru")):
+        assert found[model].standing == "not measurable"
+        assert found[model].verdict.startswith(f"like {other}, it reaches beyond all that was tested, 16 symbols")
+
+
 def test_variations_keep_their_sign():
     looked = {
         "rate": {"a": [3.0, 4.0], "b": [2.0, 2.0]},

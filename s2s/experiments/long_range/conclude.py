@@ -84,6 +84,11 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
     corrected = dict(zip(pairs, holm([pair.p() for pair in pairs.values()]), strict=True))
     p = corrected.get((other, model), corrected.get((model, other)))
     gates: dict[str, list[Gate]] = {name: of_all[name].gates() for name in (model, other)}
+    both = [of_all[name] for name in (model, other)]
+    if all(own.beyond() == len(own.by_seed) for own in both) and not any(failed(each) for each in gates.values()):
+        # two that were stopped at the same place are not shown to be equal
+        said = f"like {other}, it reaches beyond all that was tested, {both[0].longest:,} symbols: nobody can tell"
+        return Judgement("not measurable", said), other
     return judged((model, other), _turned(pairs, other, model), gates, p, "doublings", MARGIN), other
 
 
