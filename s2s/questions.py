@@ -39,7 +39,7 @@ ROWS: Rows = {
     "parallel computation": Row(
         "How much of its work could be done at once?",
         "parallelism",
-        "high",
+        "",
         "On p processors a computation takes no longer than its work divided by p plus its longest chain (Brent 1974).",
     ),
     "training speed": Row(

@@ -42,7 +42,7 @@ class Difference:
 
     def p(self) -> float:
         """How often there would be as large a difference, in either direction, if there were none (two-sided)."""
-        if self._never_varied:
+        if self.never_varied:
             return self.least_p if self.value else 1.0
         return float(2 * special.stdtr(self.freedom, -abs(self.value) / self.error))
 
@@ -53,12 +53,13 @@ class Difference:
         further above than +margin". Below 5 %, the 90 % interval lies within the margins, and the two are a tie.
         """
         nearest = margin - abs(self.value)
-        if self._never_varied:
+        if self.never_varied:
             return self.least_p if nearest > 0 else 1.0
         return float(special.stdtr(self.freedom, -nearest / self.error))
 
     @property
-    def _never_varied(self) -> bool:
+    def never_varied(self) -> bool:
+        """Whether nothing but rounding was seen to vary: then the number of values alone says how sure it is."""
         # what rounding makes of equal values is equal
         return self.error <= 1e-9 * abs(self.value)
 

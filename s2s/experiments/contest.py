@@ -54,6 +54,11 @@ class Contestant:
         """The rate chosen for it on the task's validation set."""
         return self.recipe.training.learning_rate
 
+    def choice(self) -> dict[str, Any]:
+        """How the rate was chosen, as a measurement keeps it."""
+        tried = {"tried": list(self.rates), "losses": list(self.losses)}
+        return {"chosen": self.learning_rate, **tried, "inside": self.inside}
+
     def __reduce__(self) -> tuple[Any, ...]:
         # a recipe's class is made for its model, so pickle would not find it by name
         task = getattr(self.recipe, TASK)

@@ -153,7 +153,7 @@ def above_chance(score: Estimate, cheating: float, unit: str = "%") -> Gate:
     return Gate("above chance", beyond, f"{score.value:.1f} {unit} ({low}); without doing it {cheating:.1f} {unit}")
 
 
-def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", digits: int = 1) -> Gate:
+def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", digits: int = 1, pairs: int = 1) -> Gate:
     """Whether a difference that matters could have been seen.
 
     Args:
@@ -161,8 +161,14 @@ def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", di
         margin: the smallest that matters.
         unit: of both.
         digits: of the difference, after the point.
+        pairs: how many differences are tested together: the smallest p-value counts so many times (Holm 1979).
     """
-    seen = difference.detectable()
+    if difference.never_varied:
+        said = (
+            f"no run varies, and the least p-value that so few can give is {min(1.0, pairs * difference.least_p):.2g}"
+        )
+        return Gate("power", pairs * difference.least_p < LEVEL, said)
+    seen = difference.detectable(level=LEVEL / pairs)
     said = f"a difference of {seen:.{digits}f} {unit} would have been seen in 80 % of such comparisons"
     return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
 
@@ -210,6 +216,7 @@ def judged(
     unit: str = "BLEU",
     margin: float = TIE,
     digits: int = 1,
+    pairs: int = 1,
 ) -> Judgement:
     """Words for how a model stands to another one.
 
@@ -221,6 +228,7 @@ def judged(
         unit: of the difference.
         margin: below it, nobody cares.
         digits: of the difference, after the point.
+        pairs: how many p-values were corrected together.
     """
     model, other = names
     # of a model that is no measure for the other, only its own conditions are told
@@ -243,5 +251,5 @@ def judged(
         )
     if said in ("better", "worse"):
         return Judgement(said, f"{said} than {other}: {size}, p = {p:.2g}")
-    power = powerful(difference, margin, unit, digits).sentence
+    power = powerful(difference, margin, unit, digits, pairs).sentence
     return Judgement(said, f"no difference from {other} to be seen: {size}, p = {p:.2g}; {power}")

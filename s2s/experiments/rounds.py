@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from s2s.evaluation.differences import Difference, paired
+from s2s.evaluation.differences import LEVEL, Difference, paired
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
@@ -192,7 +192,7 @@ class Race:
             return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}")
         if said != "not measurable":
             return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}")
-        seen = math.expm1(difference.detectable())
+        seen = math.expm1(difference.detectable(level=LEVEL / len(self.pairs)))
         return Judgement(
             said,
             f"no difference from {other} to be seen: {times}, p = {p:.2g}; one of {seen:.0%} would have been seen in "
@@ -250,7 +250,7 @@ def pairs_table(name: str, title: str, races: Mapping[str, Race]) -> Table:
         for ((a, b), found), corrected in zip(race.pairs.items(), p, strict=True):
             ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
             equal = found.equivalence_p(math.log1p(MARGIN))
-            seen = 100 * math.expm1(found.detectable())
+            seen = 100 * math.expm1(found.detectable(level=LEVEL / len(race.pairs)))
             gate = "yes" if race.steady(a, b).passed else "no"
             rows.append((what, f"{b} / {a}", ratio, corrected, equal, seen, gate))
     columns = [

@@ -133,8 +133,11 @@ def _box(model: str, finding: Finding | None, unit: str) -> Box:
 
 
 def steadiness(finding: Finding) -> str:
-    """`stays in 1 of 2: with another rate; not with half the updates`; empty where nothing else was tried."""
-    if not finding.variations:
+    """`stays in 1 of 2: with another rate; not with half the updates`.
+
+    Empty where nothing else was tried, or where there is no verdict that could stay.
+    """
+    if not finding.variations or finding.standing in OPEN:
         return ""
     kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
     tried = [f"{word} {', '.join(names)}" for word, names in (("with", kept), ("not with", lost)) if names]

@@ -94,6 +94,7 @@ def test_a_planted_fall_is_found_and_compared(contest):
         *(f"without seed {i}" for i in range(1, 6)),
     }
     assert all(falls.variations.values())
+    assert falls.tokens == 400
     (pair,) = _table(result, "pairs")
     assert pair["models"] == "lstm-attention − lstm"
     assert pair["points of what is kept"] == pytest.approx(stays.value - falls.value, abs=0.01)
@@ -120,6 +121,11 @@ def test_models_that_keep_as_much_are_a_tie(contest):
             "still learning",
             "its loss still falls by 0.50 nats",
         ),
+        (
+            lambda seed: _planted(0.1, seed) | {"rate": {"chosen": 0.008, "tried": [0.004, 0.008], "inside": False}},
+            "not measurable",
+            "its rate 0.008 lies at an end of",
+        ),
     ],
 )
 def test_what_cannot_translate_or_still_learns_is_not_judged_and_is_no_measure(contest, change, standing, sentence):
@@ -145,6 +151,7 @@ def test_a_real_run_translates_longer_and_longer_texts(contest):
     made = contest(["rnn"])
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)}
     assert json.loads(json.dumps(measured_values := list(measured.values()))) == measured_values
+    assert measured_values[0]["rate"] == made.contestants[0].choice()
     result = EXPERIMENT.conclude(made, measured)
     assert result.experiment == ROWS["fixed-size bottleneck"][1]
     rows = _table(result, "lengths")

@@ -130,6 +130,21 @@ def test_a_comparison_says_what_it_could_have_seen():
     assert not powerful(blunt).passed
     assert f"{blunt.detectable():.1f} BLEU" in powerful(blunt).sentence
 
+    # of fifteen differences the smallest p-value counts fifteen times: less would be seen
+    assert f"{sharp.detectable(level=0.05 / 15):.1f} BLEU" in powerful(sharp, pairs=15).sentence
+    said = judged(("gru", "lstm"), Difference(0.2, 1.5, 8), {"gru": [], "lstm": []}, 0.9, pairs=15).sentence
+    assert f"a difference of {Difference(0.2, 1.5, 8).detectable(level=0.05 / 15):.1f} BLEU" in said
+
+
+def test_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
+    few, more = (welch([1.0] * seeds, [9.0] * seeds) for seeds in (3, 5))
+    said = judged(("gru", "lstm"), few, {"gru": [], "lstm": []}, few.p())
+    assert said.standing == "not measurable"
+    assert said.sentence.endswith("no run varies, and the least p-value that so few can give is 0.1")
+    assert powerful(more).passed
+    assert not powerful(more, pairs=15).passed
+    assert "0.12" in powerful(more, pairs=15).sentence
+
 
 def test_a_tie_must_be_proven():
     near = [30.0, 30.1, 29.9, 30.2, 29.8]

@@ -210,6 +210,17 @@ def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest)
     assert "copy-head" not in parts
 
 
+def test_the_method_promises_what_the_profile_measures(contest):
+    quick, lecture = (EXPERIMENT.numbers(contest(["rnn"], profile=profile)) for profile in ("quick", "lecture"))
+    assert (quick["tasks"], quick["bits"]) == ("recall (head and full)", "not in this profile")
+    assert lecture["tasks"] == "recall (head and full), copy (full), associative (full) and agreement (full)"
+    assert lecture["bits"] == "with 16, 32 and 64 numbers"
+    for words in (quick, lecture):
+        method = EXPERIMENT.text("METHOD").format(**words)
+        assert words["tasks"] in method
+        assert words["bits"] in method
+
+
 def test_a_better_model_is_called_so_by_welchs_test_on_doublings(contest):
     near = _varied(10, 20, 30, 40, 50)
     found, result = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": near, "lstm": _varied(12, 22, 32, 42, 52)})
@@ -232,10 +243,19 @@ def test_equal_models_tie_within_half_a_doubling(contest):
     found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _runs(*[FAR] * 5)})
     assert {each.standing for each in found.values()} == {"tie"}
     assert "within 0.5 doublings" in found["rnn"].verdict
+    assert "reach beyond 16, the longest distance tested: nothing is known" in found["rnn"].verdict
     # three seeds are too few to prove that
     found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 3), "rnn": _runs(*[FAR] * 3)})
     assert found["rnn"].standing == "not measurable"
     assert "no difference from gru to be seen" in found["rnn"].verdict
+    assert "no run varies" in found["rnn"].verdict
+
+
+def test_a_tie_within_the_distances_tested_is_one_without_a_word_on_others(contest):
+    near = _varied(40, 41, 42, 43, 44)
+    found, _ = _verdicts(contest, {"gru": near, "rnn": _varied(41, 42, 43, 44, 45)})
+    assert found["rnn"].standing == "tie"
+    assert "nothing is known" not in found["rnn"].verdict
 
 
 CHANCE = _measured((12, 10, 8, 10, 9))

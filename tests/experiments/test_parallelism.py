@@ -133,13 +133,9 @@ def test_every_model_has_its_three_cells(measured):
     assert set(figures) == {"depth", "work-span", "speed-up", "time-tokens", "time-pair"}
     assert Result.model_validate_json(result.model_dump_json()) == result
     cells = {(f.model, f.row): f for f in result.findings}
-    assert cells["transformer", "parallel computation"].standing == "better"
-    assert set(cells["lstm", "parallel computation"].variations) == {
-        *(f"n = {n}" for n in (8, 16, 32)),
-        "forward pass alone",
-        "operations not divided",
-        "measured gain of 2 threads",
-    }
+    assert cells["transformer", "sequential steps"].standing == "better"
+    assert cells["transformer", "parallel computation"].standing == ""
+    assert "2 threads made it" in cells["transformer", "parallel computation"].verdict
     assert set(cells["lstm", "training speed"].variations) == {"n = 16", "n = 64", "one pair at a time", "1 thread"}
 
 
@@ -229,8 +225,7 @@ def test_the_figures_are_what_was_measured(contest):
     low, high = brent(128, 2)
     assert "2 threads made it 1.50 (1.50 to 1.50) times as fast as one thread" in parallel.verdict
     assert f"Brent's bounds are {low:.2f} and {high:.2f}" in parallel.verdict
-    assert parallel.standing == "tie"
-    assert parallel.variations["measured gain of 2 threads"] is False
+    assert parallel.standing == ""
     assert [row[-1] for row in tables["crossings"].rows] == ["23; rnn is faster below 23"] * 2
     exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}
     assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)

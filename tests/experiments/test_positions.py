@@ -179,6 +179,13 @@ def test_a_model_that_does_not_translate_is_asked_nothing(contest):
     assert (rnn.standing, transformer.standing) == ("still learning", "not measurable")
     assert rnn.verdict.startswith("still learning: its loss still falls by 0.50 nats")
     assert "BLEU on single sentences (≥ 20 wanted)" in transformer.verdict
+    measured = _measured()
+    ends = {"chosen": 0.008, "tried": [0.004, 0.008], "losses": [2.0, 1.0], "inside": False}
+    measured[Cell("rnn", TRAINED, 1)] |= {"rate": ends}
+    rnn, transformer = EXPERIMENT.conclude(made, measured).findings
+    assert (rnn.standing, transformer.standing) == ("not measurable", "")
+    assert rnn.verdict.startswith("not measurable: its rate 0.008 lies at an end of what was tried")
+    assert rnn.tokens == transformer.tokens == 400
 
 
 def test_over_seeds_the_signal_is_tested_and_corrected(contest):

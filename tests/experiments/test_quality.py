@@ -86,6 +86,8 @@ def test_seeds_and_sentences_decide(contest):
     assert pair["p (both)"] < 0.05
     rnn, transformer = result.findings
     assert (rnn.standing, transformer.standing) == ("worse", "better")
+    # of seeds that learned from 800 times their number
+    assert rnn.tokens == 800 * (30 + 2)
     assert transformer.verdict.startswith("better than rnn: +")
     difference = pair["BLEU over seeds and sentences"]
     assert difference == pytest.approx(transformer.value - rnn.value, abs=0.01)

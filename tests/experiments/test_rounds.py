@@ -140,6 +140,12 @@ def test_a_tie_needs_a_proof():
     loose = _race([1.0, 1.4, 0.7, 1.3, 0.8])
     assert loose.judged("b").standing == "not measurable"
     assert "would have been seen in 80 %" in loose.judged("b").sentence
+    # with more pairs, each is tested more severely, and less would be seen
+    speeds = {**loose.speeds, "c": {i: speed / 2 for i, speed in loose.speeds["a"].items()}}
+    three = Race(speeds, {name: STEADY for name in speeds})
+    seen = math.expm1(three.pairs["a", "b"].detectable(level=0.05 / 3))
+    assert f"one of {seen:.0%} would have been seen" in three.judged("b").sentence
+    assert pairs_table("pairs", "", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
 
 
 def test_a_round_in_which_the_machine_was_slow_does_not_count():

@@ -1,13 +1,16 @@
 """Scaling: planted laws are compared, gates close what does not hold, sizes agree, and rates are searched."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from s2s.evaluation.inference import Estimate
 from s2s.experiments import scaling
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.matching import TOLERANCE, size_of, without_embeddings
 from s2s.experiments.scaling import EXPERIMENT, Sizes, next_rates, part_of
+from s2s.experiments.scaling.conclude import Law, fit, gates
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.tuning import HIGHEST, LOWEST, Trial, best_trial, inside
 from s2s.experiments.whole_runs import prepared
@@ -107,6 +110,29 @@ def test_what_a_single_size_lacks_closes_the_row(five, change, standing, words):
     assert transformer.value == pytest.approx(0.4, abs=0.03)
     assert "no measure" in transformer.verdict
     assert next(t for t in result.tables if t.name == "differences").rows == []
+
+
+@pytest.mark.parametrize(("misfit", "holds"), [(None, True), (0.5, True), (0.04, False), (0.0, False)])
+def test_sizes_that_lie_too_far_from_their_law_for_their_seeds_close_it(five, misfit, holds):
+    points = [(1e5 * 2**i, 0.5 + 2 * (2**i) ** -0.5) for i in range(5)]
+    runs = {(cell.part, cell.seed): _planted(cell, 0.5) for cell in EXPERIMENT.cells(five) if cell.model == "rnn"}
+    by_factor = {(run["factor"], seed): run for (_, seed), run in runs.items()}
+    law = Law(by_factor, replace(fit(points), misfit=misfit), Estimate(0.5, None, None), Estimate(0.5, None, None))
+    assert gates(law)[-1].passed is holds
+
+
+def test_a_model_of_two_sizes_says_that_these_make_no_law(five):
+    there = {c: _planted(c, 0.4) for c in EXPERIMENT.cells(five) if c.model == "rnn" or c.part in ("law-25", "law-50")}
+    _, transformer = EXPERIMENT.conclude(five, there).findings
+    assert "fewer than three sizes make no law" in transformer.verdict
+
+
+def test_beside_no_verdict_nothing_is_said_to_keep_its_sign(five):
+    for b in ({"rnn": 0.5, "transformer": 0.5}, {"rnn": 0.3, "transformer": 0.6}):
+        decided = b["rnn"] != b["transformer"]
+        findings, _ = _concluded(five, b)
+        assert [bool(each.variations) for each in findings.values()] == [decided] * 2
+        assert [each.tokens for each in findings.values()] == [5, 5]
 
 
 def test_a_model_that_does_not_read_has_no_exponent(five):

@@ -192,6 +192,7 @@ def test_planted_gains_are_found_and_compared(contest):
     assert (rnn.standing, gru.standing) == ("better", "worse")
     assert "better than gru: +0.3" in rnn.verdict
     assert rnn.verdict.startswith("gains 0.5")
+    assert rnn.tokens == 2000 + 1000
     assert "with 10 % of the pairs" in rnn.quantity
     assert rnn.variations == {
         "1 % of the pairs": True,
@@ -242,6 +243,22 @@ def test_closed_gates_close_the_row(contest, change, standing, words):
     of_rnn = {cell.seed: m for cell, m in measured.items() if (cell.model, cell.part) == ("rnn", "equal-10")}
     closed = [gate for gate in gates(gain_of(of_rnn)) if not gate.passed]
     assert any(words in f"{gate.name}: {gate.sentence}" for gate in closed)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_no_arm_may_still_learn(contest, arm):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    measured = _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3))
+    for cell, found in measured.items():
+        if cell.model == "rnn":
+            curves = found["arms"][arm]["curves"]
+            found["arms"][arm]["curves"] = {
+                rate: [min(c) + fall for fall in (3, 2, 1, 0)] for rate, c in curves.items()
+            }
+    rnn, gru = EXPERIMENT.conclude(made, measured).findings
+    assert (rnn.standing, gru.standing) == ("still learning", "not measurable")
+    assert f"{ARMS[arm]}, its loss still falls by" in rnn.verdict
+    assert rnn.variations == gru.variations == {}
 
 
 def test_missing_measurements_are_left_out(contest):

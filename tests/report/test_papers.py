@@ -73,6 +73,15 @@ def _line(found, standings, good=True):
 
 
 @pytest.mark.parametrize(
+    ("standing", "steady"),
+    [("better", True), ("tie", True), ("", True), ("still learning", False), ("not measurable", False)],
+)
+def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
+    one = _line(found, [standing]).boxes[0].finding.model_copy(update={"variations": {"half the updates": True}})
+    assert bool(steadiness(one)) is steady
+
+
+@pytest.mark.parametrize(
     ("standings", "sentence"),
     [
         (("worse", "better", "tie"), "m1: is better 1"),

@@ -30,7 +30,8 @@ SIZES: dict[Scale, Sizes] = {
 
 def measure(contest: Contest, cell: Cell) -> Measured:
     """What sacreBLEU counts in each text, by the number of its sentences."""
-    sizes, recipe = contest.sizes(SIZES), contest.contestant(cell.model).recipe
+    sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
+    recipe = contestant.recipe
     folder = trained(contest, cell.model, cell.seed)
     data, model = prepared(recipe), load(folder).model
     sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
@@ -54,7 +55,8 @@ def measure(contest: Contest, cell: Cell) -> Measured:
             {"rows": rows, "words": words, "translations": written, "counts": counts_of("bleu", written, wanted)}
             | {"exact": exact, "unread": len(texts) - len(read)}
         )
-    return {"parts": parts, "learned": max(learned), **history(folder, {"losses": "loss"})}
+    curve = history(folder, {"losses": "loss"})
+    return {"parts": parts, "learned": max(learned), "rate": contestant.choice(), **curve}
 
 
 def cells(contest: Contest) -> list[Cell]:

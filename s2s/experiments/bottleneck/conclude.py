@@ -8,11 +8,11 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Shaped
 
-from s2s.evaluation.differences import Difference, over_seeds_and_sentences
+from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
 from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, holm, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import Gate, Judgement, converged, failed, judged, translates
+from s2s.experiments.gates import Gate, Judgement, converged, failed, judged, rate_inside, translates
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, series, table
 from s2s.results import Figure, Finding, Table
 
@@ -70,7 +70,8 @@ def gates(runs: BySeed) -> list[Gate]:
     looks = min(len(run["losses"]) for run in made)
     tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
     single = statistics.mean(_bleu(run, 0) for run in made)
-    return [translates(single), converged(tokens.tolist(), losses.tolist())]
+    closed, rate = [translates(single), converged(tokens.tolist(), losses.tolist())], made[0].get("rate")
+    return [*closed, rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else closed
 
 
 def shares(sums: Shaped[np.ndarray, "rows counts"]) -> Shaped[np.ndarray, " rows"]:
@@ -125,7 +126,8 @@ def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Difference 
     # what translates nothing keeps all of it, and is no measure
     others = [name for name in others if not failed(closed[name])] or others
     quantity = f"BLEU on texts of {own.words:.0f} words, in percent of its own on single sentences"
-    shown = finding(_ROW, model, own.share, "%", quantity, "", "share")
+    tokens = statistics.mean(run["tokens"][-1] for run in runs[model].values())
+    shown = finding(_ROW, model, own.share, "%", quantity, "", "share", tokens)
     if not others:
         said = Judgement("not measurable", "no other model was measured")
         return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence})
@@ -138,7 +140,7 @@ def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Difference 
     found = pairs[key]
     if found and turned:
         found = replace(found, value=-found.value)
-    said = judged((model, other), found, closed, corrected.get(key), "% of its own BLEU", MARGIN)
+    said = judged((model, other), found, closed, corrected.get(key), "% of its own BLEU", MARGIN, pairs=len(known))
     decided = said.standing in ("better", "worse")
     varied = _variations(runs[model], runs[other], place) if decided else {}
     return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence, "variations": varied})
@@ -205,7 +207,7 @@ def _pairs(pairs: Mapping[tuple[str, str], Difference | None], last: int) -> Tab
     corrected = holm([pair.p() for pair in known.values()])
     rows = [
         {"models": f"{b} − {a}", "difference": Estimate(pair.value, *pair.interval()), "p": pair.p(), "corrected": p}
-        | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable()}
+        | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable(level=LEVEL / len(known))}
         for ((a, b), pair), p in zip(known.items(), corrected, strict=True)
     ]
     columns = [

@@ -132,14 +132,19 @@ def exercise_of(name: str) -> Exercise:
     return Agreement() if name == Agreement.name else next(each for each in EXERCISES if each.name == name)
 
 
+def forms_of(name: str, distances: Distances) -> list[str]:
+    """The forms that a task is learned in: a linear head answers one piece at a time, or nothing."""
+    return [form for form in distances.forms if form == "full" or exercise_of(name).asking]
+
+
 def cells(contest: Contest) -> list[Cell]:
     """Trials of rates first, then trainings, task by task; the models in turn."""
     sizes = contest.sizes(SIZES)
     made = []
     for name in (name for name in NAMES if name in sizes.distances):
         seconds = sizes.distances[name].seconds
-        asking, trials = exercise_of(name).asking, sizes.distances[name].trials * seconds
-        parts = [Part(name, form) for form in sizes.distances[name].forms if asking or form == "full"]
+        trials = sizes.distances[name].trials * seconds
+        parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
         made += [Cell(model, replace(p, of="rates").key, None, trials) for p in parts for model in contest.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
         made += [Cell(model, p.key, s, seconds) for p in parts for s in contest.seeds for model in contest.models]
@@ -251,7 +256,17 @@ def small(contestant: Contestant, pieces: int, longest: int, *, parameters: int,
 def _numbers(contest: Contest) -> dict[str, object]:
     sizes = contest.sizes(SIZES)
     updates = listed([f"{each.updates:,} ({name})" for name, each in sizes.distances.items()])
-    return {"updates": updates, "trial": f"{sizes.budget.trial:,}", "margin": MARGIN}
+    tasks = [f"{name} ({' and '.join(forms_of(name, each))})" for name, each in sizes.distances.items()]
+    bits = (
+        f"with {listed([str(w) for w in sizes.capacity.widths])} numbers" if sizes.capacity else "not in this profile"
+    )
+    return {
+        "updates": updates,
+        "tasks": listed(tasks),
+        "bits": bits,
+        "trial": f"{sizes.budget.trial:,}",
+        "margin": MARGIN,
+    }
 
 
 EXPERIMENT = Experiment("long-range", "How far back can it reach?", cells, measure, conclude, numbers=_numbers)

@@ -89,7 +89,13 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
         # two that were stopped at the same place are not shown to be equal
         said = f"like {other}, it reaches beyond all that was tested, {both[0].longest:,} symbols: nobody can tell"
         return Judgement("not measurable", said), other
-    return judged((model, other), _turned(pairs, other, model), gates, p, "doublings", MARGIN), other
+    difference = _turned(pairs, other, model)
+    said = judged((model, other), difference, gates, p, "doublings", MARGIN, pairs=max(1, len(pairs)))
+    if said.standing == "tie" and of_all[model].beyond() and of_all[other].beyond():
+        # seeds that never fell count as the longest distance, which is where they are alike
+        end = f"both have seeds that reach beyond {of_all[model].longest}, the longest distance tested"
+        said = replace(said, sentence=f"{said.sentence}; {end}: nothing is known of what lies there")
+    return said, other
 
 
 def variations(model: str, other: str, standing: str, looked: Mapping[str, Mapping[str, Sequence[float]]]) -> dict:

@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from scipy import special
 
+from s2s.evaluation.differences import LEVEL
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import kaplan_meier, log_rank_p
 from s2s.experiments.contest import Measured
@@ -111,13 +112,14 @@ def distances(trials: Mapping[Part, Models]) -> Table:
     for part, of_all in trials.items():
         pairs = differences({name: own.doublings() for name, own in of_all.items()})
         for ((a, b), pair), p in zip(pairs.items(), holm([each.p() for each in pairs.values()]), strict=True):
-            rows.append((part.task, FORMS[part.form], f"{b} − {a}", pair, p))
+            seen = pair.detectable(level=LEVEL / len(pairs))
+            rows.append((part.task, FORMS[part.form], f"{b} − {a}", pair, p, seen))
     columns = [
         *("task", "form", "models"),
         Interval("doublings of D50", lambda row: Estimate(row[3].value, *row[3].interval()), 2),
         Column("p (Welch, Holm within the task)", itemgetter(4), 4),
         Column(f"p (equal within {MARGIN:g})", lambda row: row[3].equivalence_p(MARGIN), 4),
-        Column("seen in 80 %", lambda row: row[3].detectable(), 2),
+        Column("seen in 80 %", itemgetter(5), 2),
     ]
     return table("distances", "Differences between models in how far they reach", columns, rows)
 

@@ -58,26 +58,12 @@ def _parallel(model: str, models: Models) -> Finding | None:
     if not own:
         return None
     shortest, longest = min(own), max(own)
-
-    def figures(n: int, what: str = "training", path: str = "span") -> dict[str, float]:
-        found = {name: seen.parallelism(what, path) for name, seen in models.items()}
-        return {name: each[n] for name, each in found.items() if n in each}
-
-    variations = {f"n = {n:,}": figures(n) for n in own if n != longest}
-    variations["forward pass alone"] = figures(longest, "forward")
-    variations["operations not divided"] = figures(longest, path="undivided")
-    for place in models[model].places[1:]:
-        if _steady_gain(models[model], place) is None:
-            gains = {name: seen.gains(place).get(longest) for name, seen in models.items() if place in seen.places}
-            measured = {name: over_rounds(list(each.values())).value for name, each in gains.items() if each}
-            variations[f"measured gain of {place}"] = measured
-    standing, kept = counted_standing(model, figures(longest), variations)
     parts = [f"{own[longest] / own[shortest]:.3g} times as much as at n = {shortest}"]
     parts += [_gain_in_words(models[model], place) for place in models[model].places[1:]]
     quantity = f"work over span in training on one pair of n = {longest:,}: FLOPs that could be done at once"
     verdict = "; ".join(filter(None, parts))
-    found = finding("parallel computation", model, own[longest], "", quantity, verdict, "work-span")
-    return found.model_copy(update={"standing": standing, "variations": kept})
+    # more work on the same span is no merit, so nobody is better
+    return finding("parallel computation", model, own[longest], "", quantity, verdict, "work-span")
 
 
 def _steady_gain(seen: Seen, place: str) -> str | None:

@@ -84,7 +84,11 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         folder = trained(contest, cell.model, cell.seed)
         model = load(folder, "last").model
         measured = losses_of(model, recipe, pairs, shuffled, contest) | _translations(model, recipe, data, sizes)
-        measured |= {"own": own and list(own), "curve": history(folder, {"losses": "loss"})}
+        measured |= {
+            "own": own and list(own),
+            "curve": history(folder, {"losses": "loss"}),
+            "rate": contestant.choice(),
+        }
     else:
         trainings = _trainings(contestant.settings, sizes)
         longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))

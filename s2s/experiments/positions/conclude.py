@@ -9,7 +9,7 @@ import numpy as np
 from s2s.evaluation.differences import welch
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import Gate, converged, failed, translates
+from s2s.experiments.gates import Gate, converged, failed, rate_inside, translates
 from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, series, table
 from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, listed, seeds_in_words, signed
@@ -27,6 +27,7 @@ class Order:
     shuffled: float  # BLEU of shuffled ones
     drop: Estimate  # the first minus the second; over seeds, or over sentences if one
     gates: list[Gate]  # what must be true before anything is said of it
+    tokens: float  # target tokens that were learned from
     loss: Estimate  # what the validation loss rises by, in nats per token
     changed: float  # share of the shuffled sources that are translated otherwise, in percent
     same_words: float  # share of them whose translation has the same words, in percent
@@ -97,7 +98,8 @@ def order_of(runs: BySeed) -> Order:
         natural=natural,
         shuffled=shuffled,
         drop=drop,
-        gates=[translates(natural), _converged(own)],
+        gates=[translates(natural), _converged(own), *_rate(own)],
+        tokens=statistics.mean(run["curve"]["tokens"][-1] for run in own),
         loss=_rise([(run["natural"], run["shuffled"]) for run in own], own[0]["tokens"]),
         changed=share("changed"),
         same_words=share("same_words"),
@@ -109,6 +111,11 @@ def _converged(runs: list[Measured]) -> Gate:
     looks = min(len(curve["losses"]) for curve in curves)
     tokens, losses = (np.mean([curve[key][:looks] for curve in curves], axis=0) for key in ("tokens", "losses"))
     return converged(tokens.tolist(), losses.tolist())
+
+
+def _rate(runs: list[Measured]) -> list[Gate]:
+    rate = runs[0].get("rate")
+    return [rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else []
 
 
 def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> Estimate:
@@ -175,7 +182,7 @@ def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> 
         way = "loses" if order.drop.value > 0 else "gains"
         said = f"{way} {abs(order.drop.value):.1f} of {order.natural:.1f} BLEU when words are shuffled"
         verdict = f"{said}, {order.changed:.0f} % of translations change; {_worth(signals)}"
-    shown = finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled")
+    shown = finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled", order.tokens)
     return shown.model_copy(update={"standing": standing if closed else ""})
 
 

@@ -33,12 +33,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         },
         **history(folder, {"losses": "loss", "bleus": "bleu"}),
         "source_use": asdict(worth) if worth else None,
-        "rate": {
-            "chosen": contestant.learning_rate,
-            "tried": contestant.rates,
-            "losses": contestant.losses,
-            "inside": contestant.inside,
-        },
+        "rate": contestant.choice(),
         "parameters": parameter_count(build_model(recipe, *sizes_of(data))),
         "flops": flops_per_token(recipe, sizes_of(data), data.train),
     }

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from s2s.evaluation.differences import Difference, over_seeds_and_sentences
+from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
@@ -129,6 +129,7 @@ def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> F
         f"BLEU on the test set ({interval})",
         said.sentence,
         "scores",
+        statistics.mean(run["tokens"][-1] for run in runs[model].values()),
     )
     return shown.model_copy(update={"standing": said.standing, "variations": varied})
 
@@ -150,7 +151,7 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
     if over_both and turned:
         over_both = replace(over_both, value=-over_both.value)
     closed = {name: gates(runs[name]) for name in (model, other)}
-    said = judged((model, other), over_both, closed, corrected.get(key))
+    said = judged((model, other), over_both, closed, corrected.get(key), pairs=len(known))
     return said, variations(model, other, runs) if said.standing in ("better", "worse") else {}
 
 
@@ -182,6 +183,7 @@ def _summary(runs: Runs) -> Table:
 
 
 def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
+    level = LEVEL / max(1, len(pairs))
     columns = [
         Column("models"),
         Column("seed resampled", "seed"),
@@ -193,7 +195,11 @@ def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
         Interval("BLEU over seeds and sentences", _with_interval, 2, "both"),
         Column("p (both)", lambda pair: pair["over_both"] and pair["over_both"].p(), 4),
         Column("p (equal within 1 BLEU)", lambda pair: pair["over_both"] and pair["over_both"].equivalence_p(TIE), 4),
-        Column("seen in 80 % (BLEU)", lambda pair: pair["over_both"] and pair["over_both"].detectable(), 2),
+        Column(
+            "seen in 80 %, of all pairs (BLEU)",
+            lambda pair: pair["over_both"] and pair["over_both"].detectable(level=level),
+            2,
+        ),
     ]
     rows = [{"models": f"{b} − {a}", **vars(pair)} for (a, b), pair in pairs.items()]
     title = "Differences between models: of one seed's sentences, and over all seeds and sentences"

@@ -125,7 +125,8 @@ def _holds(fitted: Saturating | None) -> Gate:
         return Gate(name, False, f"{said}, and the sizes do not say how large b is")
     if fitted.misfit is not None:
         said += f"; seeds alone would leave the sizes as far from it with p = {fitted.misfit:.2g} (≥ {LEVEL:g} wanted)"
-    return Gate(name, fitted.explained >= _EXPLAINED and (fitted.misfit or 1) >= LEVEL, said)
+    likely = fitted.misfit is None or fitted.misfit >= LEVEL
+    return Gate(name, fitted.explained >= _EXPLAINED and likely, said)
 
 
 def _half(run: Measured, rate: float | None = None) -> float | None:
@@ -143,15 +144,17 @@ def _finding(model: str, laws: Laws, closed: dict[str, list[Gate]]) -> Finding:
     if others and law.fitted:
         other = max(others, key=lambda name: _b(laws[name].fitted))
         difference, p = pairs.get((other, model), (None, None))
-        said = judged((model, other), difference, closed, p, "in b", MARGIN, 2)
+        # there is each pair both ways round
+        said = judged((model, other), difference, closed, p, "in b", MARGIN, 2, len(pairs) // 2)
         standing, sentence = said.standing, said.sentence
-        variations = _variations(law, laws[other])
+        variations = _variations(law, laws[other]) if standing in ("better", "worse") else {}
     if law.fitted and not failed(closed[model]):
         value = law.fitted.estimate()
         sentence = f"loss falls towards {law.fitted.floor:.2f} nats as N^−{law.fitted.exponent:.2f}; {sentence}"
-    elif not others:
+    elif not others or not law.fitted:
         sentence = "; ".join(gate.sentence for gate in failed(closed[model])) or sentence
-    shown = finding("scalability", model, value, "", quantity, sentence, "parameters")
+    tokens = statistics.mean(run["tokens"] for run in law.runs.values())
+    shown = finding("scalability", model, value, "", quantity, sentence, "parameters", tokens)
     return shown.model_copy(update={"standing": standing, "variations": variations})
 
 

@@ -1,5 +1,6 @@
 """What earlier training is worth: beside as long a training on unrelated pairs, and on the few pairs alone."""
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,7 +120,7 @@ def gates(gain: Gain) -> list[Gate]:
         means = (statistics.mean(each[key] for each in worth) for key in ("right", "exchanged"))
         learned = uses_its_source(*means)
         closed.append(Gate(learned.name, learned.passed, f"before the few pairs, {learned.sentence}"))
-    return [*closed, *(_over(arm, runs) for arm in ("real", "scratch"))]
+    return [*closed, *(_over(arm, runs) for arm in ARMS)]
 
 
 def _equal(runs: list[Measured]) -> Gate:
@@ -158,9 +159,10 @@ def _finding(model: str, gains: Gains) -> Finding:
     if others:
         other = max(others, key=lambda name: _mean_gain(there[name], "unrelated"))
         difference, p = _against(model, other, there)
-        said = judged((model, other), difference, closed, p, "nats gained", MARGIN, 2)
+        pairs = math.comb(len(there), 2)
+        said = judged((model, other), difference, closed, p, "nats gained", MARGIN, 2, pairs)
         standing, sentence = said.standing, said.sentence
-        variations = _variations(model, other, gains, share)
+        variations = _variations(model, other, gains, share) if standing in ("better", "worse") else {}
     elif failed(closed[model]):
         sentence = "; ".join(gate.sentence for gate in failed(closed[model]))
     quantity = f"gain in validation loss over as long a training on unrelated pairs, with {share} % of the pairs"
@@ -168,7 +170,9 @@ def _finding(model: str, gains: Gains) -> Finding:
     if not failed(closed[model]):
         value = _estimate(gain, "unrelated")
         sentence = f"{_worth(gain)}; {sentence}"
-    shown = finding("fine-tuning", model, value, "nats per token", quantity, sentence, "loss")
+    real = [run["arms"]["real"] for run in gain.runs.values()]
+    tokens = statistics.mean(its["before"]["tokens"] + its["tokens"] for its in real)
+    shown = finding("fine-tuning", model, value, "nats per token", quantity, sentence, "loss", tokens)
     return shown.model_copy(update={"standing": standing, "variations": variations})
 
 
@@ -278,6 +282,7 @@ def _rows(gains: Gains) -> list[Measured]:
 
 def _gains(gains: Gains) -> Table:
     rows = [{**row, "arm": arm, "own": row["gain"].over[arm]} for row in _rows(gains) for arm in _BEFORE]
+    level = LEVEL / max(1, sum(row["own"] is not None for row in rows))
     columns = [
         Column("model"),
         Column("pairs (%)", "share"),
@@ -285,7 +290,7 @@ def _gains(gains: Gains) -> Table:
         Column("gain over", lambda row: ARMS[row["arm"]]),
         Interval("loss (nats per token)", lambda row: _estimate(row["gain"], row["arm"]), 3),
         Column("p (Holm)", lambda row: row["gain"].p.get(row["arm"]), 4),
-        Column("seen in 80 % (nats per token)", lambda row: row["own"] and row["own"].detectable(), 3),
+        Column("seen in 80 % (nats per token)", lambda row: row["own"] and row["own"].detectable(level=level), 3),
         Column(
             "BLEU",
             lambda row: statistics.mean(
