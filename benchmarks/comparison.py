@@ -22,8 +22,8 @@ from s2s.results import COMPARISON, RESULT, Summary, read_summary
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "comparison"
 _LEGEND = (
-    "▲ better and ▼ worse than the best of the others are tested, = equal is proven. ↑ high figures are good, ↓ low "
-    "ones. In brackets: 95 % intervals, or ranges where the row says so."
+    "▲ better and ▼ worse than the best of the others are tested, or counted where chance has no part; = equal is "
+    "proven. ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
 )
 
 
