@@ -95,7 +95,7 @@ def folder(tmp_path) -> Path:
     (tmp_path / "docs/comparison").mkdir(parents=True)
     # of the kept comparison two experiments: each has tests of its own
     shutil.copy(ROOT / "docs/comparison/comparison.json", tmp_path / "docs/comparison")
-    for experiment in ("quality", "memory"):
+    for experiment in ("parallelism", "memory"):
         shutil.copytree(ROOT / "docs/comparison" / experiment, tmp_path / "docs/comparison" / experiment)
     found = phrases("train", 300, seed=5)
     (tmp_path / "files").mkdir()
