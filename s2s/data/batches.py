@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from s2s.data.examples import Collated, Plan, joined
@@ -33,14 +33,14 @@ class Batch(Collated):
     """Pairs of pieces, padded with `PAD` to the longest of each side; the loss is divided by the real target pieces.
 
     Attributes:
-        source: pieces, each row ending with `EOS`.
-        source_valid: True where a source piece is real.
+        source: pieces, each row ending with `EOS`; or what else an encoder reads, such as images.
+        source_valid: True where a position of the source is real.
         target_in: `BOS`, then the target's pieces: what the decoder reads.
         target_out: the target's pieces, then `EOS`: what it should write.
         target_valid: True where a target piece is real, the same for both.
     """
 
-    source: Int[Tensor, "batch source"]
+    source: Shaped[Tensor, "batch ..."]
     source_valid: Bool[Tensor, "batch source"]
     target_in: Int[Tensor, "batch target"]
     target_out: Int[Tensor, "batch target"]

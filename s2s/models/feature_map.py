@@ -5,6 +5,8 @@ choose a place for each word. There the network was a large one that had learned
 learns with the rest.
 """
 
+import itertools
+
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
@@ -40,7 +42,7 @@ class FeatureMap(ImageTable):
         halvings = size.bit_length() - 1
         channels = [shape.channels, *(_channels(width, halvings - n) for n in range(halvings)), width]
         layers: list[nn.Module] = []
-        for n, (read, made) in enumerate(zip(channels, channels[1:], strict=False)):
+        for n, (read, made) in enumerate(itertools.pairwise(channels)):
             stride = 2 if n < halvings else 1
             layers += [_convolution(read, made, stride), nn.GroupNorm(made // _CHANNELS_OF_A_GROUP or 1, made)]
             layers += [nn.ReLU()] if n < halvings else []

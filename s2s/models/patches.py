@@ -64,8 +64,8 @@ class ImageTable(nn.Module):
 class PatchTable(ImageTable):
     """Vectors of an image's patches.
 
-    A linear map of patches is a convolution whose stride is its kernel's size. A learned vector stands before the patches where the `first` is
-    to be pooled.
+    A linear map of patches is a convolution whose stride is its kernel's size. A learned vector stands before the
+    patches where the `first` is to be pooled.
 
     Raises:
         UserError: patches do not divide an image.

@@ -9,7 +9,7 @@ from typing import ClassVar
 import datasets
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from s2s.data.batches import Batch
 from s2s.data.encoding import Encoded
@@ -29,11 +29,11 @@ from s2s.tasks.translation.inspection import unreachable
 from s2s.tasks.translation.lines import seen_in
 from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
 from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
+from s2s.tasks.writing import writing_loss
 from s2s.training import drawing, trainer
 from s2s.training.devices import Computer, choose, seed_for
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
-from s2s.training.loss import cross_entropy
 from s2s.training.progress import Meter
 from s2s.training.trainer import Loss, Trainer
 
@@ -52,17 +52,6 @@ def build_model(recipe: Recipe, source_size: int, target_size: int) -> Seq2Seq:
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
 
-def translation_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
-    """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
-
-    def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The smoothed sum and the plain one, in nats."""
-        states = model(batch.source, batch.source_valid, batch.target_in)
-        return cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid, smoothing)
-
-    return loss
-
-
 def translation_trainer(
     model: Seq2Seq,
     data: Encoded,
@@ -77,12 +66,12 @@ def translation_trainer(
         UserError: all pairs are too long, or an update smaller than a batch.
     """
     examples = Pairs(data, batches, training.tokens_per_update)
-    return Trainer(model, examples, translation_loss(training.label_smoothing), training, seeds, computer)
+    return Trainer(model, examples, writing_loss(training.label_smoothing), training, seeds, computer)
 
 
 def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
     """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
-    return trainer.mean_loss(model, every_pair(data, batches), translation_loss(0.0), computer)
+    return trainer.mean_loss(model, every_pair(data, batches), writing_loss(0.0), computer)
 
 
 class Translation(Task[Recipe, Prepared, Seq2Seq]):
@@ -125,7 +114,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return Pairs(data.train, recipe.batches, recipe.training.tokens_per_update)
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
-        return translation_loss(recipe.training.label_smoothing)
+        return writing_loss(recipe.training.label_smoothing)
 
     def guessing(self, data: Prepared) -> float:
         return math.log(data.target_tokenizer.size)
