@@ -40,6 +40,10 @@ class Captioned:
         captions, names = (tuple(column[i] for i in indices) for column in (self.captions, self.names))
         return replace(self, pixels=self.pixels[indices], captions=captions, names=names)
 
+    def first(self, count: int | None) -> "Captioned":
+        """The first images, so many of them; all when None or more than there are."""
+        return self.select(np.arange(len(self))[:count])
+
     def texts(self) -> Iterator[str]:
         """All captions, image by image."""
         return itertools.chain.from_iterable(self.captions)
@@ -143,8 +147,9 @@ def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) ->
 
 
 def _texts(cell: object, column: str, where: str) -> list[str]:
-    texts = cell if isinstance(cell, list) else [cell]
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+    cells = cell if isinstance(cell, list) else [cell]
+    texts = [text for text in cells if isinstance(text, str) and text.strip()]
+    if not texts or len(texts) < len(cells):
         raise UserError(
             f"{column} is {cell!r:.60}, expected a caption or a list of captions", where, "remove or mend the row"
         )

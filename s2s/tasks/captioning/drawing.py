@@ -22,6 +22,8 @@ _PAINTS = {
     "purple": (160, 50, 190),
     "white": (245, 245, 245),
 }
+# of red, green and blue, as Pillow makes grey of them (ITU-R 601-2)
+_GREY = (0.299, 0.587, 0.114)
 _MARGIN, _GAP = 0.02, 0.03
 # how far shapes of a group stand from its line, and how far from the middle groups may be that face each other
 _WOBBLE, _ASIDE = 0.02, 0.1
@@ -87,8 +89,7 @@ def pictures(
         painted = _painted(part, size, chance)
         painted += _NOISE * chance.standard_normal(painted.shape, dtype=np.float32)
         if channels == 1:
-            # as Pillow makes grey of colours (ITU-R 601-2)
-            painted = np.tensordot(painted, np.float32((0.299, 0.587, 0.114)), axes=(1, 0))[:, None]
+            painted = np.tensordot(painted, np.array(_GREY, dtype=np.float32), axes=(1, 0))[:, None]
         found[first : first + len(part)] = painted.round().clip(0, 255)
     return found
 

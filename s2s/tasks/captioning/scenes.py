@@ -113,11 +113,13 @@ def facts(scene: Scene, caption: str) -> Facts:
 def _compared(scene: Scene, said: Scene | None) -> Facts:
     there = said.groups if said else ()
     pairs = list(itertools.zip_longest(scene.groups, there[: len(scene.groups)]))
-    columns = (
-        tuple(told is not None and getattr(group, name) == getattr(told, name) for group, told in pairs)
-        for name in ("number", "size", "colour", "shape")
-    )
-    return Facts(*columns, (said is not None and scene.position == said.position,))
+
+    def right(name: str) -> tuple[bool, ...]:
+        """Whether each group is told with its own number, size, colour or shape."""
+        return tuple(told is not None and getattr(group, name) == getattr(told, name) for group, told in pairs)
+
+    position = said is not None and scene.position == said.position
+    return Facts(right("number"), right("size"), right("colour"), right("shape"), (position,))
 
 
 def split_of(scene: Scene) -> str:

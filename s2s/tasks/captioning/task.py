@@ -97,7 +97,7 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
 
     def begin(self, course: CaptionCourse, folder: Path, log: RunLog) -> None:
         """Draws some images with their captions."""
-        some = course.data.corpus.train.select(range(min(_DRAWN, len(course.data.corpus.train))))
+        some = course.data.corpus.train.first(_DRAWN)
         captions = [first for first, *_ in some.captions]
         picture = captions_picture(some.pixels, captions, "training images, each with one of its captions")
         draw(course, folder, log, "data", {"training": picture})
@@ -106,15 +106,14 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         recipe, data, update = course.recipe, course.data, course.trainer.update
         examples = examples_of(recipe, data.corpus.validation, data.validation)
         loss = mean_loss(course.model, examples, writing_loss(0.0), course.trainer.computer)
-        part = data.corpus.validation
-        part = part.select(range(min(recipe.validation.images or len(part), len(part))))
+        part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         written = write(recipe, Writer(course.model, data.tokenizer, decoding), part.pixels)
         captions = [each.text for each in written]
         found = {"loss": loss, **score(captions, part.captions, recipe.tokenizer.lowercase, METRICS)}
         rows = zip(part.names, (first for first, *_ in part.captions), captions, strict=True)
         log.validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
-        _draw_captions(course, log, part.select(range(min(_DRAWN, len(part)))), written)
+        _draw_captions(course, log, part.first(_DRAWN), written)
         if advice := collapse([image.tobytes().hex() for image in part.pixels], captions, "captions"):
             log.say(advice)
         metric = recipe.validation.metric
@@ -136,7 +135,7 @@ def _draw_captions(course: CaptionCourse, log: RunLog, part: Captioned, written:
     title = f"{course.recipe.name}, update {update}"
     captions = [each.text for each in written[: len(part)]]
     log.picture("captions/validation", drawing.png(captions_picture(part.pixels, captions, title)), update)
-    some = part.select(range(min(_LOOKED_AT, len(part))))
+    some = part.first(_LOOKED_AT)
     seen = looks(course.recipe, course.model, course.data.tokenizer, some.pixels, written[: len(some)], some.names)
     if seen:
         log.picture("attention/validation", drawing.png(looks_picture(seen, title)), update)
