@@ -15,15 +15,14 @@ from s2s.errors import UserError
 from s2s.models.patches import ImageShape, ImageTable
 
 _KERNEL = 3
-_CHANNELS_OF_A_GROUP = 8
+_FEWEST_CHANNELS = 8
 
 
 class FeatureMap(ImageTable):
     """Vectors of an image's cells, squares whose sides are a power of two.
 
-    Each layer halves height and width and doubles the channels, up to a width that is a multiple of 8; a last one mixes
-    neighbouring cells. Its vectors are brought to mean 0 and variance 1, each by itself. A cell sees beyond its own
-    borders: with cells of 4 pixels, as far as 7 pixels to each side.
+    Each layer halves height and width and doubles the channels; a last one mixes neighbouring cells. Its vectors are
+    brought to mean 0 and variance 1, each by itself. A cell sees beyond its own borders, but less than two cells far.
 
     Raises:
         UserError: cells do not divide an image, or their side is no power of two.
@@ -44,8 +43,7 @@ class FeatureMap(ImageTable):
         layers: list[nn.Module] = []
         for n, (read, made) in enumerate(itertools.pairwise(channels)):
             stride = 2 if n < halvings else 1
-            layers += [_convolution(read, made, stride), nn.GroupNorm(made // _CHANNELS_OF_A_GROUP or 1, made)]
-            layers += [nn.ReLU()] if n < halvings else []
+            layers += [_convolution(read, made, stride), *([nn.ReLU()] if n < halvings else [])]
         self.layers = nn.Sequential(*layers)
         self.norm = nn.LayerNorm(width)
 
@@ -59,11 +57,12 @@ class FeatureMap(ImageTable):
 
 def _channels(width: int, halvings: int) -> int:
     """Channels of a layer after which there are so many halvings and one layer more."""
-    return max(_CHANNELS_OF_A_GROUP, width // 2**halvings // _CHANNELS_OF_A_GROUP * _CHANNELS_OF_A_GROUP)
+    return max(_FEWEST_CHANNELS, width // 2**halvings)
 
 
 def _convolution(read: int, made: int, stride: int) -> nn.Conv2d:
-    convolution = nn.Conv2d(read, made, _KERNEL, stride, _KERNEL // 2, bias=False)
+    convolution = nn.Conv2d(read, made, _KERNEL, stride, _KERNEL // 2)
     # the size of numbers stays the same through a ReLU (He et al. 2015)
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+    nn.init.zeros_(convolution.bias)
     return convolution
