@@ -32,6 +32,9 @@ class CaptionEvaluation(Evaluation):
     """What a captioner scored on a split.
 
     Attributes:
+        lowercase: whether captions were scored without regard to case.
+        own_case: whether that is how the run is always scored: what only writes lower-case letters is compared with
+            such.
         scores: by metric; a caption is exact that is one of its image's references.
         facts: of the built-in corpus, which shares of the scenes' facts are told rightly; None of any other.
         names: of the images.
@@ -43,6 +46,7 @@ class CaptionEvaluation(Evaluation):
     beam: int
     length_penalty: float
     lowercase: bool
+    own_case: bool
     scores: dict[str, Score]
     facts: dict[str, Share] | None
     names: list[str]
@@ -73,8 +77,8 @@ class CaptionEvaluation(Evaluation):
 
     @property
     def file(self) -> str:
-        """Another one where case was ignored."""
-        return f"evaluation-{self.split}{'-lowercase' if self.lowercase else ''}.json"
+        """Another one where case was ignored for once."""
+        return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         if self.looks:
@@ -90,7 +94,6 @@ def evaluate_images(
     with meter("captioning", len(part)) as advance:
         written = write(recipe, writer, part.pixels, advance)
     captions = [each.text for each in written]
-    # what only writes lower-case letters is compared with such
     lowercase = scoring.lowercase or recipe.tokenizer.lowercase
     some = np.arange(0, len(part), max(1, len(part) // _SAMPLES))[:_SAMPLES]
     shown = part.select(some)
@@ -101,6 +104,7 @@ def evaluate_images(
         beam=recipe.decoding.beam,
         length_penalty=recipe.decoding.length_penalty,
         lowercase=lowercase,
+        own_case=lowercase == recipe.tokenizer.lowercase,
         scores=scores(captions, part.captions, lowercase, METRICS),
         facts=facts_told(captions, part) if recipe.data.corpus == BUILT_IN else None,
         names=list(part.names),
