@@ -1,7 +1,8 @@
 """Captioned images, and where a model looked for each word (Xu et al. 2015, "Show, attend and tell", figure 2).
 
-An image lies in the dark, and what a word's attention is on is lit: brightness grows with a square's share, from a
-quarter to the whole at the square that has most, and runs smoothly from square to square.
+An image lies in the dark, and what a word's attention is on is lit, as by a torch: brightness grows with a square's
+share, from a quarter to the whole and some white light more at the square that has most, and runs smoothly from square
+to square.
 """
 
 import textwrap
@@ -23,7 +24,7 @@ Shown = UInt8[np.ndarray, "side side 3"]
 
 SIDE = 192
 """Height and width of a shown image, in pixels."""
-_DARK = 0.25
+_DARK, _LIGHT = 0.25, 70
 _ACROSS = 8
 # of a panel in inches, and what it has below it for words, as a share of its side
 _INCHES, _WORDS = 1.25, 0.3
@@ -44,7 +45,8 @@ def lit(image: Shown, shares: Float[np.ndarray, "rows columns"]) -> Shown:
 
     most = float(shares.max()) or 1.0
     light = fromarray((shares / most).astype(np.float32)).resize(image.shape[:2], Resampling.BILINEAR)
-    return (image * (_DARK + (1 - _DARK) * np.asarray(light)[:, :, None])).round().astype(np.uint8)
+    bright = np.asarray(light)[:, :, None]
+    return (image * (_DARK + (1 - _DARK) * bright) + _LIGHT * bright).round().clip(0, 255).astype(np.uint8)
 
 
 def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
