@@ -118,7 +118,7 @@ def attention(
     with torch.no_grad():
         memory = model.encoder(source, valid)
         weights = model.decoder.attention_weights(memory, sent(batch.target_in, device))
-    return weights[:, -1].mean(dim=1).double().cpu().numpy() if weights.shape[1] else None
+    return weights[:, -1].mean(dim=1).cpu().double().numpy() if weights.shape[1] else None
 
 
 def _words(pieces: Sequence[str]) -> tuple[list[str], list[list[int]]]:
