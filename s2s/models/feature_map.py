@@ -21,8 +21,9 @@ _FEWEST_CHANNELS = 8
 class FeatureMap(ImageTable):
     """Vectors of an image's cells, squares whose sides are a power of two.
 
-    Each layer halves height and width and doubles the channels; a last one mixes neighbouring cells. Its vectors are
-    brought to mean 0 and variance 1, each by itself. A cell sees beyond its own borders, but less than two cells far.
+    Each layer halves height and width and doubles the channels, up to the width; a last one mixes neighbouring cells.
+    Its vectors are brought to mean 0 and variance 1, each by itself. A cell sees beyond its own borders, but less than
+    two cells far.
 
     Raises:
         UserError: cells do not divide an image, or their side is no power of two.
@@ -39,7 +40,7 @@ class FeatureMap(ImageTable):
             )
         self.length = (shape.size // size) ** 2
         halvings = size.bit_length() - 1
-        channels = [shape.channels, *(_channels(width, halvings - n) for n in range(halvings)), width]
+        channels = [shape.channels, *(_channels(width, halvings - 1 - n) for n in range(halvings)), width]
         layers: list[nn.Module] = []
         for n, (read, made) in enumerate(itertools.pairwise(channels)):
             stride = 2 if n < halvings else 1
@@ -56,7 +57,7 @@ class FeatureMap(ImageTable):
 
 
 def _channels(width: int, halvings: int) -> int:
-    """Channels of a layer after which there are so many halvings and one layer more."""
+    """Channels of a layer after which there are so many halvings more."""
     return max(_FEWEST_CHANNELS, width // 2**halvings)
 
 
