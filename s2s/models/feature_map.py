@@ -65,5 +65,6 @@ def _convolution(read: int, made: int, stride: int) -> nn.Conv2d:
     convolution = nn.Conv2d(read, made, _KERNEL, stride, _KERNEL // 2)
     # the size of numbers stays the same through a ReLU (He et al. 2015)
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-    nn.init.zeros_(convolution.bias)
+    if convolution.bias is not None:
+        nn.init.zeros_(convolution.bias)
     return convolution
