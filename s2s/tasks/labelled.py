@@ -44,7 +44,9 @@ def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
 
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
-        scores = model(batch.source, batch.source_valid).float()
+        scores = model(batch.source, batch.source_valid)
+        # in fp64, for `s2s doctor`, too
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         plain = functional.cross_entropy(scores, batch.labels, reduction="sum")
         if not smoothing:
             return plain, plain
@@ -95,7 +97,7 @@ class Labelling(Task[R, D, Classifier]):
 
     @abstractmethod
     def read(self, run: Loaded[R, Classifier], part: Any) -> LabelledExamples:
-        """A part of a corpus, as a trained model reads it."""
+        """See `Task.read`; with their classes."""
 
     @abstractmethod
     def named(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> LabelledExamples:
@@ -128,6 +130,9 @@ class Labelling(Task[R, D, Classifier]):
 
     def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
         return classification_loss(dict(recipe)["training"].label_smoothing)
+
+    def log_probabilities(self, model: Classifier, batch: LabelledBatch) -> Float[Tensor, "examples classes"]:
+        return model(batch.source, batch.source_valid).log_softmax(dim=1)
 
     def introduce(self, course: Course[R, D, Classifier], say: Say) -> None:
         counts = {name: part.counts() for name, part in course.data.corpus.parts().items()}

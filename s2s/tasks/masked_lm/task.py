@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import datasets
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.encoding import SIDE, Lists, PreparedTexts, cut, encode_texts
@@ -129,6 +130,13 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
     def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:
         return masked_loss
 
+    def read(self, run: MaskedRun, part: datasets.Dataset) -> MaskedText:
+        tokenizer = run.tokenizers[0]
+        return examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+
+    def log_probabilities(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
+        return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
+
     def guessing(self, data: PreparedTexts[datasets.Dataset]) -> float:
         return math.log(data.tokenizer.size)
 
@@ -161,7 +169,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         return {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
 
     def evaluate(self, run: MaskedRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> MaskedScores:
-        examples = examples_of(run.recipe, encode_texts(part, run.tokenizers[0]), run.tokenizers[0].size)
+        examples = self.read(run, part)
         with meter("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, len(part), masked, loss, accuracy)
