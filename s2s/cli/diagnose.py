@@ -35,3 +35,30 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
     if file:
         write_atomically(file, found.to_json())
     sys.exit(0 if found.sound else 1)
+
+
+@click.command()
+@_run
+@_overrides
+@click.option("--split", type=click.Choice(["test", "validation"]), default="test", show_default=True)
+@click.option("--examples", type=click.IntRange(2), default=500, show_default=True, help="Answers that are looked at.")
+@_checkpoint
+@_json
+def explain(
+    run: Path, overrides: tuple[str, ...], split: str, examples: int, checkpoint: str | None, file: Path | None
+) -> None:
+    """Say why RUN is bad: signs measured in its answers and in its log, remedies, and the worst answers."""
+    from s2s.run.folder import opened
+
+    patient = opened(run, overrides)
+    check_output(file, "--json")
+    from rich.console import Console
+
+    from s2s.run.explaining import explained
+    from s2s.training.progress import meter, silent
+
+    console = Console(stderr=True)
+    found = explained(patient, checkpoint, split, examples, meter(console) if console.is_terminal else silent)
+    click.echo(str(found))
+    if file:
+        write_atomically(file, found.to_json())

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.data.examples import Examples
 from s2s.data.sources import Corpus, Source
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.evaluation.signs import Symptoms
 from s2s.files import write_atomically
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import AnyRecipe
@@ -294,6 +296,10 @@ class Task(ABC, Generic[R, D, M]):
     def rescored(self, run: Loaded[R, M], batch: Any) -> "Rescored | None":
         """What a search found for a batch, scored again; None where nothing is searched."""
         return None
+
+    def symptoms(self, run: Loaded[R, M], part: Any, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
+        """What is to be seen in a model's answers to a part; `rows` say where its examples stand in their split."""
+        return Symptoms(f"{len(part):,} examples; only the log of the training was looked at")
 
     def compare(self, evaluations: Sequence[Any]) -> Sequence[Any]:
         """Tests each evaluation against the first; nothing where the task has no test.

@@ -49,7 +49,7 @@ def examined(run: Opened, checkpoint: str | None, told: Callable[[str], object] 
 
 def held_out(run: Opened, loaded: Loaded) -> tuple[str, Examples]:
     """Some examples that the run has not learned from: of its test set, or of its validation set where it has none."""
-    split = "test" if getattr(loaded.recipe, "data").test is not None else "validation"
+    split = "test" if loaded.recipe.data.test is not None else "validation"
     part = part_to_score(run, loaded.recipe, split)
     # evenly taken: a corpus may be sorted
     rows = np.unique(np.linspace(0, len(part) - 1, EXAMPLES).astype(int)) if len(part) else np.arange(0)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import datasets
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.data.batches import Batch
@@ -19,6 +19,7 @@ from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
 from s2s.evaluation.significance import Comparison
+from s2s.evaluation.signs import Symptoms
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import SeedSettings
@@ -31,6 +32,7 @@ from s2s.tasks.translation.inspection import unreachable
 from s2s.tasks.translation.lines import seen_in
 from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
 from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
+from s2s.tasks.translation.symptoms import symptoms
 from s2s.training import drawing, trainer
 from s2s.training.devices import Computer, choose, seed_for
 from s2s.training.divergence import astray
@@ -137,6 +139,11 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
 
     def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
         return writing.stepped(model, batch, turned)
+
+    def symptoms(
+        self, run: TranslationRun, part: datasets.Dataset, rows: Int[np.ndarray, " pairs"], meter: Meter
+    ) -> Symptoms:
+        return symptoms(run, part, rows, meter)
 
     def rescored(self, run: TranslationRun, batch: Batch) -> Rescored:
         """All hypotheses of the beam that the recipe asks for, of the sources as pieces."""
