@@ -17,8 +17,6 @@ from s2s.run.tasks import task_of
 from s2s.training.logger import METRICS
 from s2s.training.progress import Meter
 
-_WIDE = 110
-
 
 @dataclass(frozen=True)
 class Explanation:
@@ -47,21 +45,12 @@ class Explanation:
             ["", "looked for and not found", *(f"  {sign.name}: {sign.measured}" for sign in others)] if others else []
         )
         lines += ["", f"the {len(self.worst)} worst", *map(str, self.worst)] if self.worst else []
-        return "\n".join(_cut(line) for line in "\n".join(lines).split("\n"))
+        return "\n".join(lines)
 
     def to_json(self) -> str:
         """Everything."""
         names = [sign.name for sign in self.found]
         return json.dumps({"found": names, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
-
-
-def _cut(line: str) -> str:
-    # of texts a line is enough; numbers and remedies are whole
-    return (
-        line
-        if not line.startswith("      ") or line.lstrip()[:1] in "a→" or len(line) <= _WIDE
-        else f"{line[: _WIDE - 1]}…"
-    )
 
 
 def explained(run: Opened, checkpoint: str | None, split: str, most: int, meter: Meter) -> Explanation:

@@ -212,7 +212,8 @@ class Labelling(Task[R, D, Classifier]):
             answer = f"{part.names[said]} ({probabilities[row, said]:.3f})"
             worst.append(Worst(self.described(part, row), answer, part.names[wanted], given))
         return Symptoms(
-            summary=f"{len(part):,} {self.evaluation.noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})",
+            summary=f"{len(part):,} {self.evaluation.noun}: accuracy {right.value:.2f} % ({right.low:.2f} to "
+            f"{right.high:.2f})",
             signs=[*class_signs(truth, probabilities, part.names), *self.strange(run, part)],
             worst=worst,
             ignorant=entropy(truth),

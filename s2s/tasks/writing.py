@@ -8,6 +8,8 @@ from torch import Tensor
 
 from s2s.data.batches import Batch, collate
 from s2s.decoding.beam import Hypothesis
+from s2s.decoding.translator import collapse
+from s2s.evaluation.signs import Sign, plain_sign
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Rescored
 
@@ -30,6 +32,16 @@ def stepped(model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces
         # turned round twice is as it was
         found.append(model.projection(states[:, 0]).log_softmax(-1)[rows])
     return torch.stack(found, dim=1)[batch.target_valid]
+
+
+def collapsed(sources: Sequence[str], outputs: Sequence[str]) -> Sign:
+    """Whether different sources are answered alike; see `collapse`, which looks while a model is trained."""
+    different, answers, empty = len(set(sources)), len(set(outputs)), sum(not text.strip() for text in outputs)
+    found = collapse(list(sources), list(outputs)) is not None
+    measured = f"{answers:,} different answers to {different:,} different sources, {empty:,} answers are empty"
+    threshold = "where answers are fewer than a tenth of the sources, or most are empty: different texts differ"
+    remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
+    return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
 
 
 def rescored(

@@ -1,4 +1,4 @@
-"""Signs in a classifier's answers: classes that it forgot, pairs that it confuses, and whether it knows what it knows."""
+"""Signs in a classifier's answers: forgotten ones, pairs that are confused, and how sure it is."""
 
 from collections.abc import Sequence
 
@@ -46,10 +46,11 @@ def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> 
     said = np.bincount(predicted, minlength=len(names))
     measured = (
         f"{right.value:.1f} % right ({right.low:.1f} to {right.high:.1f}), {share:.1f} % by always saying "
-        f"{names[majority]}; {100 * said.max() / max(1, len(truth)):.1f} % of all answers are {names[int(said.argmax())]}"
+        f"{names[majority]}; {wilson(int(said.max()), len(truth)).value:.1f} % of all answers are "
+        f"{names[int(said.argmax())]}"
     )
     threshold = "where the interval is not above the most frequent class's share: then nothing need have been read"
-    remedy = "lower training.learning_rate, train for longer (training.updates), and look at the labels with `s2s data check`"
+    remedy = "lower training.learning_rate, train for longer (training.updates), and check the labels in data.train"
     found = right.low <= share
     return Sign("majority class only", found, measured, right.value, right.low, right.high, threshold, remedy)
 
@@ -67,8 +68,8 @@ def confused(matrix: np.ndarray, names: Sequence[str]) -> Sign:
         f"examples of {names[true]} are taken for {names[said]}",
         _CONFUSED,
         "a quarter of a class lost to one other is more than slips",
-        f"look at examples of {names[true]} and {names[said]}: are the labels right, and is what tells them apart within "
-        "batches.max_length? More training examples of both; a larger model.width",
+        f"look at examples of {names[true]} and {names[said]}: are the labels right, and does what is read tell "
+        "them apart (texts: batches.max_length; images: data.size)? More training examples of both help",
     )
 
 
@@ -78,10 +79,18 @@ def calibrated(truth: Classes, probabilities: Probabilities) -> list[Sign]:
     sure = 100 * float(probabilities.max(axis=1).mean()) if len(truth) else 0.0
     error = calibration(truth, probabilities).error
     gap, low, high = sure - right.value, sure - right.high, sure - right.low
-    said = f"{sure:.1f} % sure on average, and {right.value:.1f} % right: {gap:+.1f} points ({low:+.1f} to {high:+.1f}); calibration error {error:.1f} %"
+    said = (
+        f"{sure:.1f} % sure on average, and {right.value:.1f} % right: {gap:+.1f} points ({low:+.1f} to {high:+.1f}); "
+        f"calibration error {error:.1f} %"
+    )
     why = f"where the interval is beyond {_UNSURE:g} points: its probabilities then mislead who decides by them"
     over, under = low > _UNSURE, high < -_UNSURE
+    calmer = (
+        "set training.label_smoothing=0.1, raise head.dropout, or stop earlier (validation.metric=loss, "
+        "validation.patience)"
+    )
+    bolder = "lower training.label_smoothing and head.dropout, train for longer (training.updates)"
     return [
-        Sign("too sure", over, said, gap, low, high, why, "set training.label_smoothing=0.1, raise head.dropout, or stop earlier (validation.metric=loss, validation.patience)"),
-        Sign("not sure enough", under, said, gap, low, high, why, "lower training.label_smoothing and head.dropout, train for longer (training.updates)"),
-    ]  # fmt: skip
+        Sign("too sure", over, said, gap, low, high, why, calmer),
+        Sign("not sure enough", under, said, gap, low, high, why, bolder),
+    ]

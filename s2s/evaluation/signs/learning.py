@@ -76,10 +76,11 @@ def over_fitted(log: Learning) -> Sign:
     rise = losses[last] - losses[best]
     fall = log.training_before(log.looks[best][0]) - log.training_before(log.looks[last][0])
     most = max(0.05, 0.05 * losses[best])
-    said = f"the validation loss ended {rise:.3f} nats above its lowest ({losses[best]:.3f}, update {log.looks[best][0]:,}), the training loss fell by {fall:.3f} since"
-    threshold = (
-        f"where the first is above {most:.2f} nats (a twentieth of the loss; less is chance) and the second above 0"
+    said = (
+        f"the validation loss ended {rise:.3f} nats above its lowest ({losses[best]:.3f}, update "
+        f"{log.looks[best][0]:,}), the training loss fell by {fall:.3f} since"
     )
+    threshold = f"where it rose by {most:.2f} nats (a twentieth of the loss; less may be chance) while the other fell"
     return plain_sign(name, rise > most and fall > 0, said, rise, threshold, remedy)
 
 
@@ -111,7 +112,10 @@ def restless(log: Learning) -> Sign:
     worse = bool(means) and _far_above(means[-1], min(means))
     ended = f"; it ended at {means[-1]:.2f} nats and had been at {min(means):.2f}" if worse else ""
     said = f"the training loss leapt in {len(leaps)} of {len(log.losses):,} updates{ended}"
-    threshold = f"where it leaps {_SPIKES} times by half a nat and a tenth above the median of the {_WINDOW} updates before, or ends so far above its lowest: odd batches do less"
+    threshold = (
+        f"where it leaps {_SPIKES} times by half a nat, and by a tenth, above the median of the {_WINDOW} before, or "
+        "ends so far above its lowest: odd batches do less"
+    )
     remedy = "lower training.learning_rate, lengthen training.warmup, set training.clip=1"
     return plain_sign("rate too high", len(leaps) >= _SPIKES or worse, said, len(leaps), threshold, remedy)
 
@@ -126,11 +130,15 @@ def guessing(log: Learning, ignorant: float) -> list[Sign]:
     said = f"the loss is {loss:.3f} nats, and {ignorant:.3f} for one who knows only how often each answer is right"
     moving = f"; it {'still falls' if falling else 'does not fall any more'}"
     threshold = f"where it is above {_GUESSING:.0%} of that: what is read then hardly counts"
-    stays, slow = at_it and not falling, at_it and falling
+    measured = said + (moving if at_it else "")
+    nothing = "lower training.learning_rate and raise training.warmup; are texts and answers of data.train misaligned?"
+    slow = "raise training.learning_rate, shorten training.warmup, raise training.updates"
     return [
-        plain_sign("learned nothing", stays, said + (moving if at_it else ""), loss, f"{threshold}; and does not fall", "lower training.learning_rate and raise training.warmup; look at the data with `s2s data check`; try `s2s train RECIPE --overfit`"),
-        plain_sign("rate too low", slow, said + (moving if at_it else ""), loss, f"{threshold}; and still falls", "raise training.learning_rate, shorten training.warmup, raise training.updates"),
-    ]  # fmt: skip
+        plain_sign(
+            "learned nothing", at_it and not falling, measured, loss, f"{threshold}; and does not fall", nothing
+        ),
+        plain_sign("rate too low", at_it and falling, measured, loss, f"{threshold}; and still falls", slow),
+    ]
 
 
 def _far_above(loss: float, usual: float) -> bool:

@@ -1,10 +1,9 @@
-"""Signs in written texts: copied, repeated, of the wrong length, always the same.
+"""Signs in written texts: copied, repeated, of the wrong length.
 
 Texts are cut into words, or into characters where the references are single words.
 """
 
 import difflib
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -27,7 +26,6 @@ def text_signs(sources: Sequence[str], outputs: Sequence[str], references: Seque
         copied(sources, outputs, references, cut),
         repeated(outputs, references, cut),
         *lengths(outputs, references, cut, cut_off),
-        always_the_same(sources, outputs, references),
     ]
 
 
@@ -91,12 +89,14 @@ def lengths(outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off
     # a resample without any word of a reference says nothing
     found = estimate(ratio, ratios(written, np.maximum(wanted, 1e-9), draws(len(written))))
     low, high = found.low or 0.0, found.high or 0.0
-    said = f"{ratio:.3f} ({low:.3f} to {high:.3f}) times the length of the references, {written.sum():,.0f} of {whole:,.0f}"
+    said = f"{ratio:.3f} ({low:.3f} to {high:.3f}) times the references' length, {written.sum():,.0f} of {whole:,.0f}"
     short = f"where the interval is below {1 - _RATIO:g}: BLEU falls by 11 % for that alone"
     long = f"where the interval is above {1 + _RATIO:g}: every tenth word is one too many"
+    more = "raise decoding.length_penalty, lower decoding.beam; raise decoding.max_ratio where many are cut off"
+    less = "lower decoding.length_penalty; train for longer (training.updates), so that the end is learned"
     return [
-        Sign("too short", high < 1 - _RATIO, said, ratio, low, high, short, "raise decoding.length_penalty; raise decoding.max_ratio where many are cut off; a smaller decoding.beam"),
-        Sign("too long", low > 1 + _RATIO, said, ratio, low, high, long, "lower decoding.length_penalty; train for longer (training.updates), so that the end is learned"),
+        Sign("too short", high < 1 - _RATIO, said, ratio, low, high, short, more),
+        Sign("too long", low > 1 + _RATIO, said, ratio, low, high, long, less),
         share_sign(
             "cut off",
             cut_off,
@@ -106,23 +106,4 @@ def lengths(outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off
             "a trained model ends by itself",
             "raise decoding.max_ratio or decoding.max_extra where references are longer; else train for longer",
         ),
-    ]  # fmt: skip
-
-
-def always_the_same(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> Sign:
-    """Different sources that are answered alike, though their references differ."""
-    first = dict(zip(sources, zip(outputs, references, strict=True), strict=True))
-    said = Counter(output for output, _ in first.values())
-    output, count = said.most_common(1)[0] if said else ("", 0)
-    right = sum(reference == output for _, reference in first.values())
-    shown = output if len(output) <= 40 else f"{output[:39]}…"
-    return share_sign(
-        "says always the same",
-        max(0, count - right),
-        len(first),
-        f"different sources are wrongly answered by {shown!r} ({len(said):,} different answers in all)",
-        10,
-        "different sentences have different translations",
-        "lower training.learning_rate, raise training.warmup, train for longer, and look for misaligned pairs with "
-        "`s2s data check`",
-    )
+    ]

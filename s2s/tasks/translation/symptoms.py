@@ -21,7 +21,7 @@ from s2s.tasks.translation.evaluation import translator_of
 from s2s.tasks.translation.lines import Seen
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.source_use import source_use
-from s2s.tasks.writing import sequence_scores
+from s2s.tasks.writing import collapsed, sequence_scores
 from s2s.training.progress import Meter
 
 WORST = 10
@@ -41,9 +41,11 @@ def symptoms(
     seen = Seen.load(run.checkpoint / TOKENIZER)
     found = score(outputs, references)
     return Symptoms(
-        summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, exact {found['exact']:.2f} %",
+        summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
+        f"exact {found['exact']:.2f} %",
         signs=[
             *text_signs(sources, outputs, references, sum(h is not None and h.cut for h in best)),
+            collapsed(sources, outputs),
             _source_ignored(run, data),
             unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
             search_errors(run, data, best),
@@ -55,7 +57,10 @@ def symptoms(
 
 def _source_ignored(run: Loaded[Recipe, Seq2Seq], data: Encoded) -> Sign:
     name = "ignores the source"
-    remedy = "lower training.learning_rate, raise training.warmup, train for longer, and look for misaligned pairs with `s2s data check`"
+    remedy = (
+        "train for longer (training.updates), lower training.learning_rate, raise training.warmup, and look for "
+        "misaligned pairs with `s2s data check`"
+    )
     worth = source_use(run.model, data, run.recipe.batches, run.computer)
     if worth is None:
         return plain_sign(name, False, "there are no two different sources to exchange", 0.0, "", remedy)
@@ -93,7 +98,7 @@ def search_errors(run: Loaded[Recipe, Seq2Seq], data: Encoded, best: "list[Hypot
         "search errors",
         missed,
         len(wrong),
-        "wrong outputs score less than their reference, which the search missed; of the others the model itself is wrong",
+        "wrong outputs score less than their reference, which the search missed (the model is wrong in the others)",
         10,
         "a wider beam costs little, and finds most of them",
         f"raise decoding.beam above {run.recipe.decoding.beam}",
