@@ -60,7 +60,7 @@ def confused(matrix: np.ndarray, names: Sequence[str]) -> Sign:
     wrong = matrix - np.diag(matrix.diagonal())
     support = np.maximum(1, matrix.sum(axis=1))
     low = np.array([[wilson(int(c), int(n)).low for c in row] for row, n in zip(wrong, support, strict=True)])
-    true, said = np.unravel_index(int(low.argmax()), low.shape)
+    true, said = divmod(int(low.argmax()), len(names))
     return share_sign(
         "classes confused",
         int(wrong[true, said]),

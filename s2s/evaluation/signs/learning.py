@@ -92,7 +92,7 @@ def still_learning(log: Learning) -> Sign:
         tokens, losses, of_what = *_windows(log), "training"
     slope = slope_per_doubling(tokens, losses)
     gate = converged(tokens, losses)
-    said = f"of {of_what}: {gate.sentence}"
+    said = gate.sentence.replace("its loss", f"its {of_what} loss")
     threshold = (
         f"where it falls by {LEARNING:g} nats or more with twice the tokens: longer training is then worth its time"
     )

@@ -121,6 +121,7 @@ def _padding(patient: Patient, whole: Any, answers: Tensor) -> Finding:
 
 def _room(model: torch.nn.Module, batch: Any) -> int:
     """How many more positions the model knows than the batch has."""
-    limits = [module.longest for module in model.modules() if isinstance(getattr(module, "longest", None), int)]
+    known = [getattr(module, "longest", None) for module in model.modules()]
+    limits = [longest for longest in known if isinstance(longest, int)]
     widths = [value.shape[1] for value in vars(batch).values() if isinstance(value, Tensor) and value.dim() == 2]
     return min(limits, default=10**9) - max(widths, default=0)

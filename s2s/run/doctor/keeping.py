@@ -147,4 +147,6 @@ def _saved(trainer: Trainer[Any, Any], place: Path, like: Path) -> Path:
     shutil.copytree(like / folders.TOKENIZER, place / folders.TOKENIZER)
     tensors, where = trainer.state()
     with trainer.optimization.averaged():
-        return Checkpoints(place).save(trainer.model, tensors, Progress(**where))
+        return Checkpoints(place).save(
+            trainer.model, tensors, Progress(where["update"], where["epoch"], where["position"])
+        )

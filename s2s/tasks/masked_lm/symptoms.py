@@ -66,6 +66,6 @@ def _worst(run: Loaded, examples: MaskedText, found: tuple[np.ndarray, ...]) -> 
     for place in np.argsort(-means, kind="stable")[:WORST]:
         mine = np.flatnonzero(which == place)[:_SHOWN_PIECES]
         text = cutter.decode(examples.window(kinds[place : place + 1])[0].tolist())
-        named = (" ".join(cutter.pieces(each[mine].tolist())) for each in (answers, targets))
-        worst.append(Worst(text, *named, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked piece"))
+        said, right = (" ".join(cutter.pieces(each[mine].tolist())) for each in (answers, targets))
+        worst.append(Worst(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked piece"))
     return worst
