@@ -34,18 +34,19 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
     click.echo(str(found))
     if file:
         write_atomically(file, found.to_json())
-    sys.exit(0 if found.sound else 1)
+    if not found.sound:
+        sys.exit(1)
 
 
 @click.command()
 @_run
 @_overrides
-@click.option("--split", type=click.Choice(["test", "validation"]), default="test", show_default=True)
+@click.option("--split", type=click.Choice(["test", "validation"]), help="The test set, if there is one, if absent.")
 @click.option("--examples", type=click.IntRange(2), default=500, show_default=True, help="Answers that are looked at.")
 @_checkpoint
 @_json
 def explain(
-    run: Path, overrides: tuple[str, ...], split: str, examples: int, checkpoint: str | None, file: Path | None
+    run: Path, overrides: tuple[str, ...], split: str | None, examples: int, checkpoint: str | None, file: Path | None
 ) -> None:
     """Say why RUN is bad: signs measured in its answers and in its log, remedies, and the worst answers."""
     from s2s.run.folder import opened

@@ -12,7 +12,7 @@ from s2s.errors import UserError
 from s2s.evaluation.signs import Sign, Worst
 from s2s.evaluation.signs.learning import Learning, learning_signs
 from s2s.run.folder import Opened
-from s2s.run.loaded import part_to_score, ready
+from s2s.run.loaded import part_to_score, ready, usual_split
 from s2s.run.tasks import task_of
 from s2s.training.logger import METRICS
 from s2s.training.progress import Meter
@@ -53,13 +53,14 @@ class Explanation:
         return json.dumps({"found": names, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
 
-def explained(run: Opened, checkpoint: str | None, split: str, most: int, meter: Meter) -> Explanation:
-    """Looks for all signs, in the answers to `most` examples of a split and in the run's log.
+def explained(run: Opened, checkpoint: str | None, split: str | None, most: int, meter: Meter) -> Explanation:
+    """Looks for all signs, in the answers to `most` examples of a split, or of the usual one, and in the run's log.
 
     Raises:
         UserError: the run has no checkpoint, or no such split.
     """
     loaded = ready(run, checkpoint)
+    split = split or usual_split(loaded)
     part: Any = part_to_score(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")

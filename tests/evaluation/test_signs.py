@@ -33,7 +33,7 @@ def test_good_texts_show_no_sign():
     ("name", "output"),
     [
         ("copies the source", lambda source, reference: source),
-        ("repeats itself", lambda source, reference: f"{reference[:-8]} Haus Haus Haus"),
+        ("repeats itself", lambda source, reference: " ".join([*reference.split()[:-3], "Haus", "Haus", "Haus"])),
         ("too short", lambda source, reference: " ".join(reference.split()[:6])),
         ("too long", lambda source, reference: f"{reference} und dann weiter"),
     ],

@@ -5,8 +5,8 @@ summed: scores of size s that went through layers of sums differ by some roundin
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,21 @@ class Patient:
     examples: Examples[Any]
     rows: np.ndarray
 
+    @cached_property
+    def whole(self) -> Any:
+        """All of the examples."""
+        return self.batch(self.rows)
+
+    @cached_property
+    def right(self) -> Tensor:
+        """The answers to all of them: what everything else is held against."""
+        return self.answers(self.whole)
+
     def batch(self, rows: np.ndarray) -> Any:
         """Examples by their rows, on the model's device."""
         return self.examples.collate(rows, 0).to(self.run.computer.device)
 
+    @torch.no_grad()
     def answers(self, batch: Any) -> Tensor:
         """Log probabilities of the batch's items; where the task has none, the loss."""
         found = self.task.log_probabilities(self.run.model, batch)
@@ -45,19 +56,6 @@ class Patient:
     def told(self, answers: Tensor) -> str:
         """What the answers are, with their number."""
         return f"{answers.numel():,} log-probabilities" if answers.numel() > 1 else "the loss"
-
-
-@torch.no_grad()
-def equalities(patient: Patient) -> Iterator[Finding]:
-    """All of them, one after the other."""
-    patient.run.model.eval()
-    whole = patient.batch(patient.rows)
-    answers = patient.answers(whole)
-    yield _stepping(patient, whole, answers, turned=False)
-    yield _stepping(patient, whole, answers, turned=True)
-    yield _rescoring(patient, whole, answers)
-    yield _alone(patient, answers)
-    yield _padding(patient, whole, answers)
 
 
 def apart(one: Tensor, other: Tensor) -> float:
@@ -79,44 +77,47 @@ def allowed(answers: Tensor, terms: int = 1) -> tuple[float, str]:
     return tolerance, f"allowed: {ROUNDINGS} roundings of fp32 (2⁻²³ each) of the largest number, {size:.3g}{sums}"
 
 
-def _stepping(patient: Patient, whole: Any, answers: Tensor, turned: bool) -> Finding:
-    name = "a selected state goes on" if turned else "stepping = teacher forcing"
-    found = patient.task.stepped(patient.run.model, whole, turned)
+@torch.no_grad()
+def stepping(name: str, patient: Patient, turned: bool = False) -> Finding:
+    """Piece by piece against all at once; rows exchanged before each step where they are to be turned round."""
+    found = patient.task.stepped(patient.run.model, patient.whole, turned)
     if found is None:
         return not_applicable(name, "nothing is written piece by piece")
     how = "piece by piece, rows exchanged before each" if turned else "piece by piece, and the target at once"
-    return held(name, f"{patient.told(answers)}, {how}", apart(found, answers), *allowed(answers))
+    return held(name, f"{patient.told(found)}, {how}", apart(found, patient.right), *allowed(patient.right))
 
 
-def _rescoring(patient: Patient, whole: Any, answers: Tensor) -> Finding:
-    name = "search score = rescoring"
-    found = patient.task.rescored(patient.run, whole)
+@torch.no_grad()
+def rescoring(name: str, patient: Patient) -> Finding:
+    """What a search reports against feeding what it found."""
+    found = patient.task.rescored(patient.run, patient.whole)
     if found is None:
         return not_applicable(name, "nothing is searched for")
     said = f"log-probabilities of {len(found.reported)} hypotheses, as searched and by teacher forcing"
-    return held(name, said, apart(found.reported, found.again), *allowed(answers, found.longest))
+    return held(name, said, apart(found.reported, found.again), *allowed(patient.right, found.longest))
 
 
-def _alone(patient: Patient, answers: Tensor) -> Finding:
+def alone(name: str, patient: Patient) -> Finding:
+    """A batch against its examples one by one."""
     each = [patient.answers(patient.batch(patient.rows[i : i + 1])) for i in range(len(patient.rows))]
-    alone = torch.cat(each)
-    if alone.shape[0] != answers.shape[0]:
+    found, right = torch.cat(each), patient.right
+    if len(found) != len(right):
         # of a task that chooses nothing there is one loss for the batch
-        alone = alone.sum(dim=0, keepdim=True)
-    said = f"{patient.told(answers)} of {len(each)} examples together, and one by one"
-    return held("a batch = its rows", said, apart(alone, answers), *allowed(answers))
+        found = found.sum(dim=0, keepdim=True)
+    said = f"{patient.told(right)} of {len(each)} examples together, and one by one"
+    return held(name, said, apart(found, right), *allowed(right))
 
 
-def _padding(patient: Patient, whole: Any, answers: Tensor) -> Finding:
-    name = "padding changes nothing"
+def padding(name: str, patient: Patient) -> Finding:
+    """Without and with more columns of padding."""
+    whole, right = patient.whole, patient.right
     if whole.padded(1) is None:
-        return not_applicable(name, "all examples have the same positions: there is no padding")
+        return not_applicable(name, "its batches have no padding, or have no method `padded`")
     columns = min(_COLUMNS, _room(patient.run.model, whole))
     if columns < 1:
         return not_applicable(name, "the batch already has all positions that the model knows")
-    said = f"{patient.told(answers)}, without and with {columns} more columns of padding"
-    padded = patient.answers(whole.padded(columns))
-    return held(name, said, apart(padded, answers), *allowed(answers))
+    said = f"{patient.told(right)}, without and with {columns} more columns of padding"
+    return held(name, said, apart(patient.answers(whole.padded(columns)), right), *allowed(right))
 
 
 def _room(model: torch.nn.Module, batch: Any) -> int:

@@ -1,6 +1,7 @@
 """What `s2s doctor` says: one finding for each equality, with its number and the tolerance that it is held against."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -31,7 +32,9 @@ class Finding:
 
     def __str__(self) -> str:
         if self.number is None or self.tolerance is None:
-            return f"  {'–':4}  {self.name:{_NAME}}  {self.status}: {self.computed}"
+            mark = self.status if self.status == "FAIL" else "–"
+            said = self.computed if self.status == "FAIL" else f"{self.status}: {self.computed}"
+            return f"  {mark:4}  {self.name:{_NAME}}  {said}"
         sign = "≤" if self.number <= self.tolerance else ">"
         held = f"{self.number:{_NUMBER}.2g} {sign} {self.tolerance:.2g}"
         return f"  {self.status:4}  {self.name:{_NAME}}  {held:22}  {self.computed}\n{'':8}{self.reason}"
@@ -72,4 +75,11 @@ class Examination:
 
     def to_json(self) -> str:
         """Everything."""
-        return json.dumps({"sound": self.sound, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+        findings = [asdict(each) | {"number": _finite(each.number)} for each in self.findings]
+        found = {"sound": self.sound, **asdict(self), "findings": findings}
+        return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _finite(number: float | None) -> float | None:
+    # JSON has no word for what is no number
+    return None if number is None or not math.isfinite(number) else number

@@ -20,9 +20,8 @@ _STEP = 1e-4
 _TOLERANCE = 1e-4
 
 
-def gradients(patient: Patient) -> Finding:
+def slopes(name: str, patient: Patient) -> Finding:
     """The largest relative error over some directions, on a tiny batch, dropout off."""
-    name = "gradients = finite differences"
     if patient.run.computer.device.type == "mps":
         return not_applicable(name, "Apple's GPUs know no fp64")
     # the copy keeps the bits of the run's own weights as they are

@@ -6,13 +6,13 @@ The run itself is only read. What is written goes into a folder that is removed 
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from s2s.errors import UserError
 from s2s.run import folder as folders
@@ -21,7 +21,6 @@ from s2s.run.doctor.equalities import Patient, apart
 from s2s.run.doctor.findings import Finding, held, not_applicable
 from s2s.run.loaded import load_tokenizers
 from s2s.run.training import trainer_of
-from s2s.tasks.contract import Task
 from s2s.training.checkpoint import Checkpoints, Progress, load_weights, read_tensors, read_training, save_weights
 from s2s.training.devices import Computer, choose, precision_of
 from s2s.training.trainer import Trainer
@@ -29,7 +28,6 @@ from s2s.training.trainer import Trainer
 UPDATES = 4
 """That are trained from the checkpoint on, in one go and in two halves."""
 _LARGEST = 1e4
-_RESUME = "resume = never stopped"
 _BITS = "allowed: none, the bits must be equal"
 
 
@@ -47,56 +45,56 @@ def _bits(one: Tensor, other: Tensor) -> bool:
     return torch.equal(left, right)
 
 
-def keeping(patient: Patient) -> Iterator[Finding]:
-    """The weights, and the checkpoint that they come from."""
+def saving(name: str, patient: Patient) -> Finding:
+    """The checkpoint's tensors against those of the loaded model, saved once more."""
     run = patient.run
-    yield finite(run.model)
     kept = read_tensors(run.checkpoint / "model.safetensors")
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "model.safetensors"
         save_weights(run.model, file)
         again = read_tensors(file)
     said = f"{len(kept)} tensors of the checkpoint, and what was loaded from it, saved and read once more"
-    yield held("saving = loading", f"{said}: how many differ", differing(kept, again), 0, _BITS)
-    yield _another_seed(patient)
+    return held(name, f"{said}: how many differ", differing(kept, again), 0, _BITS)
 
 
-def finite(model: nn.Module) -> Finding:
+def finite(name: str, patient: Patient) -> Finding:
     """Whether all weights are finite, and none is larger than a sound training makes it."""
-    weights = {name: p.detach().double() for name, p in model.named_parameters() if p.numel()}
-    largest = {name: float(p.abs().max()) for name, p in weights.items()}
-    worst = max(largest, key=lambda name: largest[name] if math.isfinite(largest[name]) else math.inf)
+    weights = {n: p.detach().double() for n, p in patient.run.model.named_parameters() if p.numel()}
+    largest = {n: float(p.abs().max()) for n, p in weights.items()}
+    worst = max(largest, key=lambda n: largest[n] if math.isfinite(largest[n]) else math.inf)
     norm = math.sqrt(sum(float(p.square().sum()) for p in weights.values()))
     said = f"the largest of {sum(p.numel() for p in weights.values()):,} weights ({worst}); norm of all {norm:.4g}"
     reason = f"allowed: {_LARGEST:g}; weights begin below 10, and Adam moves each by about the learning rate an update"
-    return held("weights are finite", said, largest[worst], _LARGEST, reason)
+    return held(name, said, largest[worst], _LARGEST, reason)
 
 
-@torch.no_grad()
-def _another_seed(patient: Patient) -> Finding:
+def another_seed(name: str, patient: Patient) -> Finding:
     """All that a model knows must be in its file: what was drawn when it was built may not matter."""
     run, task = patient.run, patient.task
     seeds = run.recipe.seeds.model_copy(update={"initialization": run.recipe.seeds.initialization + 1})
     other = task.build(run.recipe.model_copy(update={"seeds": seeds}), run.tokenizers)
     load_weights(other, run.checkpoint / "model.safetensors")
     other = other.to(run.computer.device).eval()
-    batch = patient.batch(patient.rows)
-    answers, again = patient.answers(batch), replace(patient, run=replace(run, model=other)).answers(batch)
-    said = f"{patient.told(answers)} of this model, and of one built from another seed that loads the checkpoint"
-    return held("a checkpoint is the whole model", said, apart(answers, again), 0, _BITS)
+    again = replace(patient, run=replace(run, model=other)).right
+    said = f"{patient.told(again)} of this model, and of one built from another seed that loads the checkpoint"
+    return held(name, said, apart(patient.right, again), 0, _BITS)
 
 
-def resuming(folder: Path, recipe: Any, task: Task[Any, Any, Any]) -> Finding:
+def resuming(name: str, patient: Patient) -> Finding:
     """Some updates from the run's last checkpoint, in one go, and stopped, saved, loaded and gone on with half-way."""
+    folder, recipe, task = patient.run.path, patient.run.recipe, patient.task
     checkpoints = Checkpoints(folder)
     last = checkpoints.last()
     if last is None or not (last / "training.safetensors").exists():
-        return not_applicable(_RESUME, "there is no checkpoint that training could go on from")
+        return not_applicable(name, "there is no checkpoint that training could go on from")
     try:
         tokenizers = load_tokenizers(folder, recipe)
         data = task.prepare(recipe, tokenizers, lambda line: None)
     except (UserError, OSError) as error:
-        return not_applicable(_RESUME, f"the training data cannot be read: {str(error).splitlines()[0]}")
+        return not_applicable(name, f"the training data cannot be read: {str(error).splitlines()[0]}")
+    starts = manifest.read(folder / folders.MANIFEST)
+    if starts and starts[-1]["hashes"].get("training_data") != data.hashes()["training_data"]:
+        return not_applicable(name, "the training data changed since the run was started")
     recipe = task.resolved(recipe, data)
     tensors, progress = read_training(last)
     until = progress.update + UPDATES
@@ -124,7 +122,7 @@ def resuming(folder: Path, recipe: Any, task: Task[Any, Any, Any]) -> Finding:
         f"{len(one)} tensors and {len(losses)} losses after update {until}, in one go and stopped after "
         f"{progress.update + UPDATES // 2}: how many differ (weights moved by up to {moved:.1g})"
     )
-    return held(_RESUME, said, wrong, 0, _BITS)
+    return held(name, said, wrong, 0, _BITS)
 
 
 def _computer_of(folder: Path, recipe: Any) -> Computer:
