@@ -83,8 +83,13 @@ def stepping(name: str, patient: Patient, turned: bool = False) -> Finding:
     found = patient.task.stepped(patient.run.model, patient.whole, turned)
     if found is None:
         return not_applicable(name, "nothing is written piece by piece")
-    how = "piece by piece, rows exchanged before each" if turned else "piece by piece, and the target at once"
-    return held(name, f"{patient.told(found)}, {how}", apart(found, patient.right), *allowed(patient.right))
+    how = "fed piece by piece, rows exchanged before each" if turned else "fed piece by piece"
+    return held(
+        name,
+        f"{patient.told(found)}: {how}, and the target at once",
+        apart(found, patient.right),
+        *allowed(patient.right),
+    )
 
 
 @torch.no_grad()
@@ -93,7 +98,7 @@ def rescoring(name: str, patient: Patient) -> Finding:
     found = patient.task.rescored(patient.run, patient.whole)
     if found is None:
         return not_applicable(name, "nothing is searched for")
-    said = f"log-probabilities of {len(found.reported)} hypotheses, as searched and by teacher forcing"
+    said = f"log-probabilities of {len(found.reported)} hypotheses: as searched, and by teacher forcing"
     return held(name, said, apart(found.reported, found.again), *allowed(patient.right, found.longest))
 
 
@@ -104,7 +109,7 @@ def alone(name: str, patient: Patient) -> Finding:
     if len(found) != len(right):
         # of a task that chooses nothing there is one loss for the batch
         found = found.sum(dim=0, keepdim=True)
-    said = f"{patient.told(right)} of {len(each)} examples together, and one by one"
+    said = f"{patient.told(right)} of {len(each)} examples: together, and one by one"
     return held(name, said, apart(found, right), *allowed(right))
 
 
@@ -112,11 +117,11 @@ def padding(name: str, patient: Patient) -> Finding:
     """Without and with more columns of padding."""
     whole, right = patient.whole, patient.right
     if whole.padded(1) is None:
-        return not_applicable(name, "its batches have no padding, or have no method `padded`")
+        return not_applicable(name, "its batches have no padding")
     columns = min(_COLUMNS, _room(patient.run.model, whole))
     if columns < 1:
         return not_applicable(name, "the batch already has all positions that the model knows")
-    said = f"{patient.told(right)}, without and with {columns} more columns of padding"
+    said = f"{patient.told(right)}: without, and with {columns} more columns of padding"
     return held(name, said, apart(patient.answers(whole.padded(columns)), right), *allowed(right))
 
 

@@ -37,7 +37,7 @@ class Finding:
             return f"  {mark:4}  {self.name:{_NAME}}  {said}"
         sign = "≤" if self.number <= self.tolerance else ">"
         held = f"{self.number:{_NUMBER}.2g} {sign} {self.tolerance:.2g}"
-        return f"  {self.status:4}  {self.name:{_NAME}}  {held:22}  {self.computed}\n{'':8}{self.reason}"
+        return "\n        ".join([f"  {self.status:4}  {self.name:{_NAME}}  {held}", self.computed, self.reason])
 
 
 def held(name: str, computed: str, number: float, tolerance: float, reason: str) -> Finding:

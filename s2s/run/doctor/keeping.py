@@ -76,7 +76,7 @@ def another_seed(name: str, patient: Patient) -> Finding:
     load_weights(other, run.checkpoint / "model.safetensors")
     other = other.to(run.computer.device).eval()
     again = replace(patient, run=replace(run, model=other)).right
-    said = f"{patient.told(again)} of this model, and of one built from another seed that loads the checkpoint"
+    said = f"{patient.told(again)} of this model, and of one built from another seed that loads its checkpoint"
     return held(name, said, apart(patient.right, again), 0, _BITS)
 
 
