@@ -35,15 +35,14 @@ class Explanation:
         return [sign for sign in self.signs if sign.found]
 
     def __str__(self) -> str:
-        lines = [f"{self.run}, checkpoint {self.checkpoint}, {self.split}", f"  {self.summary}", ""]
+        head = f"{self.run}, checkpoint {self.checkpoint}, {self.split} (in brackets: 95 % intervals)"
+        lines = [head, f"  {self.summary}", ""]
         found, others = self.found, [sign for sign in self.signs if not sign.found]
         if found:
             lines += [f"{len(found)} {'sign' if len(found) == 1 else 'signs'} found", *map(str, found)]
         else:
             lines.append(f"no sign found: none of {len(self.signs)} that were looked for")
-        lines += (
-            ["", "looked for and not found", *(f"  {sign.name}: {sign.measured}" for sign in others)] if others else []
-        )
+        lines += ["", "looked for and not found", *_together(others)] if others else []
         lines += ["", f"the {len(self.worst)} worst", *map(str, self.worst)] if self.worst else []
         return "\n".join(lines)
 
@@ -51,6 +50,14 @@ class Explanation:
         """Everything."""
         names = [sign.name for sign in self.found]
         return json.dumps({"found": names, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _together(signs: Sequence[Sign]) -> list[str]:
+    """A line for each measurement; several signs may lie in one, such as too short and too long."""
+    names: dict[str, list[str]] = {}
+    for sign in signs:
+        names.setdefault(sign.measured, []).append(sign.name)
+    return [f"  {', '.join(each)}: {measured}" for measured, each in names.items()]
 
 
 def explained(run: Opened, checkpoint: str | None, split: str | None, most: int, meter: Meter) -> Explanation:

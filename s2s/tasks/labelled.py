@@ -195,8 +195,8 @@ class Labelling(Task[R, D, Classifier]):
         )
 
     def described(self, part: Any, row: int) -> str:
-        """An example of a part, as a line can show it."""
-        return f"row {row + 1}"
+        """An example of a part, as a line can show it; empty where none can."""
+        return ""
 
     def symptoms(
         self, run: Loaded[R, Classifier], part: Any, rows: Int[np.ndarray, " examples"], meter: Meter

@@ -41,7 +41,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Worst:
-    """One of the worst answers: what was read, what was answered, what was right, and how bad it is."""
+    """One of the worst answers: what was read (empty where no line can show it), answered and right; and how bad."""
 
     source: str
     output: str
@@ -49,8 +49,9 @@ class Worst:
     score: str
 
     def __str__(self) -> str:
-        texts = {"read": self.source, "answered": self.output, "right": self.reference}
-        return "\n".join([f"  {self.score}", *(f"      {word:8} {_shortened(text)}" for word, text in texts.items())])
+        read = [f"      read     {_shortened(self.source)}"] if self.source else []
+        answered = f"      answered {_shortened(self.output)}"
+        return "\n".join([f"  {self.score}", *read, answered, f"      right    {_shortened(self.reference)}"])
 
 
 def _shortened(text: str) -> str:

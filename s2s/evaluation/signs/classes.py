@@ -32,9 +32,7 @@ def never_predicted(matrix: np.ndarray, names: Sequence[str]) -> Sign:
     listed = ", ".join(f"{names[n]} ({support[n]:,} examples)" for n in missing[:_SHOWN])
     measured = f"{len(missing)} of {int((support > 0).sum())} classes{f': {listed}' if missing else ''}"
     threshold = "where a class has so many examples that even half of them named right would have shown"
-    remedy = (
-        "give these classes more training examples, train for longer (training.updates), lower training.label_smoothing"
-    )
+    remedy = "give these classes more training examples, train for longer (training.updates)"
     return plain_sign("classes never predicted", bool(missing), measured, len(missing), threshold, remedy)
 
 
