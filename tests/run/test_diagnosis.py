@@ -300,6 +300,6 @@ def test_a_search_that_keeps_too_little_is_told(run, tmp_path, monkeypatch):
         ]
 
     monkeypatch.setattr(translator, "search", worse)
-    found = _signs(run, tmp_path)
+    found = _signs(run, tmp_path, "--split", "validation", "--examples", "30")
     assert "search errors" in found
     assert "decoding.beam above 3" in found["search errors"]["remedy"]
