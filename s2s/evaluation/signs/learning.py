@@ -10,7 +10,8 @@ from s2s.evaluation.gates import LEARNING, converged, slope_per_doubling
 from s2s.evaluation.signs import Sign, plain_sign
 
 _WINDOW = 20
-_SPIKES = 3
+_AFTER = 10
+_LEAPS = 2
 _GUESSING = 0.95
 
 
@@ -102,22 +103,27 @@ def still_learning(log: Learning) -> Sign:
 
 
 def restless(log: Learning) -> Sign:
-    """Single updates whose loss leaps, or a loss that ends far above what it was."""
-    leaps = [
-        i
-        for i in range(_WINDOW, len(log.losses))
-        if _far_above(log.losses[i], statistics.median(log.losses[i - _WINDOW : i]))
-    ]
+    """A loss that leaps and stays up for some updates, or that ends far above what it was.
+
+    One update alone says nothing: batches hold examples of one length, and the longest are the hardest.
+    """
+    leaps, i = 0, _WINDOW
+    while i + _AFTER <= len(log.losses):
+        before, after = log.losses[i - _WINDOW : i], log.losses[i : i + _AFTER]
+        leapt = _far_above(statistics.median(after), statistics.median(before))
+        leaps += leapt
+        # what comes down again is no second leap
+        i += _WINDOW if leapt else 1
     means = [statistics.fmean(log.losses[i : i + _WINDOW]) for i in range(max(0, len(log.losses) - _WINDOW + 1))]
     worse = bool(means) and _far_above(means[-1], min(means))
     ended = f"; it ended at {means[-1]:.2f} nats and had been at {min(means):.2f}" if worse else ""
-    said = f"the training loss leapt in {len(leaps)} of {len(log.losses):,} updates{ended}"
+    said = f"the training loss leapt and stayed up {leaps} times in {len(log.losses):,} updates{ended}"
     threshold = (
-        f"where it leaps {_SPIKES} times by half a nat, and by a tenth, above the median of the {_WINDOW} before, or "
-        "ends so far above its lowest: odd batches do less"
+        f"where it does so {_LEAPS} times, by half a nat and a tenth for {_AFTER} updates, or ends so far above its "
+        "lowest: single hard batches do not"
     )
     remedy = "lower training.learning_rate, lengthen training.warmup, set training.clip=1"
-    return plain_sign("rate too high", len(leaps) >= _SPIKES or worse, said, len(leaps), threshold, remedy)
+    return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
 
 
 def guessing(log: Learning, ignorant: float) -> list[Sign]:
