@@ -135,6 +135,11 @@ def test_each_fault_of_a_training_is_named_alone(name):
     assert _found(learning_signs(LOGS[name], 5.5)) == {name}
 
 
+def test_what_was_learned_by_heart_is_over_fitted_and_not_nothing():
+    log = _log(_learns, lambda n: 5.4 + 0.01 * n)
+    assert _found(learning_signs(log, 5.5)) == {"over-fitted"}
+
+
 def test_hard_batches_are_no_rate_too_high():
     # as they come where batches hold pairs of one length: one of twenty is far above the others
     log = _log(lambda n: _learns(n) + 2 * (n % 20 == 7))

@@ -12,7 +12,7 @@ from s2s.evaluation.signs import Sign, plain_sign
 _WINDOW = 20
 _AFTER = 10
 _LEAPS = 2
-_GUESSING = 0.95
+_GUESSING = 0.9
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,13 @@ def restless(log: Learning) -> Sign:
 
 def guessing(log: Learning, ignorant: float) -> list[Sign]:
     """The loss is no better than that of one who reads nothing: and it stays there, or is still coming down to it."""
-    loss = log.looks[-1][1]["loss"] if log.looks else statistics.fmean(log.losses[-_WINDOW:])
+    # what was learned by heart was learned, however badly it serves elsewhere
+    loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
     tokens, losses = _windows(log)
     slope = slope_per_doubling(tokens, losses)
     falling = slope is not None and -slope >= LEARNING
     at_it = loss >= _GUESSING * ignorant
-    said = f"the loss is {loss:.3f} nats, and {ignorant:.3f} for one who knows only how often each answer is right"
+    said = f"the loss was {loss:.3f} nats at best; who knows only how often each answer is right has {ignorant:.3f}"
     moving = f"; it {'still falls' if falling else 'does not fall any more'}"
     threshold = f"where it is above {_GUESSING:.0%} of that: what is read then hardly counts"
     measured = said + (moving if at_it else "")
