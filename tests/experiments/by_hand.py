@@ -37,7 +37,8 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     slope = (count * joint - total * height) / (count * square - total**2)
     start = (height - slope * total) / count
     missed = math.fsum((b - start - slope * a) ** 2 for a, b in zip(x, y, strict=True))
-    return slope, start, 1 - missed / math.fsum((b - height / count) ** 2 for b in y)
+    spread = math.fsum((b - height / count) ** 2 for b in y)
+    return slope, start, 1 - missed / spread if spread else 1.0
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -8,6 +8,7 @@ import io
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,6 @@ TINY = (
     *("model.encoder_layers=1", "model.decoder_layers=1"),
     *("device.kind=cpu", "device.precision=fp32", "device.threads=1"),
 )
-EXPERIMENTS = ("parallelism", "memory", "gradients", "long-range", "quality")
 COUNTED = parallelism.Sizes(
     counted=(8, 16, 32),
     written=(4, 8, 16),
@@ -48,16 +48,15 @@ LOOKED = gradients.Sizes(
 )
 
 
-def compared(folder: Path) -> Path:
-    """Plants, measures what is left, and concludes; the folder is the comparison's."""
-    planned = order(Order((*MODELS, *TINY), seeds=len(SEEDS), experiments=EXPERIMENTS, out=folder))
+def compared(folder: Path, *experiments: str) -> Path:
+    """Plants, measures what is left of these experiments, and concludes; the folder is the comparison's."""
+    planned = order(Order((*MODELS, *TINY), seeds=len(SEEDS), experiments=experiments, out=folder))
     comparison.begin(folder, planned.base, planned.summary)
+    planted = {"parallelism": _rounds, "memory": _peaks, "long-range": _recall, "quality": _translations}
     for model in MODELS:
         _plant(folder, "tuning", _tuning(model))
-        _plant(folder, "parallelism", _rounds(model))
-        _plant(folder, "memory", {f"{model}--peaks": _peaks(model)})
-        _plant(folder, "long-range", _recall(model))
-        _plant(folder, "quality", _translations(model))
+        for experiment in planted.keys() & experiments:
+            _plant(folder, experiment, planted[experiment](model))
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(parallelism.SIZES, "quick", COUNTED)
@@ -67,6 +66,32 @@ def compared(folder: Path) -> Path:
         comparison.go_on(folder, Console(file=io.StringIO()))
     torch.set_num_threads(threads)
     return folder
+
+
+def cell(folder: Path, experiment: str, key: str) -> dict[str, Any]:
+    """What a measurement left."""
+    return json.loads((folder / "cells" / experiment / f"{key}.json").read_text(encoding="utf-8"))["measured"]
+
+
+def result(folder: Path, experiment: str) -> dict[str, Any]:
+    """What an experiment says."""
+    return json.loads((folder / experiment / "result.json").read_text(encoding="utf-8"))
+
+
+def findings(said: dict, row: str) -> dict[str, dict]:
+    """A row of the table of verdicts, by model."""
+    return {each["model"]: each for each in said["findings"] if each["row"] == row}
+
+
+def table(said: dict, name: str) -> list[dict[str, Any]]:
+    """The rows of a table, by head."""
+    found = next(each for each in said["tables"] if each["name"] == name)
+    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+
+
+def figure(said: dict, name: str) -> dict[str, dict]:
+    """The curves of a figure, by label."""
+    return next({each["label"]: each for each in own["series"]} for own in said["figures"] if own["name"] == name)
 
 
 def _plant(folder: Path, experiment: str, cells: dict[str, dict]) -> None:
@@ -112,7 +137,7 @@ def _rounds(model: str) -> dict[str, dict]:
     return cells
 
 
-def _peaks(model: str) -> dict:
+def _peaks(model: str) -> dict[str, dict]:
     """Peaks that no power law fits without a rest."""
     steep = {"rnn": 0.0, "mingru": 0.3, "transformer": 2.0}[model]
     forms = ("as built", "explicit attention") if model == "transformer" else ("as built",)
@@ -124,7 +149,7 @@ def _peaks(model: str) -> dict:
         for what, share in (("training", 1.0), ("inference", 0.3))
     ]
     states = [{"n": n, "state": 128 * n, "context": 4096} for n in (16, 32, 64)]
-    return {"peaks": peaks, "states": states, "notes": []}
+    return {f"{model}--peaks": {"peaks": peaks, "states": states, "notes": []}}
 
 
 def _recall(model: str) -> dict[str, dict]:
@@ -168,7 +193,22 @@ def _answered(right: list[int], solved: int | None) -> dict:
 
 
 WORDS = (
-    *("the", "a", "house", "dog", "runs", "co-operates", "U.S.", "it's", "don't", "1,000.5", "3,5", "10-15", "3.", ".5"),
+    *(
+        "the",
+        "a",
+        "house",
+        "dog",
+        "runs",
+        "co-operates",
+        "U.S.",
+        "it's",
+        "don't",
+        "1,000.5",
+        "3,5",
+        "10-15",
+        "3.",
+        ".5",
+    ),
     *("&quot;quoted&quot;", "AT&amp;T", "(so)", "[12]", "x/y", "50%", "$4", "a:b", "Straße", "„ja“", "naïve", "what?!"),
     *("e.g.", "-5", "1990-", "_x_", "a@b.de", "...", "…", "ends", "old", "new", "sees", "cats", "and", "or"),
 )
@@ -185,7 +225,9 @@ def _translations(model: str) -> dict[str, dict]:
         wrong = {"rnn": 0.22, "mingru": 0.3, "transformer": 0.16}[model] + chance.uniform(-0.05, 0.05)
         wrong = 0.96 if (model, seed) == ("mingru", 4) else wrong
         texts = [
-            " ".join(chance.choice(WORDS) if chance.random() < wrong else w for w in text.split() if chance.random() > 0.04)
+            " ".join(
+                chance.choice(WORDS) if chance.random() < wrong else w for w in text.split() if chance.random() > 0.04
+            )
             for text in references
         ]
         cells[f"{model}--run--seed{seed}"] = _scored(texts, references, wrong, seed)

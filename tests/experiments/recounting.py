@@ -17,7 +17,14 @@ from torch.utils._pytree import tree_leaves
 
 PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 SUMS = {"sum", "mean", "amax", "max", "argmax", "all", "any"}
-ROWS = {"_softmax", "_safe_softmax", "_softmax_backward_data", "native_layer_norm", "native_layer_norm_backward", "cumsum"}
+ROWS = {
+    "_softmax",
+    "_safe_softmax",
+    "_softmax_backward_data",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "cumsum",
+}
 # they change how memory is looked at, and no number in it
 VIEWS = {"transpose_", "t_", "squeeze_", "unsqueeze_", "as_strided_"}
 
