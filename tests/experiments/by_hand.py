@@ -41,6 +41,16 @@ def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     return slope, start, 1 - missed / spread if spread else 1.0
 
 
+def exponent(n: Sequence[float], values: Sequence[float]) -> tuple[float, float, float, float]:
+    """The b of values ~ n^b by `np.polyfit`, its R², by which share the furthest value is away, b of the last two."""
+    x, y = np.log(n), np.log(values)
+    slope, start = np.polyfit(x, y, 1)
+    factors = np.asarray(values) / (math.exp(start) * np.asarray(n, dtype=float) ** slope)
+    # by how many times, in either direction
+    furthest = max(factors.max(), 1 / factors.min()) - 1
+    return float(slope), float(np.corrcoef(x, y)[0, 1] ** 2), float(furthest), float((y[-1] - y[-2]) / (x[-1] - x[-2]))
+
+
 def holm(p: Sequence[float]) -> list[float]:
     """Of the p-values that are no larger than one, each counts as often as there are ones that are no smaller."""
     ranked = sorted(range(len(p)), key=lambda i: p[i])

@@ -5,13 +5,15 @@ is a graph, and the longest way through it is sought when all is over, from its 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -119,3 +121,49 @@ def _flops(name: str, read: list[Tensor], made: list[Tensor]) -> tuple[int, int]
         work = written
     each = work / written * (made[0].shape[-1] if name in ROWS else 1) if written else 1
     return work, max(1, math.ceil(math.log2(each)))
+
+
+@contextmanager
+def _without_recurrent_kernels() -> Iterator[None]:
+    was = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(was)
+
+
+def recounted(
+    model: Any, read: tuple[int, ...], written: tuple[int, ...], words: Tensor
+) -> dict[tuple[str, int], dict]:
+    """What a model does with one pair, by kind and length: forward, forward and backward, and in greedy generation.
+
+    Args:
+        model: fresh.
+        read: lengths at which it reads and learns.
+        written: lengths at which it generates.
+        words: of source and target, `(2, 1, at least the longest)`.
+    """
+    counts = {}
+    # tables of positions grow once
+    model(words[0], torch.ones_like(words[0], dtype=torch.bool), words[1])
+    with sdpa_kernel(SDPBackend.MATH), _without_recurrent_kernels():
+        for n in read:
+            source, target = words[:, :, :n]
+            valid = torch.ones_like(source, dtype=torch.bool)
+            model.zero_grad()
+            with torch.autograd.set_multithreading_enabled(False), Record() as record:
+                states = model(source, valid, target)
+                counts["forward", n] = record.counts
+                states.sum().backward()
+            counts["training", n] = record.counts
+        for n in written:
+            source, token = words[0, :, :n], words[1, :, :1]
+            valid = torch.ones_like(source, dtype=torch.bool)
+            with torch.no_grad(), Record() as record:
+                context, state = model.decoder.start(model.encoder(source, valid), n)
+                for _ in range(n):
+                    output, state = model.decoder(context, state, token)
+                    token = model.projection(output[:, -1]).argmax(dim=1, keepdim=True)
+            counts["generating", n] = record.counts
+    return counts

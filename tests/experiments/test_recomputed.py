@@ -12,14 +12,13 @@ import pytest
 import torch
 from scipy import optimize, stats
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from s2s.data.tokenizers import BOS, EOS
 from s2s.experiments.whole_runs import prepared, seeds_of
 from s2s.recipe.installed import module_of
 from s2s.run.tasks import read
 from s2s.tasks.translation.task import build_model
-from tests.experiments import by_hand
+from tests.experiments import by_hand, recounting
 from tests.experiments.kept_comparison import (
     LOOKED,
     MODELS,
@@ -32,7 +31,6 @@ from tests.experiments.kept_comparison import (
     result,
     table,
 )
-from tests.experiments.recounting import Record
 
 PAIRS = list(combinations(MODELS, 2))
 
@@ -62,39 +60,15 @@ def _ends(found: dict) -> tuple[float, float, float]:
 @pytest.fixture(scope="module")
 def recounted(folder):
     """By model: what was done, in which form, at which length, counted number by number."""
-    vocabulary = int(re.search(r"vocabulary of ([\d,]+)", result(folder, "parallelism")["method"])[1].replace(",", ""))
+    said = result(folder, "parallelism")["method"]
+    vocabulary = int(re.search(r"vocabulary of ([\d,]+)", said)[1].replace(",", ""))
     counts = {}
     for kind in MODELS:
         torch.manual_seed(9)
         model = module_of(kind).build(_recipe(folder, kind).model, vocabulary, vocabulary).train()
-        words = torch.randint(4, vocabulary, (2, 1, 32))
-        # tables of positions grow once
-        model(words[0], words[0] > 0, words[1])
-        for n in (8, 16, 32):
-            source, target = words[:, :, :n]
-            valid = torch.ones_like(source, dtype=torch.bool)
-            model.zero_grad()
-            with torch.autograd.set_multithreading_enabled(False), sdpa_kernel(SDPBackend.MATH), Record() as record:
-                states = model(source, valid, target)
-                counts[kind, "forward", n] = record.counts
-                states.sum().backward()
-            counts[kind, "training", n] = record.counts
-        for n in (4, 8, 16):
-            counts[kind, "generating", n] = _written(model, words[:, :, :n])
+        own = recounting.recounted(model, (8, 16, 32), (4, 8, 16), torch.randint(4, vocabulary, (2, 1, 32)))
+        counts |= {(kind, *key): each for key, each in own.items()}
     return counts
-
-
-def _written(model: Any, words: torch.Tensor) -> dict[str, int]:
-    """Greedy generation, a token at a time."""
-    valid = torch.ones_like(words[0], dtype=torch.bool)
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), Record() as record:
-        memory = model.encoder(words[0], valid)
-        context, state = model.decoder.start(memory, words.shape[2])
-        token = words[1][:, :1]
-        for _ in range(words.shape[2]):
-            output, state = model.decoder(context, state, token)
-            token = model.projection(output[:, -1]).argmax(dim=1, keepdim=True)
-    return record.counts
 
 
 def test_depth_work_and_span_are_those_of_the_graph_of_single_numbers(folder, recounted):
@@ -249,24 +223,15 @@ def test_exponents_of_memory_are_slopes_from_a_quarter_of_the_longest_on(folder)
         }
         long = [n for n in peaks if n >= max(peaks) / 4]
         assert (row["from n"], row["to n"]) == (long[0], long[-1]) == (512, 2048)
-        assert_exponent(row, {n: peaks[n] for n in long})
+        slope, explained, furthest, last = by_hand.exponent(long, [peaks[n] for n in long])
+        assert row["b"] == pytest.approx(slope, rel=1e-9)
+        assert row["R²"] == pytest.approx(explained, abs=1e-9)
+        assert row["furthest peak, %"] == pytest.approx(100 * furthest, rel=1e-6)
+        assert row["b of the last two lengths"] == pytest.approx(last)
     memory = findings(said, "memory")
     for kind in MODELS:
         own = next(row for row in rows if (row["model"], row["form"], row["of"]) == (kind, "as built", "training"))
         assert memory[kind]["value"] == own["b"]
-
-
-def assert_exponent(row: dict, peaks: dict[int, float]) -> None:
-    x, y = np.log(list(peaks)), np.log(list(peaks.values()))
-    slope, start, explained = by_hand.line(x, y)
-    assert np.polyfit(x, y, 1) == pytest.approx([slope, start])
-    assert row["b"] == pytest.approx(slope, rel=1e-9)
-    assert row["R²"] == pytest.approx(explained, abs=1e-9)
-    factors = np.array(list(peaks.values())) / np.exp(start + slope * x)
-    # by how many times, in either direction
-    furthest = max(max(factors), 1 / min(factors)) - 1
-    assert row["furthest peak, %"] == pytest.approx(100 * furthest, rel=1e-6)
-    assert row["b of the last two lengths"] == pytest.approx((y[-1] - y[-2]) / (x[-1] - x[-2]))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
