@@ -145,7 +145,7 @@ def _peaks(model: str) -> dict[str, dict]:
         {"form": form, "what": what, "n": n, "bytes": round(900_000 + share * (4_000 * n + rise * n**2))}
         for form in forms
         for rise in [steep * (5 if form == "explicit attention" else 1)]
-        for n in (64, 256, 512, 1024, 2048)
+        for n in (64, 256, 512, 768, 1024, 2048)
         for what, share in (("training", 1.0), ("inference", 0.3))
     ]
     states = [{"n": n, "state": 128 * n, "context": 4096} for n in (16, 32, 64)]
@@ -215,14 +215,17 @@ WORDS = (
 
 
 def _translations(model: str) -> dict[str, dict]:
-    """Translations with so many wrong words; one model says too much, the others too little, and one seed nothing."""
+    """Translations with so many wrong words; one model says too much, the others too little, and one seed nothing.
+
+    Other seeds of a model differ by luck alone, so that it matters how often luck is counted.
+    """
     chosen = random.Random(0)
     references = [" ".join(chosen.choices(WORDS, k=chosen.randint(1, 14))) + "." for _ in range(60)]
     references[0] = "-".join(WORDS[:6]) + " <skipped> end-\nof line"
     cells = {}
     for seed in SEEDS:
         chance = random.Random(f"{model} {seed}")
-        wrong = {"rnn": 0.22, "mingru": 0.3, "transformer": 0.16}[model] + chance.uniform(-0.05, 0.05)
+        wrong = {"rnn": 0.2, "mingru": 0.3, "transformer": 0.17}[model]
         texts = [" ".join(_spoilt(text.split(), wrong, model, chance)) for text in references]
         if (model, seed) == ("mingru", 4):
             texts = [" ".join(chance.choices(("the", "said"), k=len(text.split()))) for text in references]

@@ -149,7 +149,7 @@ def test_bleu_of_kept_translations_is_what_was_recorded(folder, counted):
     # of one, no three words in a row are right; there is a penalty for short ones, and none for long ones
     sums = {kind: [each.sum(axis=0) for each in own] for kind, own in counted.items()}
     assert sums["mingru"][-1][[6, 8]].tolist() == [0, 0]
-    assert all(each[0] < each[1] for each in sums["rnn"])
+    assert all(each[0] < each[1] for each in sums["mingru"])
     assert all(each[0] > each[1] for each in sums["transformer"])
 
 
@@ -216,7 +216,7 @@ def test_seeds_and_sentences_are_doubted_together(folder, counted, pair):
         ("p (both)", 2 * stats.t.sf(abs(difference) / error, freedom)),
         ("p (equal within 1 BLEU)", stats.t.cdf((abs(difference) - 1) / error, freedom)),
     ):
-        assert row[name] == pytest.approx(p, rel=0.15)
+        assert row[name] == pytest.approx(p, rel=0.15, abs=5e-5)
 
 
 def test_the_verdict_on_quality_has_holms_p_beside_the_best_other(folder):
@@ -226,5 +226,5 @@ def test_the_verdict_on_quality_has_holms_p_beside_the_best_other(folder):
         other = max((name for name in MODELS if name != kind), key=lambda name: found[name]["value"])
         own = p[PAIRS.index(tuple(sorted((kind, other), key=MODELS.index)))]
         assert other in each["verdict"]
-        assert float(re.search(r"p = ([\d.e-]*\d)", each["verdict"])[1]) == pytest.approx(own, rel=0.06)
+        assert float(re.search(r"p = ([\d.e-]*\d)", each["verdict"])[1]) == pytest.approx(own, rel=0.06, abs=1.5e-4)
         assert (each["standing"] in ("better", "worse")) == (own < 0.05)
