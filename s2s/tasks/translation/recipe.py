@@ -60,6 +60,9 @@ class DataSettings(SourceSettings):
     """As `validation`; nothing is tested when null."""
     seed: Seed = 1
     """Seed of the built-in corpus, of the pairs held out, and of how many pairs are joined."""
+    words: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the words of each kind that the built-in corpus is made of. With a fifth of them, and so without numbers in
+    words, a small model learns all of it in minutes, and what is left to learn is how sentences are built."""
     filters: FilterSettings = FilterSettings()
     """Which training pairs are dropped."""
     join: Annotated[int, Field(gt=0, le=1_000)] = 1
