@@ -141,7 +141,9 @@ def test_d50_and_its_tests_follow_from_the_runs(trained):
         shown = [row[name] for name in ("D50", "low (D50)", "high (D50)")]
         # each has one digit after the point; what a deviation of three is off by counts t / √2 times
         assert shown[0] == pytest.approx(found[0], abs=0.11)
-        assert shown[1:] == pytest.approx([found[1], min(256, found[2])], abs=0.1 + 0.05 * 4.303 / 2**0.5)
+        assert shown[1:] == pytest.approx(
+            [found[1], min(row["longest distance"], found[2])], abs=0.1 + 0.05 * 4.303 / 2**0.5
+        )
         assert row["seeds beyond the longest distance"] == sum(run["beyond the longest"] == "yes" for run in runs)
     for form in ("whole model", "linear head"):
         rows = [row for row in table(said, "distances") if row["form"] == form]
