@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from s2s.evaluation.differences import LEVEL, Difference, paired
+from s2s.evaluation.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cell, Cells, Measured
-from s2s.experiments.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
 from s2s.experiments.instruments import reference, rounded
 from s2s.experiments.presenting import Column, Interval, table
 from s2s.experiments.running import kept

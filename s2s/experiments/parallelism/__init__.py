@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from s2s.experiments import gates
+from s2s.evaluation import gates
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.instruments import Marks, flops_of_reference, rounded, undisturbed, unfused
 from s2s.experiments.operations import Operations
