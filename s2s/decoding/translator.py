@@ -65,15 +65,19 @@ class Writer:
         self.device = next(model.parameters()).device
 
     def write(self, source: Inputs, valid: Valid, limits: Int[np.ndarray, " batch"]) -> list[Translation]:
-        """What is written for each source of a batch, in so many pieces at most and as the decoder knows positions."""
+        """What is written for each source of a batch; see `hypotheses`."""
+        return [self._translation(found) for found in self.hypotheses(source, valid, limits)]
+
+    def hypotheses(self, source: Inputs, valid: Valid, limits: Int[np.ndarray, " batch"]) -> list[list[Hypothesis]]:
+        """The best ones of each source, of so many pieces at most and as far as the decoder knows positions."""
         if self.model.decoder.longest is not None and not self.model.decoder.one_to_one:
             # BOS is fed, too
             limits = np.minimum(limits, self.model.decoder.longest - 1)
-        found = search(self.model, sent(source, self.device), sent(valid, self.device), limits, self.beam)
-        return [Translation(tuple(self._candidate(h) for h in hypotheses)) for hypotheses in found]
+        return search(self.model, sent(source, self.device), sent(valid, self.device), limits, self.beam)
 
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        return Candidate(self.target.decode(list(hypothesis.tokens)), hypothesis.score, hypothesis)
+    def _translation(self, found: list[Hypothesis]) -> Translation:
+        candidates = (Candidate(self.target.decode(list(h.tokens)), h.score, h) for h in found)
+        return Translation(tuple(candidates))
 
 
 class Translator(Writer):
@@ -124,8 +128,8 @@ class Translator(Writer):
         order = sorted(filled, key=lambda i: len(pieces[i]))
         for first in range(0, len(order), self.settings.batch):
             batch = order[first : first + self.settings.batch]
-            for i, translation in zip(batch, self._written([pieces[i] for i in batch]), strict=True):
-                translations[i] = translation
+            for i, hypotheses in zip(batch, self.search([pieces[i] for i in batch]), strict=True):
+                translations[i] = self._translation(hypotheses)
             advance(len(batch))
         return translations
 
@@ -140,10 +144,11 @@ class Translator(Writer):
                 remedy="split it, or train with a higher model.max_positions",
             )
 
-    def _written(self, sources: list[list[int]]) -> list[Translation]:
+    def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
         lengths = np.array([len(pieces) for pieces in sources])
         limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
-        return self.write(*collate_sources(sources), lengths if self.model.decoder.one_to_one else limits)
+        return self.hypotheses(*collate_sources(sources), lengths if self.model.decoder.one_to_one else limits)
 
 
 def collapse(sources: list[str], translations: list[str], noun: str = "translations") -> str | None:

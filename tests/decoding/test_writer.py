@@ -16,7 +16,7 @@ from s2s.recipe.schema import PieceSettings
 from s2s.tasks.captioning.examples import as_read, positions_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import attention, build_model, looks, write
-from s2s.tasks.writing import writing_loss
+from s2s.tasks.writing import loss as writing_loss
 
 KINDS = sorted(kind for kind in models() if models()[kind].value.startswith(("s2s.", "baselines.")))
 TEXTS = ["a red circle above two blue squares", "three white crosses", "two green triangles at the top"]

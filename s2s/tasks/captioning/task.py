@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 from datasets import Dataset
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from s2s.data.batches import Batch
-from s2s.data.encoding import SIDE, cut
+from s2s.data.encoding import SIDE, cut, encode_texts
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation, Writer, collapse
@@ -17,15 +19,15 @@ from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.significance import Comparison
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
+from s2s.tasks import writing
 from s2s.tasks.captioning.data import Captioned, CaptionSource
 from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, compare_runs, evaluate_images
 from s2s.tasks.captioning.examples import CaptionedImages, PreparedCaptions, examples_of, positions_of
 from s2s.tasks.captioning.pictures import captions_picture, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import build_model, looks, write
-from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, check_positions, draw
+from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, Task, check_positions, draw
 from s2s.tasks.pixels import statistics_for
-from s2s.tasks.writing import writing_loss
 from s2s.training import drawing
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
@@ -72,7 +74,25 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         return examples_of(recipe, data.corpus.train, data.train)
 
     def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, Batch]:
-        return writing_loss(recipe.training.label_smoothing)
+        return writing.loss(recipe.training.label_smoothing)
+
+    def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
+        pieces = encode_texts(Dataset.from_dict({"text": list(part.texts())}), run.tokenizers[0])
+        return examples_of(run.recipe, part, pieces)
+
+    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.teacher_forced(model, batch)
+
+    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.stepped(model, batch, turned)
+
+    def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
+        """All hypotheses of the beam that the recipe asks for."""
+        decoding = run.recipe.decoding
+        writer = Writer(run.model, run.tokenizers[0], decoding, decoding.beam)
+        limits = np.full(len(batch.source), decoding.max_length)
+        found = writer.hypotheses(batch.source, batch.source_valid, limits)
+        return writing.rescored(run.model, batch.source, batch.source_valid, found)
 
     def guessing(self, data: PreparedCaptions) -> float:
         return math.log(data.tokenizer.size)
@@ -105,7 +125,7 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
     def validate(self, course: CaptionCourse, log: RunLog) -> float:
         recipe, data, update = course.recipe, course.data, course.trainer.update
         examples = examples_of(recipe, data.corpus.validation, data.validation)
-        loss = mean_loss(course.model, examples, writing_loss(0.0), course.trainer.computer)
+        loss = mean_loss(course.model, examples, writing.loss(0.0), course.trainer.computer)
         part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         written = write(recipe, Writer(course.model, data.tokenizer, decoding), part.pixels)
