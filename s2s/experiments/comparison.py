@@ -206,10 +206,23 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
             entries[model] = contenders.entered(model, base, summary.own.get(model, {}))
         except NotForThisModel as error:
             entries[model] = error
+    _check_different(entries)
     refused = [error for error in entries.values() if isinstance(error, NotForThisModel)]
     if len(refused) == len(entries):
         raise refused[0]
     return entries
+
+
+def _check_different(entries: Mapping[str, Any]) -> None:
+    """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
+    models = [(name, recipe.model) for name, recipe in entries.items() if not isinstance(recipe, NotForThisModel)]
+    for number, (name, model) in enumerate(models):
+        if twins := [other for other, before in models[:number] if before == model]:
+            raise UserError(
+                f"{twins[0]} and {name} are the same model",
+                where="command line",
+                remedy="give one of them another setting, or leave it out",
+            )
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
@@ -224,7 +237,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
-            [each.recipe for each in entrants.contestants],
+            {each.name: each.recipe for each in entrants.contestants},
             {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update},
         )
     contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)
