@@ -191,7 +191,7 @@ class Trainer(Generic[Whole, Batch]):
         self.optimization = Optimization(model, training, scales)
         self.update = 0
         self._go_to(0, 0)
-        if training.noise_scale and self.micro_batches < 2:
+        if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
             raise UserError(
                 "an update has one batch only: between batches there is nothing to compare",
                 where="training.noise_scale",
