@@ -54,7 +54,7 @@ def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], 
         if key not in known or key in ("kind", "width"):
             raise UserError(
                 f"{kind} has no setting {key!r} that can be chosen" if key not in known else f"{key} is not free",
-                where=f"command line: {name}: {key}={value}",
+                where=f"command line: {name}" if name != kind else f"command line: {kind}.{key}={value}",
                 remedy="widths are solved for, so that all models have as many parameters"
                 if key in known
                 else f"its settings are {', '.join(sorted(known.keys() - {'kind', 'width'}))}",
