@@ -47,8 +47,9 @@ class Batch(Collated):
     target_valid: Bool[Tensor, "batch target"]
 
     def padded(self, columns: int) -> "Batch":
-        """On both sides."""
-        names = ("source", "source_valid", "target_in", "target_out", "target_valid")
+        """On both sides; of sources that are images, on the target's."""
+        targets = ("target_in", "target_out", "target_valid")
+        names = ("source", "source_valid", *targets) if self.source.dim() == 2 else targets
         return replace(self, **{name: widened(getattr(self, name), columns) for name in names})
 
 
