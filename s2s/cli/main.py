@@ -17,6 +17,7 @@ _COMMANDS = {
     "train": ("train", "Train a model by a recipe, or go on with a run."),
     "translate": ("use", "Translate lines with a trained model."),
     "classify": ("use", "Name the class of each line with a trained model."),
+    "caption": ("use", "Write a caption for each image with a trained model."),
     "evaluate": ("use", "Score a run on its test set, or compare runs."),
     "score": ("use", "Score any file of translations against a reference."),
     "attention": ("use", "Show where a model looks while it translates."),

@@ -1,4 +1,4 @@
-"""What a trained model is used for, and what it scores: `translate`, `classify`, `fill`, `evaluate` and more."""
+"""What a trained model is used for, and what it scores: `translate`, `classify`, `caption`, `evaluate` and more."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -75,6 +75,34 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
 
     loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
     _write_all(classified(task, loaded, chunks(source, _LINES_AT_ONCE, prompt), probabilities), output)
+
+
+@click.command()
+@_run
+@click.argument("images", nargs=-1, required=True, type=_FILE, metavar="IMAGE...")
+@_output
+@click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
+@click.option("--attention", type=_FILE, help="Draw where the model looks for each word: .png or .html.")
+@_checkpoint
+def caption(
+    run: Path, images: tuple[Path, ...], output: Path | None, beam: int | None, attention: Path | None, checkpoint
+) -> None:
+    """Write a caption for each IMAGE with the model in RUN, a line each; of several, behind its path and a tab."""
+    from s2s.run.folder import opened
+
+    captioner = opened(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
+    check_output(output)
+    check_output(attention, "--attention")
+    from s2s.run.loaded import ready
+    from s2s.tasks.captioning.files import captioned, check_ending
+
+    if attention:
+        check_ending(attention)
+    found = captioned(ready(captioner, checkpoint), images, with_looks=attention is not None)
+    if attention:
+        found.save(attention)
+    several = len(images) > 1
+    _write_all((f"{i}\t{c}" if several else c for i, c in zip(images, found.captions, strict=True)), output)
 
 
 def _write_all(lines: Iterable[str], output: Path | None) -> None:

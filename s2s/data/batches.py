@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from s2s.data.examples import Collated, Plan, joined, widened
@@ -33,22 +33,23 @@ class Batch(Collated):
     """Pairs of pieces, padded with `PAD` to the longest of each side; the loss is divided by the real target pieces.
 
     Attributes:
-        source: pieces, each row ending with `EOS`.
-        source_valid: True where a source piece is real.
+        source: pieces, each row ending with `EOS`; or what else an encoder reads, such as images.
+        source_valid: True where a position of the source is real.
         target_in: `BOS`, then the target's pieces: what the decoder reads.
         target_out: the target's pieces, then `EOS`: what it should write.
         target_valid: True where a target piece is real, the same for both.
     """
 
-    source: Int[Tensor, "batch source"]
+    source: Shaped[Tensor, "batch ..."]
     source_valid: Bool[Tensor, "batch source"]
     target_in: Int[Tensor, "batch target"]
     target_out: Int[Tensor, "batch target"]
     target_valid: Bool[Tensor, "batch target"]
 
     def padded(self, columns: int) -> "Batch":
-        """On both sides."""
-        names = ("source", "source_valid", "target_in", "target_out", "target_valid")
+        """On both sides; of sources that are images, on the target's."""
+        targets = ("target_in", "target_out", "target_valid")
+        names = ("source", "source_valid", *targets) if self.source.dim() == 2 else targets
         return replace(self, **{name: widened(getattr(self, name), columns) for name in names})
 
 

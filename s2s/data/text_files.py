@@ -105,6 +105,11 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
     return ((number, checked_cells(row, columns, place(path, number))) for number, row in rows)
 
 
+def comma_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
+    """As `table_cells` of a csv, whatever the file is called."""
+    return _by_position(path, columns, _csv_cells(path))
+
+
 def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, Any]]:
     """The rows of a table as they are: where each begins, and its cells by column.
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from s2s.data.examples import sent
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.models.contract import Seq2Seq
+from s2s.nn.layers import Inputs, Valid
 
 _NEVER = float("-inf")
 
@@ -60,15 +61,15 @@ class Hypothesis:
 @torch.inference_mode()
 def search(
     model: Seq2Seq,
-    source: Int[Tensor, "batch source"],
-    valid: Bool[Tensor, "batch source"],
+    source: Inputs,
+    valid: Valid,
     limits: Int[np.ndarray, " batch"],
     beam: Beam,
 ) -> list[list[Hypothesis]]:
     """The `nbest` hypotheses of each sentence, best first.
 
-    The model is in evaluation mode, sources end with `EOS`, and limits are the most pieces of each target, from 0 on,
-    `EOS` not counted.
+    The model is in evaluation mode, sources of pieces end with `EOS`, and limits are the most pieces of each target,
+    from 0 on, `EOS` not counted.
     """
     running = _Search(model, source, valid, limits, beam)
     while len(running.sentences):

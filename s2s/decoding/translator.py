@@ -1,9 +1,10 @@
-"""Text in, text out: the one pipeline for files, pipes and evaluation."""
+"""Text in, text out: the one pipeline for files, pipes and evaluation; and whatever else in, text out."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 
 from s2s.data.batches import collate_sources
 from s2s.data.examples import sent
@@ -11,7 +12,8 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.beam import Beam, Hypothesis, search
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import DecodingSettings
+from s2s.nn.layers import Inputs, Valid
+from s2s.recipe.schema import DecodingSettings, SearchSettings
 
 # Sentences whose lengths are compared to make batches: enough for little padding, few enough to hold.
 _CHUNK_OF_BATCHES = 50
@@ -19,7 +21,7 @@ _CHUNK_OF_BATCHES = 50
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible translation; its score, log probability over the length penalty, is comparable within one source."""
+    """One possible text; its score, log probability over the length penalty, is comparable within one source."""
 
     text: str
     score: float
@@ -28,7 +30,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one line: candidates, best first; none for an empty line."""
+    """What was written for one source: candidates, best first; none for an empty line."""
 
     candidates: tuple[Candidate, ...]
 
@@ -38,7 +40,47 @@ class Translation:
         return self.candidates[0].text if self.candidates else ""
 
 
-class Translator:
+class Writer:
+    """Writes text for whatever a model's encoder reads.
+
+    Args:
+        model: trained; put into evaluation mode.
+        target: joins what the model writes.
+        settings: how to search.
+        nbest: candidates of each source.
+
+    Raises:
+        UserError: more candidates are asked for than the beam holds.
+    """
+
+    def __init__(self, model: Seq2Seq, target: Tokenizer, settings: SearchSettings, nbest: int = 1) -> None:
+        if nbest > settings.beam:
+            raise UserError(
+                f"{nbest} best translations asked for, but the beam holds {settings.beam}",
+                remedy=f"set --beam {nbest}, or a smaller --nbest",
+            )
+        self.model = model.eval()
+        self.target = target
+        self.beam = Beam(settings.beam, nbest, settings.length_penalty)
+        self.device = next(model.parameters()).device
+
+    def write(self, source: Inputs, valid: Valid, limits: Int[np.ndarray, " batch"]) -> list[Translation]:
+        """What is written for each source of a batch; see `hypotheses`."""
+        return [self._translation(found) for found in self.hypotheses(source, valid, limits)]
+
+    def hypotheses(self, source: Inputs, valid: Valid, limits: Int[np.ndarray, " batch"]) -> list[list[Hypothesis]]:
+        """The best ones of each source, of so many pieces at most and as far as the decoder knows positions."""
+        if self.model.decoder.longest is not None and not self.model.decoder.one_to_one:
+            # BOS is fed, too
+            limits = np.minimum(limits, self.model.decoder.longest - 1)
+        return search(self.model, sent(source, self.device), sent(valid, self.device), limits, self.beam)
+
+    def _translation(self, found: list[Hypothesis]) -> Translation:
+        candidates = (Candidate(self.target.decode(list(h.tokens)), h.score, h) for h in found)
+        return Translation(tuple(candidates))
+
+
+class Translator(Writer):
     """Translates lines with a model.
 
     Args:
@@ -55,17 +97,9 @@ class Translator:
     def __init__(
         self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1
     ) -> None:
-        if nbest > settings.beam:
-            raise UserError(
-                f"{nbest} best translations asked for, but the beam holds {settings.beam}",
-                remedy=f"set --beam {nbest}, or a smaller --nbest",
-            )
-        self.model = model.eval()
+        super().__init__(model, target, settings, nbest)
         self.source = source
-        self.target = target
         self.settings = settings
-        self.beam = Beam(settings.beam, nbest, settings.length_penalty)
-        self.device = next(model.parameters()).device
 
     def translate(
         self, lines: Iterable[str], advance: Callable[[int], object] = lambda count: None
@@ -95,7 +129,7 @@ class Translator:
         for first in range(0, len(order), self.settings.batch):
             batch = order[first : first + self.settings.batch]
             for i, hypotheses in zip(batch, self.search([pieces[i] for i in batch]), strict=True):
-                translations[i] = Translation(tuple(self._candidate(h) for h in hypotheses))
+                translations[i] = self._translation(hypotheses)
             advance(len(batch))
         return translations
 
@@ -112,33 +146,24 @@ class Translator:
 
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
-        source, valid = (sent(tensor, self.device) for tensor in collate_sources(sources))
         lengths = np.array([len(pieces) for pieces in sources])
         limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
-        if self.model.decoder.one_to_one:
-            limits = lengths
-        elif self.model.decoder.longest is not None:
-            # BOS is fed, too
-            limits = np.minimum(limits, self.model.decoder.longest - 1)
-        return search(self.model, source, valid, limits, self.beam)
-
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        return Candidate(self.target.decode(list(hypothesis.tokens)), hypothesis.score, hypothesis)
+        return self.hypotheses(*collate_sources(sources), lengths if self.model.decoder.one_to_one else limits)
 
 
-def collapse(sources: list[str], translations: list[str]) -> str | None:
+def collapse(sources: list[str], translations: list[str], noun: str = "translations") -> str | None:
     """Advice when a model says the same, or nothing, whatever it is asked; None when it does not."""
     different = len(set(sources))
     if different < 10:
         return None
     if sum(not t.strip() for t in translations) > len(translations) / 2:
         return (
-            "most translations are empty: normal in the first updates; if it lasts, raise training.warmup, lower "
+            f"most {noun} are empty: normal in the first updates; if it lasts, raise training.warmup, lower "
             "training.learning_rate, or look for empty targets with `s2s data check`"
         )
     if len(set(translations)) < different / 10:
         return (
-            f"only {len(set(translations))} different translations of {different} different sources: normal in the "
+            f"only {len(set(translations))} different {noun} of {different} different sources: normal in the "
             "first updates; if it lasts, the decoder ignores the source: lower training.learning_rate, raise "
             "training.warmup, and look for misaligned pairs with `s2s data check`"
         )

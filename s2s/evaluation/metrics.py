@@ -4,8 +4,12 @@ Exact match and edit distance come in the form of sacreBLEU's metrics, so that i
 Edits are jiwer's: the fewest substitutions, insertions and deletions (Levenshtein) that make the reference of what a
 system wrote, over the units of all references. Where the targets are phones with white space between them, the word
 error rate is the phone error rate.
+
+A sentence may have several references, and not all of them as many: exact is what equals one of them, and edits are
+those to the nearest. sacreBLEU's own metrics do as they always do.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,15 +24,19 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from s2s.evaluation.cider import Cider
 from s2s.evaluation.inference import Counts, drawn_rows, estimate, wilson
 
 NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
-"""Of all metrics, in the order in which they are told."""
+"""Of all metrics of translations, in the order in which they are told."""
 LOWER_IS_BETTER = frozenset({"loss", "ter", "cer", "wer"})
 """All others are better when they are higher."""
 _QUICK = ("bleu", "chrf", "exact", "cer", "wer")
 
 _BUCKETS = 4
+
+References = Sequence[str] | Sequence[Sequence[str]]
+"""Of each sentence its reference, or its several ones."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +116,15 @@ class Rate(Metric):
         return text.lower() if self.lowercase else text
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
-        return {"reference": refs[0]}
+        return {"references": refs}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
-        reference: str = ref_kwargs["reference"]
+        # the nearest of them, by the edits for each of its units
+        found = [self._statistics(hypothesis, reference) for reference in ref_kwargs["references"]]
+        better = max if self.unit == "sentences" else min
+        return better(found, key=lambda stats: self._compute_score_from_stats(stats).score)
+
+    def _statistics(self, hypothesis: str, reference: str) -> list[int]:
         if self.unit == "sentences":
             return [int(hypothesis == reference), 1]
         cut = _CUTS[self.unit]
@@ -129,7 +142,7 @@ class Rate(Metric):
 
 
 def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> dict[str, Metric]:
-    """BLEU, chrF2++, TER, exact match, character and word error rate."""
+    """BLEU, chrF2++, TER, exact match, character and word error rate; CIDEr-D, which knows no case, if it is named."""
     makers: dict[str, Callable[[], Metric]] = {
         "bleu": lambda: BLEU(lowercase=lowercase),
         "chrf": lambda: CHRF(word_order=2, lowercase=lowercase),
@@ -137,25 +150,34 @@ def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> dict[str, 
         "exact": lambda: Rate("sentences", lowercase),
         "cer": lambda: Rate("characters", lowercase),
         "wer": lambda: Rate("words", lowercase),
+        "cider": Cider,
     }
     return {name: makers[name]() for name in names}
 
 
-def score(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """All metrics but TER, in percent, without intervals: quick enough for curves."""
+def by_place(references: References) -> Any:
+    """References as sacreBLEU takes them: the first of each sentence, the second of each …, or None."""
+    several = [[each] if isinstance(each, str) else each for each in references]
+    return [list(column) for column in itertools.zip_longest(*several)]
+
+
+def score(
+    translations: Sequence[str], references: References, lowercase: bool = False, names: Sequence[str] = _QUICK
+) -> dict[str, float]:
+    """Metrics, all but TER unless others are named, in percent and without intervals: quick enough for curves."""
     return {
-        name: metric.corpus_score(list(translations), [list(references)]).score
-        for name, metric in metrics(names=_QUICK).items()
+        name: metric.corpus_score(list(translations), by_place(references)).score
+        for name, metric in metrics(lowercase, names).items()
     }
 
 
 def scores(
-    translations: Sequence[str], references: Sequence[str], lowercase: bool = False, names: Sequence[str] = NAMES
+    translations: Sequence[str], references: References, lowercase: bool = False, names: Sequence[str] = NAMES
 ) -> dict[str, Score]:
     """Metrics with their intervals; sentences are looked at once, for value and interval."""
     found = {}
     for name, metric in metrics(lowercase, names).items():
-        counts = metric._extract_corpus_statistics(list(translations), [list(references)])
+        counts = metric._extract_corpus_statistics(list(translations), by_place(references))
         whole = metric._aggregate_and_compute(counts)
         if name == "exact":
             share = wilson(sum(same for same, _ in counts), len(counts))

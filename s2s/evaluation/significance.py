@@ -16,7 +16,7 @@ from scipy import special
 from s2s.errors import UserError
 from s2s.evaluation.classification import accuracy
 from s2s.evaluation.inference import Share, coin, paired_p
-from s2s.evaluation.metrics import bootstrap_interval, metrics, scores_of
+from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
 
 Classes = Int[np.ndarray, " examples"]
 
@@ -43,7 +43,10 @@ class Comparison:
 
 
 def compare(
-    systems: Mapping[str, Sequence[str]], references: Sequence[str], lowercase: bool = False
+    systems: Mapping[str, Sequence[str]],
+    references: References,
+    lowercase: bool = False,
+    names: Sequence[str] = NAMES,
 ) -> list[Comparison]:
     """Tests every system against the first, on the same sentences.
 
@@ -58,9 +61,9 @@ def compare(
         )
     first, *_ = systems
     found = []
-    for name, metric in metrics(lowercase).items():
+    for name, metric in metrics(lowercase, names).items():
         counts = {
-            system: np.array(metric._extract_corpus_statistics(list(lines), [list(references)]))
+            system: np.array(metric._extract_corpus_statistics(list(lines), by_place(references)))
             for system, lines in systems.items()
         }
         for system, its in counts.items():

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.nn.embeddings import Embedding
-from s2s.nn.layers import Inputs, Looks, SourceTokens, States, Summary, Tokens, Valid, Vectors
+from s2s.nn.layers import Inputs, Looks, States, Summary, Tokens, Valid, Vectors
 from s2s.nn.pooling import Kind, Pooling
 from s2s.nn.pooling import mean_over_valid as mean_over_valid
 
@@ -153,12 +153,12 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.projection = projection
 
-    def forward(self, source: SourceTokens, valid: Valid, target: Tokens) -> Vectors:
+    def forward(self, source: Inputs, valid: Valid, target: Tokens) -> Vectors:
         """Teacher forcing: the decoder's state after each given target token, before the projection."""
         context, state = self.decoder.start(self.encoder(source, valid), target.shape[1])
         return self.decoder(context, state, target)[0]
 
-    def logits(self, source: SourceTokens, valid: Valid, target: Tokens) -> Float[Tensor, "batch steps vocabulary"]:
+    def logits(self, source: Inputs, valid: Valid, target: Tokens) -> Float[Tensor, "batch steps vocabulary"]:
         """Unnormalised log probabilities of the token that follows each given target token."""
         return self.projection(self(source, valid, target))
 

@@ -35,22 +35,44 @@ def patches(images: Shaped[Tensor, "batch channels rows columns"], size: int) ->
     return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
-class PatchTable(nn.Module):
-    """Vectors of an image's patches: what stands in the place of an encoder's table of tokens.
+class ImageTable(nn.Module):
+    """Makes vectors of an image: what stands in the place of an encoder's table of tokens.
 
-    A linear map of patches is a convolution whose stride is its kernel's size. Before it, pixels are brought to mean 0
-    and variance 1 by the training images' statistics. A learned vector stands before the patches where the `first` is
-    to be pooled.
+    Pixels are brought to mean 0 and variance 1 by the training images' statistics.
+
+    Attributes:
+        length: how many vectors an image has.
+    """
+
+    length: int
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, shape: ImageShape) -> None:
+        super().__init__()
+        # the recipe knows them; a checkpoint need not
+        self.register_buffer("mean", torch.tensor(shape.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(shape.deviation).view(-1, 1, 1), persistent=False)
+
+    def standardized(
+        self, images: UInt8[Tensor, "batch channels rows columns"], dtype: torch.dtype
+    ) -> Float[Tensor, "batch channels rows columns"]:
+        """The pixels as shares of white, less the mean, divided by the deviation."""
+        return (images.to(dtype) / 255 - self.mean) / self.deviation
+
+
+class PatchTable(ImageTable):
+    """Vectors of an image's patches.
+
+    A linear map of patches is a convolution whose stride is its kernel's size. A learned vector stands before the
+    patches where the `first` is to be pooled.
 
     Raises:
         UserError: patches do not divide an image.
     """
 
-    mean: Tensor
-    deviation: Tensor
-
     def __init__(self, shape: ImageShape, size: int, width: int, first: bool) -> None:
-        super().__init__()
+        super().__init__(shape)
         if shape.size % size:
             fitting = [str(n) for n in range(1, shape.size + 1) if shape.size % n == 0]
             raise UserError(
@@ -66,14 +88,10 @@ class PatchTable(nn.Module):
         nn.init.normal_(self.projection.weight, std=pixels**-0.5)
         nn.init.zeros_(self.projection.bias)
         self.first = nn.Parameter(torch.randn(width)) if first else None
-        # the recipe knows them; a checkpoint need not
-        self.register_buffer("mean", torch.tensor(shape.mean).view(-1, 1, 1), persistent=False)
-        self.register_buffer("deviation", torch.tensor(shape.deviation).view(-1, 1, 1), persistent=False)
 
     def forward(self, images: UInt8[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch source width"]:
         """One vector for each patch, after the first one where there is one."""
-        x = (images.to(self.projection.weight.dtype) / 255 - self.mean) / self.deviation
-        x = self.projection(patches(x, self.size))
+        x = self.projection(patches(self.standardized(images, self.projection.weight.dtype), self.size))
         if self.first is None:
             return x
         return torch.cat((self.first.to(x.dtype).expand(len(x), 1, -1), x), dim=1)
@@ -88,9 +106,24 @@ def read_images(encoder: Encoder, shape: ImageShape, size: int, first: bool) -> 
     Raises:
         UserError: patches do not divide an image, or are more than the positions that the encoder learns.
     """
+    return read_vectors(encoder, PatchTable(shape, size, width_of(encoder), first))
+
+
+def width_of(encoder: Encoder) -> int:
+    """The size of the vectors that a freshly built encoder reads."""
     with torch.no_grad():
-        width = encoder.embedding(torch.zeros(1, 1, dtype=torch.long)).shape[2]
-    table = PatchTable(shape, size, width, first)
+        return encoder.embedding(torch.zeros(1, 1, dtype=torch.long)).shape[2]
+
+
+def read_vectors(encoder: Encoder, table: "ImageTable") -> int:
+    """Puts what makes vectors of an image in the place of an encoder's table of tokens.
+
+    Returns:
+        How many vectors of an image the encoder reads.
+
+    Raises:
+        UserError: they are more than the positions that the encoder learns.
+    """
     if encoder.longest is not None and table.length > encoder.longest:
         raise UserError(
             f"the model knows {encoder.longest} positions, but an image has {table.length}",

@@ -202,13 +202,18 @@ class PauseSettings(Section):
     """Checkpoints kept for their score, beside the last one."""
 
 
-class DecodingSettings(Section):
-    """How text is generated."""
+class SearchSettings(Section):
+    """How the best text is searched for."""
 
     beam: Beam = 5
     """Hypotheses kept at each step; 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
+
+
+class DecodingSettings(SearchSettings):
+    """How text is generated."""
+
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 2.0
     """Longest output: this times the source's pieces, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=100_000)] = 10

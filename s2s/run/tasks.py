@@ -11,13 +11,14 @@ from s2s.recipe import reading
 from s2s.recipe.schema import TaskSchema
 
 if TYPE_CHECKING:
+    from s2s.tasks.captioning.recipe import CaptionRecipe
     from s2s.tasks.classification.recipe import ClassificationRecipe
     from s2s.tasks.contract import Task
     from s2s.tasks.images.recipe import ImageRecipe
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
     from s2s.tasks.translation.recipe import Recipe
 
-    AnyTask = Recipe[Any] | ClassificationRecipe[Any] | MaskedRecipe[Any] | ImageRecipe[Any]
+    AnyTask = Recipe[Any] | ClassificationRecipe[Any] | MaskedRecipe[Any] | ImageRecipe[Any] | CaptionRecipe[Any]
     """What a recipe may be; its key `task` says which."""
 
 TASKS = {
@@ -25,6 +26,7 @@ TASKS = {
     "classification": "s2s.tasks.classification",
     "masked-lm": "s2s.tasks.masked_lm",
     "images": "s2s.tasks.images",
+    "captioning": "s2s.tasks.captioning",
 }
 """The room of each task, by the word that a recipe's `task` holds; the first is that of a recipe that names none.
 

@@ -99,3 +99,20 @@ model: {{{MODEL}, encoder_positions: learned, max_positions: 5}}
 """
     run = _run(tmp_path, recipe, counts)
     assert evaluate(run, keep=False).probabilities
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "stem"), [("transformer", "convolution"), ("mingru", "patches")])
+def test_captioning(tmp_path, chosen, counts, kind, stem):
+    model = MODEL if kind == "transformer" else "kind: mingru, width: 8, encoder_layers: 1"
+    recipe = f"""
+task: captioning
+data: {{train: 40, validation: 4, test: 4, size: 16}}
+stem: {{kind: {stem}, size: 4}}
+tokenizer: {{kind: word, size: 60}}
+batches: {{captions: 64}}
+model: {{{model}, decoder_layers: 1}}
+decoding: {{beam: 2, max_length: 8}}
+"""
+    run = _run(tmp_path, recipe, counts)
+    assert len(evaluate(run, keep=False).looks) == (3 if kind == "transformer" else 0)

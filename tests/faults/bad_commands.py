@@ -100,6 +100,8 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "translate by a classifier": ("translate {world}/runs/c", ("classification", "s2s classify")),
     "translate by images": ("translate {world}/runs/i", ("images",)),
     "classify by a translator": ("classify {world}/runs/t", ("translation", "s2s translate")),
+    "caption by images": ("caption {world}/runs/i {world}/i.yaml", ("images", "s2s classify")),
+    "a caption of nothing": ("caption {world}/runs/i", ("IMAGE",)),
     "fill by a translator": ("fill {world}/runs/t ___", ("translation", "masked-lm")),
     "attention of a classifier": ("attention {world}/runs/c text", ("classification",)),
     "nothing to fill": ("fill {world}/runs/m text", ("___",)),

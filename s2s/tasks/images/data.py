@@ -11,35 +11,25 @@ import io
 import math
 import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Int, UInt8
 
 from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays, hub_split
 from s2s.errors import UserError, check_regular
 from s2s.tasks.images.recipe import ImageDataSettings
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-Pixels = UInt8[np.ndarray, "images channels height width"]
+from s2s.tasks.pixels import ENDINGS, Pixels, pixels_of, read_all, read_cell
 
 # MNIST's files, and those of all data sets made in its likeness
 _IDX_STEMS = {"train": "train", "test": "t10k"}
-# what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
-# a file of 50 KB may unpack to a gigabyte
-_MOST_PIXELS = 2**26
 # of IDX: the type of bytes, and by dimensions what they hold; no gzip file unpacks to more times its size
 _BYTES = 0x08
 _MOST_PACKED = 1_032
 _KINDS = {1: "labels", 3: "images"}
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
 @dataclass(frozen=True)
@@ -139,7 +129,7 @@ def _shaped(pixels: UInt8[np.ndarray, "images height width"], settings: ImageDat
         return np.repeat(pixels[:, None], settings.channels, axis=1)
     from PIL.Image import fromarray
 
-    return np.stack([_pixels(fromarray(image), settings) for image in pixels])
+    return np.stack([pixels_of(fromarray(image), settings) for image in pixels])
 
 
 def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
@@ -162,9 +152,7 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
         _check_some(len(found), str(path))
         files += found
         labels += [names.index(path.name)] * len(found)
-    with ThreadPoolExecutor() as pool:
-        pixels = list(pool.map(lambda file: read_image(file, settings), files))
-    return Images(np.stack(pixels), np.array(labels, dtype=np.int64), names)
+    return Images(read_all(files, settings), np.array(labels, dtype=np.int64), names)
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -172,57 +160,6 @@ def class_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def read_image(file: Path, settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
-    """One image, scaled and coloured as the settings say.
-
-    Raises:
-        UserError: it is missing, or no image that Pillow reads.
-    """
-    check_regular(file, "remove or replace it")
-    return _read(file, str(file), settings)
-
-
-def _read(
-    file: Path | io.BytesIO, where: str, settings: ImageDataSettings
-) -> UInt8[np.ndarray, "channels height width"]:
-    from PIL import Image, UnidentifiedImageError
-
-    # our own limit follows; below it, Pillow would warn in words that no user understands
-    Image.MAX_IMAGE_PIXELS = None
-    try:
-        with Image.open(file, formats=_FORMATS) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise ValueError(f"it has {image.width:,} x {image.height:,} pixels; {_MOST_PIXELS:,} are the most")
-            return _pixels(image, settings)
-    except FileNotFoundError:
-        why = "there is no such file"
-    except UnidentifiedImageError:
-        why = f"it is no whole image of the kinds {', '.join(_FORMATS)}"
-    except Exception as error:
-        # a reader of damaged bytes fails as its format leads it to: struct.error, KeyError, zlib.error …
-        why = str(error) or type(error).__name__
-    raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
-
-
-def _pixels(image: "Image", settings: ImageDataSettings) -> UInt8[np.ndarray, "channels height width"]:
-    from PIL.Image import Resampling, fromarray
-    from PIL.ImageOps import exif_transpose
-
-    image = exif_transpose(image)
-    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
-        raise ValueError("parts of it are transparent, and nothing says what is behind them")
-    if image.mode.startswith("I;16"):
-        # Pillow would cut off what is above 255
-        image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        raise ValueError("a pixel has 32 bits, and nothing says what is white; 8 or 16 are read")
-    converted = image.convert("L" if settings.channels == 1 else "RGB")
-    if converted.size != (settings.size, settings.size):
-        converted = converted.resize((settings.size, settings.size), Resampling.BILINEAR)
-    found = np.asarray(converted, dtype=np.uint8)
-    return found[None] if found.ndim == 2 else found.transpose(2, 0, 1)
 
 
 def _from_hub(folder: Path | None, split: str, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
@@ -243,16 +180,10 @@ def _from_hub(folder: Path | None, split: str, settings: ImageDataSettings, name
     # as bytes or as paths: what they may unpack to is decided here
     images = found.cast_column(settings.image, datasets.Image(decode=False))
     pixels = [
-        _read(*_content(cast("Any", row)[settings.image], f"{where}, row {number}"), settings)
+        read_cell(cast("Any", row)[settings.image], f"{where}, row {number}", settings)
         for number, row in enumerate(images, start=1)
     ]
     return Images(np.stack(pixels), labels, names)
-
-
-def _content(cell: Mapping[str, Any] | None, where: str) -> tuple[Path | io.BytesIO, str]:
-    if cell is None:
-        raise UserError("has no image", where=where, remedy="remove the row")
-    return (Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"])), where
 
 
 def _numbered(
@@ -287,25 +218,6 @@ def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:
 def _check_some(count: int, where: str) -> None:
     if not count:
         raise UserError("holds no images", where=where, remedy="look at it, or name another")
-
-
-def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
-    """Mean and standard deviation of each channel's pixels, as shares of white.
-
-    They are counted exactly, in whole numbers. Where all pixels are the same, the deviation is 1: nothing is divided by
-    zero.
-    """
-    counts = np.stack([_histogram(pixels[:, channel]) for channel in range(pixels.shape[1])])
-    values, total = np.arange(256) / 255, counts.sum(axis=1)
-    mean = counts @ values / total
-    deviation = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(axis=1) / total)
-    return mean, np.where(deviation > 0, deviation, 1.0)
-
-
-def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
-    # some thousand images at a time: bincount makes 64-bit numbers of its bytes
-    parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
-    return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))
 
 
 def read_idx(path: Path, kind: str) -> UInt8[np.ndarray, "..."]:

@@ -7,8 +7,9 @@ import numpy as np
 from s2s.data.sources import ALIASES, Corpus
 from s2s.errors import UserError
 from s2s.tasks.fitting import Files, Splits, absolute, classes_metric, course, page, parts, rounded
-from s2s.tasks.images.data import ENDINGS, Images, ImageSource, class_folders, idx_files, read_idx
+from s2s.tasks.images.data import Images, ImageSource, class_folders, idx_files, read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
+from s2s.tasks.pixels import ENDINGS
 
 _LOOKED_AT = 200
 _BATCH = 128

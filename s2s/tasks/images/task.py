@@ -25,10 +25,11 @@ from s2s.models.contract import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.recipe.installed import module_of
 from s2s.tasks.contract import Course, Loaded, Say
-from s2s.tasks.images.data import Images, ImageSource, Pixels, pixel_statistics, read_image
+from s2s.tasks.images.data import Images, ImageSource
 from s2s.tasks.images.recipe import AugmentationSettings, ImageRecipe
 from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling
 from s2s.tasks.pictures import images_picture, seen_picture
+from s2s.tasks.pixels import Pixels, read_image, statistics_for
 from s2s.tasks.saliency import Method, weighed
 from s2s.training.devices import seed_for
 
@@ -188,14 +189,8 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
 
     def resolved(self, recipe: ImageRecipe, data: PreparedImages) -> ImageRecipe:
         """The recipe with the classes' names, and mean and deviation of the pixels."""
-        statistics = pixel_statistics(data.corpus.train.pixels)
-        mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
-        known = {
-            "classes": data.corpus.train.names,
-            "mean": recipe.data.mean or mean,
-            # so little difference is rounding's, not the images'
-            "deviation": recipe.data.deviation or tuple(number or 1.0 for number in deviation),
-        }
+        train = data.corpus.train
+        known = {"classes": train.names} | statistics_for(recipe.data, train.pixels)
         return recipe.model_copy(update={"data": recipe.data.model_copy(update=known)})
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:

@@ -37,7 +37,6 @@ from s2s.training import drawing, trainer
 from s2s.training.devices import Computer, choose, seed_for
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
-from s2s.training.loss import cross_entropy
 from s2s.training.progress import Meter
 from s2s.training.trainer import Loss, Trainer
 
@@ -56,17 +55,6 @@ def build_model(recipe: Recipe, source_size: int, target_size: int) -> Seq2Seq:
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
 
-def translation_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
-    """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
-
-    def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The smoothed sum and the plain one, in nats."""
-        states = model(batch.source, batch.source_valid, batch.target_in)
-        return cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid, smoothing)
-
-    return loss
-
-
 def translation_trainer(
     model: Seq2Seq,
     data: Encoded,
@@ -81,12 +69,12 @@ def translation_trainer(
         UserError: all pairs are too long, or an update smaller than a batch.
     """
     examples = Pairs(data, batches, training.tokens_per_update)
-    return Trainer(model, examples, translation_loss(training.label_smoothing), training, seeds, computer)
+    return Trainer(model, examples, writing.loss(training.label_smoothing), training, seeds, computer)
 
 
 def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
     """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
-    return trainer.mean_loss(model, every_pair(data, batches), translation_loss(0.0), computer)
+    return trainer.mean_loss(model, every_pair(data, batches), writing.loss(0.0), computer)
 
 
 class Translation(Task[Recipe, Prepared, Seq2Seq]):
@@ -129,7 +117,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return Pairs(data.train, recipe.batches, recipe.training.tokens_per_update)
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
-        return translation_loss(recipe.training.label_smoothing)
+        return writing.loss(recipe.training.label_smoothing)
 
     def read(self, run: TranslationRun, part: datasets.Dataset) -> Pairs:
         return every_pair(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)

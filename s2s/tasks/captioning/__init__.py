@@ -1,0 +1,1 @@
+"""Captioning: a sentence for each image."""

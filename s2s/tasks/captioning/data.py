@@ -1,0 +1,170 @@
+"""Images with captions: the built-in corpus, tables of captions beside a folder of images, and the hub."""
+
+import difflib
+import itertools
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import datasets
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.sources import Source, digest_of, digest_of_arrays, hub_split
+from s2s.errors import UserError
+from s2s.tasks.captioning.drawing import pictures
+from s2s.tasks.captioning.recipe import CaptionDataSettings
+from s2s.tasks.captioning.scenes import SPLITS, scenes
+from s2s.tasks.captioning.tables import Table, captions_of, listed
+from s2s.tasks.pixels import Pixels, read_all, read_cell
+
+BUILT_IN = "built-in"
+_BUILT_IN_SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """Images of a split, from 0, black, to 255, each with its captions and with what it is called."""
+
+    pixels: Pixels
+    captions: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Captioned":
+        """The chosen images, in that order."""
+        captions, names = (tuple(column[i] for i in indices) for column in (self.captions, self.names))
+        return replace(self, pixels=self.pixels[indices], captions=captions, names=names)
+
+    def first(self, count: int | None) -> "Captioned":
+        """The first images, so many of them; all when None or more than there are."""
+        return self.select(np.arange(len(self))[:count])
+
+    def texts(self) -> Iterator[str]:
+        """All captions, image by image."""
+        return itertools.chain.from_iterable(self.captions)
+
+    def digest(self) -> str:
+        """What identifies pixels and captions, wherever they lie."""
+        counts = np.array([len(several) for several in self.captions], dtype=np.int64)
+        return digest_of((digest_of_arrays((self.pixels, counts)),), self.texts())
+
+
+class CaptionSource(Source[CaptionDataSettings, Captioned]):
+    """Images with captions; those held out are different ones, and none of them is left in the training part."""
+
+    noun: ClassVar[str] = "images"
+
+    def part(self, name: str, train: Captioned | None = None) -> Captioned | None:
+        """As elsewhere; the built-in corpus is drawn to measure, so that a number holds nothing out of it."""
+        split = getattr(self.settings, name)
+        if self.settings.corpus == BUILT_IN and split is not None:
+            return built_in(name, split, self.settings)
+        if name == "train" and isinstance(split, int):
+            raise UserError(
+                f"data.train is {split}; only the built-in corpus is made to measure", remedy="name a table or a split"
+            )
+        return super().part(name, train)
+
+    def read(self, name: str, split: str | tuple[str, str], train: Captioned | None) -> Captioned:
+        """A table of captions and the images that it names, or a data set on the hub."""
+        if self.settings.corpus == "files":
+            table, only = split if isinstance(split, tuple) else (split, None)
+            return self._from_files(Path(table), Path(only) if only else None)
+        if isinstance(split, tuple):
+            raise UserError(
+                f"data.{name} is a pair of files, but data.corpus is {self.settings.corpus!r}",
+                remedy="set data.corpus: files",
+            )
+        root = self.folder("images") if self.settings.root else None
+        return _from_hub(root, split, self.settings)
+
+    def keys(self, part: Captioned) -> Iterable[Hashable]:
+        """The pixels, whatever the captions are."""
+        return (image.tobytes() for image in part.pixels)
+
+    def digest(self, part: Captioned) -> str:
+        return part.digest()
+
+    def _from_files(self, path: Path, only: Path | None) -> Captioned:
+        root = Path(self.settings.root or "")
+        path = root / path
+        table = captions_of(path, self.settings)
+        if only:
+            table = listed(table, root / only, path)
+        if not table:
+            raise UserError("has no captions", where=str(path), remedy="look at it, or name another")
+        folder = path.parent / (self.settings.images or "")
+        if not folder.is_dir():
+            raise UserError(
+                "there is no such folder", where=f"data.images: {folder}", remedy="name the folder of the images"
+            )
+        return _of_table(table, folder, self.settings)
+
+
+def _of_table(table: Table, folder: Path, settings: CaptionDataSettings) -> Captioned:
+    # who wrote the table names files of the folder, and nothing outside of it
+    for name, rows in table.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise UserError(f"{name!r} is no file in {folder}", where=rows[0].where, remedy="name it as it lies there")
+    places = [f"{rows[0].where}: {name}" for name, rows in table.items()]
+    pixels = read_all([folder / name for name in table], settings, places)
+    captions = tuple(tuple(dict.fromkeys(row.caption for row in rows)) for rows in table.values())
+    return Captioned(pixels, captions, tuple(table))
+
+
+def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) -> Captioned:
+    where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
+    columns = (settings.caption,) if isinstance(settings.caption, str) else settings.caption
+    for key, column in (("image", settings.image), *(("caption", column) for column in columns)):
+        if column not in found.column_names:
+            near = difflib.get_close_matches(column, found.column_names, n=1)
+            raise UserError(
+                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
+                where=where,
+                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
+            )
+    # as bytes or as paths: what they may unpack to is decided where they are read
+    rows = found.select_columns([settings.image, *columns]).cast_column(settings.image, datasets.Image(decode=False))
+    images: dict[bytes, tuple[np.ndarray, str, list[str]]] = {}
+    for number, row in enumerate(rows, start=1):
+        cells, place = cast("dict[str, Any]", row), f"{where} row {number}"
+        pixels = read_cell(cells[settings.image], place, settings)
+        captions = [text for column in columns for text in _texts(cells[column], column, place)]
+        # an image that stands in several rows has the captions of all of them
+        key = blake2b(pixels.tobytes()).digest()
+        images.setdefault(key, (pixels, f"row {number}", []))[2].extend(captions)
+    if not images:
+        raise UserError("holds no images", where=where, remedy="look at it, or name another")
+    captions = tuple(tuple(dict.fromkeys(texts)) for _, _, texts in images.values())
+    return Captioned(
+        np.stack([pixels for pixels, _, _ in images.values()]), captions, tuple(name for _, name, _ in images.values())
+    )
+
+
+def _texts(cell: object, column: str, where: str) -> list[str]:
+    cells = cell if isinstance(cell, list) else [cell]
+    texts = [text for text in cells if isinstance(text, str) and text.strip()]
+    if not texts or len(texts) < len(cells):
+        raise UserError(
+            f"{column} is {cell!r:.60}, expected a caption or a list of captions", where, "remove or mend the row"
+        )
+    return texts
+
+
+def built_in(name: str, split: object, settings: CaptionDataSettings) -> Captioned:
+    """So many scenes of a split, drawn: the same ones for the same seed, and no description of two splits."""
+    if not isinstance(split, int) and split != name:
+        raise UserError(
+            f"data.{name} is {split!r}, but the built-in corpus is drawn to measure",
+            remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
+        )
+    size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
+    found = list(itertools.islice(scenes(name, settings.seed), size))
+    pixels = pictures(found, settings.size, settings.channels, (settings.seed, SPLITS.index(name)))
+    names = tuple(f"{name} {number}" for number in range(1, size + 1))
+    return Captioned(pixels, tuple(scene.captions() for scene in found), names)

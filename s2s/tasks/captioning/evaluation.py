@@ -1,0 +1,144 @@
+"""What a captioner scored, against several references an image and, of drawn scenes, fact by fact."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from s2s.decoding.translator import Writer
+from s2s.errors import UserError
+from s2s.evaluation.inference import Share, wilson
+from s2s.evaluation.metrics import Score, scores
+from s2s.evaluation.significance import Comparison, compare
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.captioning.data import BUILT_IN, Captioned
+from s2s.tasks.captioning.pictures import looks_picture
+from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.captioning.scenes import Facts, described, facts
+from s2s.tasks.captioning.writing import Look, looks, write
+from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.training.progress import Meter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METRICS = ("bleu", "chrf", "cider", "exact")
+_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class CaptionEvaluation(Evaluation):
+    """What a captioner scored on a split.
+
+    Attributes:
+        lowercase: whether captions were scored without regard to case.
+        own_case: whether that is how the run is always scored: what only writes lower-case letters is compared with
+            such.
+        scores: by metric; a caption is exact that is one of its image's references.
+        facts: of the built-in corpus, which shares of the scenes' facts are told rightly; None of any other.
+        names: of the images.
+        references: of each image.
+        captions: that were written.
+        looks: where the model looked for each word of some captions; none where it has no attention.
+    """
+
+    beam: int
+    length_penalty: float
+    lowercase: bool
+    own_case: bool
+    scores: dict[str, Score]
+    facts: dict[str, Share] | None
+    names: list[str]
+    references: list[list[str]]
+    captions: list[str]
+    looks: list[Look]
+
+    def __str__(self) -> str:
+        case = "lower-cased" if self.lowercase else "cased"
+        several = sum(map(len, self.references)) / max(1, len(self.references))
+        lines = [
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.names):,} images, "
+            f"{several:.1f} references each, beam {self.beam}, {case}",
+            *map(str, self.scores.values()),
+        ]
+        if self.facts:
+            shares = " · ".join(f"{name} {share.value:.2f} %" for name, share in self.facts.items())
+            lines.append(f"  facts told rightly: {shares}")
+        return "\n".join(lines)
+
+    def main_scores(self) -> dict[str, float]:
+        return {name: s.value for name, s in self.scores.items()}
+
+    def samples(self) -> list[tuple[str, str]]:
+        """Some images and their captions, spread over the split."""
+        pairs = list(zip(self.names, self.captions, strict=True))
+        return pairs[:: max(1, len(pairs) // _SAMPLES)][:_SAMPLES]
+
+    @property
+    def file(self) -> str:
+        """Another one where case was ignored for once."""
+        return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
+
+    def pictures(self) -> "Iterator[tuple[str, Figure]]":
+        if self.looks:
+            yield "attention", looks_picture(self.looks, "where the model looks for each word")
+
+
+def evaluate_images(
+    run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned, scoring: Scoring, meter: Meter
+) -> CaptionEvaluation:
+    """Captions images and scores the captions on their references."""
+    recipe, (tokenizer,) = run.recipe, run.tokenizers
+    writer = Writer(run.model, tokenizer, recipe.decoding)
+    with meter("captioning", len(part)) as advance:
+        written = write(recipe, writer, part.pixels, advance)
+    captions = [each.text for each in written]
+    lowercase = scoring.lowercase or recipe.tokenizer.lowercase
+    some = np.arange(0, len(part), max(1, len(part) // _SAMPLES))[:_SAMPLES]
+    shown = part.select(some)
+    return CaptionEvaluation(
+        run=str(run.path),
+        checkpoint=run.checkpoint.name,
+        split=scoring.name,
+        beam=recipe.decoding.beam,
+        length_penalty=recipe.decoding.length_penalty,
+        lowercase=lowercase,
+        own_case=lowercase == recipe.tokenizer.lowercase,
+        scores=scores(captions, part.captions, lowercase, METRICS),
+        facts=facts_told(captions, part) if recipe.data.corpus == BUILT_IN else None,
+        names=list(part.names),
+        references=[list(several) for several in part.captions],
+        captions=captions,
+        looks=looks(recipe, run.model, tokenizer, shown.pixels, [written[i] for i in some], shown.names),
+    )
+
+
+def facts_told(captions: Sequence[str], part: Captioned) -> dict[str, Share]:
+    """The shares of the facts of drawn scenes that captions tell rightly, by the kind of fact, in percent."""
+    told = [
+        facts(scene, caption)
+        for caption, (reference, *_) in zip(captions, part.captions, strict=True)
+        if (scene := described(reference))
+    ]
+    found = {}
+    for field in fields(Facts):
+        right = [fact for each in told for fact in getattr(each, field.name)]
+        found[field.name] = wilson(sum(right), len(right))
+    return found
+
+
+def compare_runs(evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:
+    """Tests each run against the first by exchanging captions.
+
+    Raises:
+        UserError: the runs were not scored on the same images.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if (other.names, other.references) != (first.names, first.references):
+            raise UserError(
+                f"{first.run} and {other.run} have different {first.split} sets",
+                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+            )
+    return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)

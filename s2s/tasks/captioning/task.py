@@ -1,0 +1,161 @@
+"""Captioning: from images with captions to a model that writes captions."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from datasets import Dataset
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from s2s.data.batches import Batch
+from s2s.data.encoding import SIDE, cut, encode_texts
+from s2s.data.sources import Corpus
+from s2s.data.tokenizers import Tokenizer
+from s2s.decoding.translator import Translation, Writer, collapse
+from s2s.evaluation.metrics import LOWER_IS_BETTER, score
+from s2s.evaluation.significance import Comparison
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.tasks import writing
+from s2s.tasks.captioning.data import Captioned, CaptionSource
+from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, compare_runs, evaluate_images
+from s2s.tasks.captioning.examples import CaptionedImages, PreparedCaptions, examples_of, positions_of
+from s2s.tasks.captioning.pictures import captions_picture, looks_picture
+from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.captioning.writing import build_model, looks, write
+from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, Task, check_positions, draw
+from s2s.tasks.pixels import statistics_for
+from s2s.training import drawing
+from s2s.training.logger import RunLog, Sample
+from s2s.training.progress import Meter
+from s2s.training.trainer import Loss, mean_loss
+
+_SAMPLES = 5
+_DRAWN, _LOOKED_AT = 18, 2
+
+CaptionCourse = Course[CaptionRecipe, PreparedCaptions, Seq2Seq]
+CaptionRun = Loaded[CaptionRecipe, Seq2Seq]
+
+
+class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
+    """Images in, captions out."""
+
+    perplexity: ClassVar[bool] = True
+
+    def source(self, recipe: CaptionRecipe) -> CaptionSource:
+        return CaptionSource(recipe.data)
+
+    def tokenizer_names(self, recipe: CaptionRecipe) -> tuple[str, ...]:
+        return (SIDE,)
+
+    def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedCaptions:
+        corpus: Corpus[Captioned] = CaptionSource(recipe.data).load()
+        train, validation = (Dataset.from_dict({"text": list(p.texts())}) for p in (corpus.train, corpus.validation))
+        known = tokenizers[0] if tokenizers else None
+        return PreparedCaptions(corpus, *cut(train, validation, recipe.tokenizer, known))
+
+    def resolved(self, recipe: CaptionRecipe, data: PreparedCaptions) -> CaptionRecipe:
+        """The recipe with mean and deviation of the pixels."""
+        known = statistics_for(recipe.data, data.corpus.train.pixels)
+        return recipe.model_copy(update={"data": recipe.data.model_copy(update=known)})
+
+    def build(self, recipe: CaptionRecipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
+        return build_model(recipe, tokenizers[0].size)
+
+    def build_smallest(self, recipe: CaptionRecipe) -> nn.Module:
+        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
+
+    def examples(self, recipe: CaptionRecipe, data: PreparedCaptions, model: Seq2Seq) -> CaptionedImages:
+        longest = recipe.batches.max_length
+        check_positions(model.decoder.longest, longest, f"set model.max_positions={longest} or higher")
+        return examples_of(recipe, data.corpus.train, data.train)
+
+    def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, Batch]:
+        return writing.loss(recipe.training.label_smoothing)
+
+    def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
+        pieces = encode_texts(Dataset.from_dict({"text": list(part.texts())}), run.tokenizers[0])
+        return examples_of(run.recipe, part, pieces)
+
+    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.teacher_forced(model, batch)
+
+    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.stepped(model, batch, turned)
+
+    def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
+        """All hypotheses of the beam that the recipe asks for."""
+        decoding = run.recipe.decoding
+        writer = Writer(run.model, run.tokenizers[0], decoding, decoding.beam)
+        limits = np.full(len(batch.source), decoding.max_length)
+        found = writer.hypotheses(batch.source, batch.source_valid, limits)
+        return writing.rescored(run.model, batch.source, batch.source_valid, found)
+
+    def guessing(self, data: PreparedCaptions) -> float:
+        return math.log(data.tokenizer.size)
+
+    def counts(self, course: CaptionCourse) -> dict[str, int]:
+        examples = course.trainer.examples
+        return {"test": 0, **super().counts(course), "captions": len(examples), "too_long": examples.left_out}
+
+    def introduce(self, course: CaptionCourse, say: Say) -> None:
+        data, stem = course.recipe.data, course.recipe.stem
+        for name, part in course.data.corpus.parts().items():
+            captions = sum(map(len, part.captions))
+            say(f"{name}: {len(part):,} images, {captions:,} captions")
+        colour = "grey" if data.channels == 1 else "colour"
+        say(
+            f"{data.size} x {data.size} pixels, {colour} · {stem.kind} of {stem.size} x {stem.size}: "
+            f"{positions_of(course.recipe)} vectors of an image · {course.data.tokenizer.size:,} pieces"
+        )
+        if left_out := course.trainer.examples.left_out:
+            limit = course.recipe.batches.max_length
+            say(f"{left_out} training captions are longer than batches.max_length ({limit}): left out")
+
+    def begin(self, course: CaptionCourse, folder: Path, log: RunLog) -> None:
+        """Draws some images with their captions."""
+        some = course.data.corpus.train.first(_DRAWN)
+        captions = [first for first, *_ in some.captions]
+        picture = captions_picture(some.pixels, captions, "training images, each with one of its captions")
+        draw(course, folder, log, "data", {"training": picture})
+
+    def validate(self, course: CaptionCourse, log: RunLog) -> float:
+        recipe, data, update = course.recipe, course.data, course.trainer.update
+        examples = examples_of(recipe, data.corpus.validation, data.validation)
+        loss = mean_loss(course.model, examples, writing.loss(0.0), course.trainer.computer)
+        part = data.corpus.validation.first(recipe.validation.images)
+        decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
+        written = write(recipe, Writer(course.model, data.tokenizer, decoding), part.pixels)
+        captions = [each.text for each in written]
+        found = {"loss": loss, **score(captions, part.captions, recipe.tokenizer.lowercase, METRICS)}
+        rows = zip(part.names, (first for first, *_ in part.captions), captions, strict=True)
+        log.validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
+        _draw_captions(course, log, part.first(_DRAWN), written)
+        if advice := collapse([image.tobytes().hex() for image in part.pixels], captions, "captions"):
+            log.say(advice)
+        metric = recipe.validation.metric
+        return -found[metric] if metric in LOWER_IS_BETTER else found[metric]
+
+    def evaluate(self, run: CaptionRun, part: Captioned, scoring: Scoring, meter: Meter) -> CaptionEvaluation:
+        return evaluate_images(run, part, scoring, meter)
+
+    def compare(self, evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:
+        return compare_runs(evaluations)
+
+
+TASK = Captioning()
+
+
+def _draw_captions(course: CaptionCourse, log: RunLog, part: Captioned, written: Sequence[Translation]) -> None:
+    """Puts validation images with what is written of them into TensorBoard, and where the model looks for each word."""
+    update = course.trainer.update
+    title = f"{course.recipe.name}, update {update}"
+    captions = [each.text for each in written[: len(part)]]
+    log.picture("captions/validation", drawing.png(captions_picture(part.pixels, captions, title)), update)
+    some = part.first(_LOOKED_AT)
+    seen = looks(course.recipe, course.model, course.data.tokenizer, some.pixels, written[: len(some)], some.names)
+    if seen:
+        log.picture("attention/validation", drawing.png(looks_picture(seen, title)), update)

@@ -1,0 +1,163 @@
+"""Images as pixels: read from files and from cells of data sets, scaled, coloured, and counted.
+
+Pixels are kept as bytes, four times smaller than numbers a network computes with. An image may come from anywhere, so
+only formats are read that hold nothing but an image, and none that unpacks to more than memory is for.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from s2s.errors import UserError, check_regular
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = UInt8[np.ndarray, "images channels height width"]
+
+# what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+# a file of 50 KB may unpack to a gigabyte
+_MOST_PIXELS = 2**26
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+
+
+class Wanted(Protocol):
+    """What images are made: squares of so many pixels a side, grey (one channel) or red, green, blue (three)."""
+
+    @property
+    def size(self) -> int:
+        """Height and width in pixels."""
+        ...
+
+    @property
+    def channels(self) -> int:
+        """1: grey; 3: red, green, blue."""
+        ...
+
+
+def read_image(file: Path, wanted: Wanted, where: str = "") -> UInt8[np.ndarray, "channels height width"]:
+    """One image, scaled and coloured as is wanted; messages name the file, or where it is named.
+
+    Raises:
+        UserError: it is missing, or no image that Pillow reads.
+    """
+    if not where:
+        check_regular(file, "remove or replace it")
+    return _read(file, where or str(file), wanted)
+
+
+def _read(file: Path | io.BytesIO, where: str, wanted: Wanted) -> UInt8[np.ndarray, "channels height width"]:
+    from PIL import Image, UnidentifiedImageError
+
+    # our own limit follows; below it, Pillow would warn in words that no user understands
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        with Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise ValueError(f"it has {image.width:,} x {image.height:,} pixels; {_MOST_PIXELS:,} are the most")
+            return pixels_of(image, wanted)
+    except FileNotFoundError:
+        why = "there is no such file"
+    except UnidentifiedImageError:
+        why = f"it is no whole image of the kinds {', '.join(_FORMATS)}"
+    except Exception as error:
+        # a reader of damaged bytes fails as its format leads it to: struct.error, KeyError, zlib.error …
+        why = str(error) or type(error).__name__
+    raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
+
+
+def pixels_of(image: "Image", wanted: Wanted) -> UInt8[np.ndarray, "channels height width"]:
+    """An opened image, scaled and coloured as is wanted.
+
+    Raises:
+        ValueError: parts of it are transparent, or nothing says what is white.
+    """
+    from PIL.Image import Resampling, fromarray
+    from PIL.ImageOps import exif_transpose
+
+    image = exif_transpose(image)
+    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:  # type: ignore[operator]
+        raise ValueError("parts of it are transparent, and nothing says what is behind them")
+    if image.mode.startswith("I;16"):
+        # Pillow would cut off what is above 255
+        image = fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError("a pixel has 32 bits, and nothing says what is white; 8 or 16 are read")
+    converted = image.convert("L" if wanted.channels == 1 else "RGB")
+    if converted.size != (wanted.size, wanted.size):
+        converted = converted.resize((wanted.size, wanted.size), Resampling.BILINEAR)
+    found = np.asarray(converted, dtype=np.uint8)
+    return found[None] if found.ndim == 2 else found.transpose(2, 0, 1)
+
+
+def read_all(files: Sequence[Path], wanted: Wanted, places: Sequence[str] | None = None) -> Pixels:
+    """The images of files, in their order; see `read_image`. Several are read at once.
+
+    Raises:
+        UserError: one is missing, or no image that Pillow reads.
+    """
+    with ThreadPoolExecutor() as pool:
+        return np.stack(
+            list(pool.map(lambda file, where: read_image(file, wanted, where), files, places or [""] * len(files)))
+        )
+
+
+def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: Wanted) -> UInt8[np.ndarray, "channels height width"]:
+    """The image in a cell of a data set, as bytes or as a path.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    if cell is None:
+        raise UserError("has no image", where=where, remedy="remove the row")
+    return _read(Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"]), where, wanted)
+
+
+class Standardized(Protocol):
+    """Settings of images that may say how their pixels are brought to mean 0 and variance 1."""
+
+    @property
+    def mean(self) -> tuple[float, ...] | None:
+        """Mean of each channel, as a share of white."""
+        ...
+
+    @property
+    def deviation(self) -> tuple[float, ...] | None:
+        """Standard deviation of each channel."""
+        ...
+
+
+def statistics_for(settings: Standardized, pixels: Pixels) -> dict[str, tuple[float, ...]]:
+    """The `mean` and `deviation` of a resolved recipe: what it says, or those of the training images."""
+    statistics = pixel_statistics(pixels)
+    mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
+    return {
+        "mean": settings.mean or mean,
+        # so little difference is rounding's, not the images'
+        "deviation": settings.deviation or tuple(number or 1.0 for number in deviation),
+    }
+
+
+def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Float[np.ndarray, " channels"]]:
+    """Mean and standard deviation of each channel's pixels, as shares of white.
+
+    They are counted exactly, in whole numbers. Where all pixels are the same, the deviation is 1: nothing is divided by
+    zero.
+    """
+    counts = np.stack([_histogram(pixels[:, channel]) for channel in range(pixels.shape[1])])
+    values, total = np.arange(256) / 255, counts.sum(axis=1)
+    mean = counts @ values / total
+    deviation = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(axis=1) / total)
+    return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
+    # some thousand images at a time: bincount makes 64-bit numbers of its bytes
+    parts = (values[first : first + 4096] for first in range(0, len(values), 4096))
+    return sum((np.bincount(part.ravel(), minlength=256) for part in parts), start=np.zeros(256, dtype=np.int64))
