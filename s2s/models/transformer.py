@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from torch import nn
 
     from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.language_model import LanguageModel
     from s2s.nn.attention import Attention
     from s2s.nn.layers import FeedForward, Residual
 
 Positions = Literal["sinusoidal", "learned", "none"]
 
 
-class EncoderSettings(Section):
-    """What a recipe says of its encoder alone."""
+class Blocks(Section):
+    """What a recipe says of layers that read and of layers that write."""
 
     kind: Literal["transformer"] = "transformer"
     """The Transformer."""
@@ -33,14 +34,10 @@ class EncoderSettings(Section):
     """Attention heads; they divide the width among them."""
     feedforward: Inner = 1024
     """Inner size of the feed-forward blocks (d_ff)."""
-    encoder_layers: Layers = 3
-    """Layers that read the source."""
     norm: Literal["pre", "post"] = "pre"
     """Layer normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
     activation: Literal["relu", "gelu"] = "relu"
     """Non-linearity of the feed-forward blocks."""
-    encoder_positions: Positions = "sinusoidal"
-    """How the encoder knows where a token stands."""
     max_positions: Length = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     dropout: Probability = 0.1
@@ -54,9 +51,22 @@ class EncoderSettings(Section):
     takes whichever is faster for the device, the precision and the length."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "EncoderSettings":
+    def _heads_divide_width(self) -> "Blocks":
         if self.width % self.heads:
             raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
+        return self
+
+
+class EncoderSettings(Blocks):
+    """What a recipe says of its encoder alone."""
+
+    encoder_layers: Layers = 3
+    """Layers that read the source."""
+    encoder_positions: Positions = "sinusoidal"
+    """How the encoder knows where a token stands."""
+
+    @model_validator(mode="after")
+    def _source_width_is_even(self) -> "EncoderSettings":
         if self.width % 2 and self.encoder_positions == "sinusoidal":
             raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
         return self
@@ -75,6 +85,24 @@ class Settings(EncoderSettings):
 
     @model_validator(mode="after")
     def _width_is_even(self) -> "Settings":
+        if self.width % 2 and self.decoder_positions == "sinusoidal":
+            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+        return self
+
+
+class LanguageSettings(Blocks):
+    """The Transformer's section of a language model's recipe."""
+
+    decoder_layers: Layers = 3
+    """Layers that read the text so far."""
+    decoder_positions: Positions = "sinusoidal"
+    """How it knows where a piece stands; without positions, the causal mask still tells it something (Haviv et al.
+    2022)."""
+    tie: bool = True
+    """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
+
+    @model_validator(mode="after")
+    def _text_width_is_even(self) -> "LanguageSettings":
         if self.width % 2 and self.decoder_positions == "sinusoidal":
             raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
         return self
@@ -108,6 +136,19 @@ def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder
     return _encoder(settings, table(source_size, settings.width)), settings.width
 
 
+def build_language_model(settings: LanguageSettings, size: int) -> "LanguageModel":
+    """A freshly initialised decoder without a source, for so many pieces."""
+    from s2s.models.language_model import LanguageModel
+    from s2s.models.transformer_causal import CausalLayer, CausalTransformer
+    from s2s.nn.embeddings import Embedding, tables
+
+    _, table, projection = tables("all" if settings.tie else "none", settings.width, size, size)
+    attention, feedforward, residual = _parts(settings)
+    embedding = Embedding(table, settings.decoder_positions, settings.max_positions)
+    layers = [CausalLayer(attention(), feedforward(), (residual(), residual())) for _ in range(settings.decoder_layers)]
+    return LanguageModel(CausalTransformer(embedding, layers, _last_norm(settings), settings.dropout), projection)
+
+
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
     from s2s.models.transformer_network import EncoderLayer, TransformerEncoder
     from s2s.nn.embeddings import Embedding
@@ -121,7 +162,7 @@ def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
 
 
 def _parts(
-    settings: EncoderSettings,
+    settings: Blocks,
 ) -> "tuple[Callable[[], Attention], Callable[[], FeedForward], Callable[[], Residual]]":
     """What makes the parts of a layer, each a fresh one."""
     from torch import nn
@@ -137,7 +178,7 @@ def _parts(
     )
 
 
-def _last_norm(settings: EncoderSettings) -> "nn.Module":
+def _last_norm(settings: Blocks) -> "nn.Module":
     """What is normalised before each block is normalised behind the last one, too."""
     from torch import nn
 

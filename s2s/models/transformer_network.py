@@ -83,6 +83,26 @@ class TransformerState(Rows):
     length: int
 
 
+def look_back(
+    attention: Attention, block: Residual, x: Tensor, past: KeysAndValues | None, mask: Mask
+) -> tuple[Tensor, KeysAndValues]:
+    """After self-attention over a row so far, within its residual block: the states, and the keys and values to keep.
+
+    The newest positions `x` look at those before them, whose keys and values are the `past`, and at themselves.
+    """
+    kept: list[KeysAndValues] = []
+
+    def attend(read: Tensor) -> Tensor:
+        """What the newest positions read."""
+        key, value = attention.keys_and_values(read)
+        if past is not None:
+            key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
+        kept.append((key, value))
+        return attention(read, key, value, mask)
+
+    return block(x, attend), kept[0]
+
+
 class DecoderLayer(nn.Module):
     """Masked self-attention over the target, attention over the source, then the feed-forward block."""
 
@@ -101,17 +121,7 @@ class DecoderLayer(nn.Module):
 
     def look_back(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
         """After self-attention over the target so far: the states, and the keys and values to keep."""
-        kept: list[KeysAndValues] = []
-
-        def attend(read: Tensor) -> Tensor:
-            """The newest positions, looking at those before them and at themselves."""
-            key, value = self.self_attention.keys_and_values(read)
-            if past is not None:
-                key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
-            kept.append((key, value))
-            return self.self_attention(read, key, value, mask)
-
-        return self.self_block(x, attend), kept[0]
+        return look_back(self.self_attention, self.self_block, x, past, mask)
 
     def look_across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """After attention over the source and the feed-forward block."""
@@ -163,7 +173,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
-        mask = _mask(tokens.shape[1], length, tokens.device)
+        mask = visible(tokens.shape[1], length, tokens.device)
         kept, weights = [], []
         for i, layer in enumerate(self._layers()):
             past = (state.keys[i], state.values[i]) if state.length else None
@@ -176,7 +186,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         return self.norm(x), state, weights
 
 
-def _mask(new: int, length: int, device: torch.device) -> Mask:
+def visible(new: int, length: int, device: torch.device) -> Mask:
     """Where the newest of that many tokens may look."""
     if new == 1:
         return None
