@@ -1,5 +1,7 @@
 """What every installed model that can be a language model must keep: over the entry points, so a stranger's too."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -63,7 +65,7 @@ def test_piece_by_piece_in_two_parts_and_at_once_are_the_same(model, tokens, apa
     whole = model(tokens, apart)
     for cuts in (list(range(10)), [0, 4, 9], [0, 6, 9]):
         state, steps = model.decoder.start(len(tokens), apart), []
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             states, state = model.decoder(state, tokens[:, first:last])
             steps.append(states)
         torch.testing.assert_close(torch.cat(steps, dim=1), whole)

@@ -1,7 +1,7 @@
 """Random phrases for the built-in corpus: who, what, when and where, and how often each is said."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TypeVar
 
@@ -36,6 +36,15 @@ class Chooser:
     def __init__(self, generator: random.Random) -> None:
         self.generator = generator
         self.random = generator.random
+
+    def begin(self) -> None:
+        """Called before each sentence is drawn."""
+
+    def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
+        """Draw until it suits."""
+        while not suits(item := draw()):
+            pass
+        return item
 
     def pick(self, items: Sequence[Item]) -> Item:
         """Give one of the items, the first about three times as often as the last."""
@@ -90,9 +99,7 @@ class Chooser:
 
     def owned(self, noun: Noun) -> Nominal:
         """Give a noun with an owner in the genitive: the dog of my neighbour."""
-        owner = self.pick(lexicon.nouns("person"))
-        while owner is noun:
-            owner = self.pick(lexicon.nouns("person"))
+        owner = self.until(lambda one: one is not noun, lambda: self.pick(lexicon.nouns("person")))
         return owned(self.noun_phrase(noun, ("the",), 0.25), self.noun_phrase(owner, lexicon.menu("definite"), 0.2))
 
     def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
