@@ -16,7 +16,7 @@ class DocumentSettings(schema.PlainTextSettings):
     corpus: schema.Word = "files"
     """`built-in` (the English sentences of the built-in corpus), `files`, or the name of a Hugging Face data set such
     as `stanfordnlp/imdb`."""
-    train: schema.SplitOrSize = "train"
+    train: schema.SplitOrSize = "train"  # pyright: ignore[reportIncompatibleVariableOverride]
     """A split name; a table (tsv, csv, jsonl, parquet); any other file, or a folder of `.txt` files: plain text. Files
     may be plain, .gz or .xz. Of the built-in corpus, how many sentences."""
     document: Literal["line", "paragraph", "file"] = "paragraph"

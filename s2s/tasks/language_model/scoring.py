@@ -81,11 +81,8 @@ def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tens
     chosen = batch.valid.flatten().nonzero().squeeze(1)
     states = model(batch.read).flatten(0, 1).index_select(0, chosen)
     places = batch.places.flatten().index_select(0, chosen)
-    return (
-        nats_of(model, states, batch.following.flatten().index_select(0, chosen)),
-        places,
-        chosen // len(batch.read[0]),
-    )
+    following = batch.following.flatten().index_select(0, chosen)
+    return nats_of(model, states, following), places, chosen // batch.read.shape[1]
 
 
 @dataclass(frozen=True)
