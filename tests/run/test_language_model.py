@@ -92,9 +92,9 @@ def test_long_documents_are_read_through_windows_that_move_on(loaded):
     found = measure(loaded.model, Windows(pieces, 24, 10, 256), choose(loaded.recipe.device))
     total, done = 0.0, 1
     for first in range(0, len(row), 10):
-        read = torch.tensor([row[first : first + 24]])
+        seen = torch.tensor([row[first : first + 24]])
         with torch.no_grad():
-            said = loaded.model.logits(read)[0].log_softmax(-1)
+            said = loaded.model.logits(seen)[0].log_softmax(-1)
         for place in range(done, min(first + 25, len(row))):
             total -= float(said[place - 1 - first, row[place]])
         done = max(done, min(first + 25, len(row)))
@@ -221,10 +221,12 @@ def test_the_probe_of_recall_knows_who_repeats():
     assert found.difference == pytest.approx(-math.log(40))
 
 
-def test_commands_write_and_ask(run):
+def test_commands_write_and_ask(run, tmp_path):
     call = CliRunner()
+    (tmp_path / "prompts").write_text("The man\n\n", encoding="utf-8")
     one = call.invoke(generate, [str(run), "The man", "--max-tokens", "5", "--seed", "3"])
-    many = call.invoke(generate, [str(run), "--max-tokens", "5", "--seed", "3", "--count", "2"], input="The man\n\n")
+    some = ["--input", str(tmp_path / "prompts"), "--max-tokens", "5", "--seed", "3", "--count", "2"]
+    many = call.invoke(generate, [str(run), *some])
     assert one.exception is None
     assert many.exception is None
     assert one.output.startswith("The man")
