@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import s2s.data.phrasebook.english as english
 import s2s.data.phrasebook.german as german
@@ -39,6 +39,12 @@ class Chooser:
 
     def begin(self) -> None:
         """Called before each sentence is drawn."""
+
+    def seen_as(self, alike: Callable[[Any], object]) -> None:
+        """Called where all that is alike to the item chosen last would have led to the same."""
+
+    def unseen(self, phrase: object) -> None:
+        """Called where a subject or an object is replaced, or left out, before anybody hears of it."""
 
     def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
         """Draw until it suits."""
@@ -107,6 +113,8 @@ class Chooser:
         noun = self.pick(options)
         draw = self.random()
         if noun.kind == "person":
+            if draw < 0.34:
+                self.seen_as(lambda other: other.kind == "person")
             if draw < 0.18:
                 return self.even(people())
             if draw < 0.34:
@@ -127,6 +135,7 @@ class Chooser:
         draw = self.random()
         if noun.kind == "person" and draw < 0.28:
             if draw < 0.12:
+                self.seen_as(lambda other: other.kind == "person" and other.english[0] not in subject.english)
                 return self.even([person for person in people() if person.english not in subject.english])
             other = pronoun(self.even(lexicon.menu("object_pronouns")))
             if other.form != subject.form and not {other.form, subject.form} <= {FIRST, WE}:

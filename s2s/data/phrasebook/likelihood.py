@@ -1,10 +1,11 @@
 """How probable the built-in grammar's sentences are: what a model of them cannot do without.
 
 A sentence is drawn by a sequence of choices whose probabilities are all known, so the probability of the sequence is
-their product. Two sequences may end in one sentence, and what is drawn again because it did not suit is not counted:
-for both reasons a sentence is at least as probable as the product says, and −log of it is an upper bound of the nats
-that the grammar needs for it. That the sentences of a corpus are different ones and belong to one split is no part of
-it: the grammar knows of neither.
+their product, and choices that nobody hears of are left out of it: which noun a name or a pronoun stands for, and
+phrases that are replaced. That is an estimate of the sentence's own probability, and rather too low a one, so that its
+−log is rather too many nats: other sequences may end in the same sentence (a plain statement may happen to be one in
+the future), and what is drawn again because it did not suit is counted as if all had suited. That the sentences of a
+corpus are different ones and belong to one split is no part of it: the grammar knows of neither.
 """
 
 import math
@@ -16,6 +17,8 @@ from typing import Any
 
 from s2s.data.phrasebook import drawn, sentence
 from s2s.data.phrasebook.chooser import Chooser, Item
+from s2s.data.phrasebook.clauses import Nominal
+from s2s.data.phrasebook.lexicon import Noun
 
 
 class _Number(float):
@@ -85,6 +88,8 @@ class Witness(Chooser):
         super().__init__(generator)
         self._uniform = generator.random
         self._choices: list[float | _Number] = []
+        self._latest: tuple[int, Sequence[Any], Sequence[float]] = (0, (), ())
+        self._phrases: list[tuple[object, int, int]] = []
         # what is compared knows its probability only when the sentence is complete
         self.random = self._number  # type: ignore[assignment]
         self.generator: Any = _Integers(generator, self._choices.append)
@@ -96,6 +101,30 @@ class Witness(Chooser):
 
     def begin(self) -> None:
         self._choices.clear()
+        self._phrases.clear()
+
+    def seen_as(self, alike: Callable[[Any], object]) -> None:
+        place, items, shares = self._latest
+        self._choices[place] = -math.log(sum(s for s, item in zip(shares, items, strict=True) if alike(item)))
+
+    def unseen(self, phrase: object) -> None:
+        for made, first, last in reversed(self._phrases):
+            if made is phrase:
+                self._choices[first:last] = [0.0] * (last - first)
+                return
+
+    def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
+        return self._phrase(lambda: super(Witness, self).subject(options, definite, adjective))
+
+    def object(self, options: Sequence[Noun], subject: Nominal, denied: bool = False) -> Nominal:
+        return self._phrase(lambda: super(Witness, self).object(options, subject, denied))
+
+    def _phrase(self, draw: Callable[[], Nominal]) -> Nominal:
+        """Keeps which choices made a phrase."""
+        first = len(self._choices)
+        made = draw()
+        self._phrases.append((made, first, len(self._choices)))
+        return made
 
     def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
         """As elsewhere; of what did not suit nothing is counted."""
@@ -126,6 +155,7 @@ class Witness(Chooser):
         item = items[index]
         same = [other is item or (type(item) is str and other == item) for other in items]
         share = sum(each for each, equal in zip(shares, same, strict=True) if equal)
+        self._latest = len(self._choices), items, shares
         self._choices.append(-math.log(share))
         return item
 
@@ -145,7 +175,7 @@ class _Marked(Chooser):
 
 
 def grammar_nats(split: str, size: int, seed: int = 1) -> list[float]:
-    """For each phrase of `phrases(split, size, seed)`, how many nats the grammar needs for its English, at most.
+    """For each phrase of `phrases(split, size, seed)`, about how many nats the grammar needs for its English.
 
     Raises:
         UserError: see `phrases`.

@@ -76,8 +76,10 @@ def relative(choose: Chooser) -> Draft:
     table = choose.even(("transitive", "transitive", "intransitive", "oblique"))
     clause = any_clause(choose, table, denied=0, time=0.15)
     if clause.accusative is not None and choose.chance(0.5):
+        choose.unseen(clause.accusative)
         clause.accusative = with_relative(choose, choose.pick(clause.verb.objects))
     else:
+        choose.unseen(clause.subject)
         clause.subject = with_relative(choose, choose.pick(clause.verb.subjects))
     return statement(clause)
 
@@ -136,9 +138,12 @@ def interrogative(choose: Chooser) -> Draft:
     if draw < 0.3:
         return _asked_object(choose)
     if draw < 0.4:
-        return _asked(any_clause(choose, "dative", denied=0, time=0.15), "whom", "wem", "dat")
+        clause = any_clause(choose, "dative", denied=0, time=0.15)
+        choose.unseen(clause.dative)
+        return _asked(clause, "whom", "wem", "dat")
     if draw < 0.6:
         clause = any_clause(choose, denied=0)
+        choose.unseen(clause.subject)
         clause.subject = Nominal("who", "", ("wer", "", "", ""))
         if all(noun.kind != "person" for noun in clause.verb.subjects):
             clause.subject = choose.noun_phrase(choose.pick(clause.verb.subjects), ("which",), 0)
@@ -157,6 +162,7 @@ def interrogative(choose: Chooser) -> Draft:
 
 def _asked_object(choose: Chooser) -> Draft:
     clause = any_clause(choose, "transitive", denied=0, time=0.15)
+    choose.unseen(clause.accusative)
     noun = choose.pick(clause.verb.objects)
     if noun.kind == "person" and choose.chance(0.6):
         return _asked(clause, "whom", "wen", "acc")
@@ -317,6 +323,7 @@ def _goods(choose: Chooser) -> Clause:
     amount = _amount(choose, 12, 99 if choose.chance(0.5) else 999)
     verb = choose.pick([verb for verb in verbs("transitive") if verb.english[0] in _COUNTED])
     clause = any_clause(choose, verb=verb, denied=0, time=0.3, placed=False)
+    choose.unseen(clause.accusative)
     noun = choose.pick([noun for noun in verb.objects if noun.german[4]])
     clause.accusative = _counted(amount, noun.english[1], noun.german[4])
     return clause
