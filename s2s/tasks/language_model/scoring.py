@@ -146,7 +146,7 @@ class LanguageScores(Evaluation):
         context: pieces read at once.
         stride: by how many pieces the context moves on.
         spans: the loss by the place in a document.
-        grammar: nats per document that the grammar of the built-in corpus needs, at most; None for other texts.
+        grammar: nats per document that the grammar of the built-in corpus needs, about; None for other texts.
     """
 
     documents: int
@@ -180,8 +180,8 @@ class LanguageScores(Evaluation):
             )
         if self.grammar is not None:
             found.append(
-                f"  the grammar that drew them needs {self.grammar:.2f} nats per sentence or less: the model needs "
-                f"{each - self.grammar:+.2f} nats per sentence beside that"
+                f"  the grammar that drew them needs about {self.grammar:.2f} nats per sentence: the model needs "
+                f"{each - self.grammar:+.2f} nats beside that"
             )
         return "\n".join(found)
 

@@ -161,7 +161,7 @@ def _size(part: datasets.Dataset, pieces: Any, tokenizer: Tokenizer) -> Any:
 
 
 def _grammar(recipe: LanguageRecipe, split: str) -> float | None:
-    """Nats per sentence that the built-in grammar needs for a split, at most; None of other texts."""
+    """Nats per sentence that the built-in grammar needs for a split, about; None of other texts."""
     if recipe.data.corpus != "built-in":
         return None
     return float(np.mean(grammar_nats(split, built_in_size(recipe.data, split), recipe.data.seed)))
