@@ -89,7 +89,7 @@ class Witness(Chooser):
         self._uniform = generator.random
         self._choices: list[float | _Number] = []
         self._latest: tuple[int, Sequence[Any], Sequence[float]] = (0, (), ())
-        self._phrases: list[tuple[object, int, int]] = []
+        self._phrases: list[tuple[Any, int, int]] = []
         # what is compared knows its probability only when the sentence is complete
         self.random = self._number  # type: ignore[assignment]
         self.generator: Any = _Integers(generator, self._choices.append)
@@ -107,7 +107,7 @@ class Witness(Chooser):
         place, items, shares = self._latest
         self._choices[place] = -math.log(sum(s for s, item in zip(shares, items, strict=True) if alike(item)))
 
-    def unseen(self, phrase: object) -> None:
+    def unseen(self, phrase: Any) -> None:
         for made, first, last in reversed(self._phrases):
             if made is phrase:
                 self._choices[first:last] = [0.0] * (last - first)

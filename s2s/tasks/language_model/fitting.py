@@ -34,8 +34,8 @@ def fitted_language_model(name: str, splits: Splits[Path], column: str | None = 
         unit = _unit(settings)
         settings = settings.model_copy(update={"document": unit})
         source = f"\n  document: {unit} # what a document is"
-    everything = DocumentSource(settings).load()
-    different = len({text for part in (everything.train, everything.validation) for text in part["text"]})
+    everything = DocumentSource(settings).part("train")
+    different = len(set(everything["text"] if everything else ()))
     held = fitting.parts(splits, different, "documents", splits.train)
     texts = DocumentSource(settings.model_copy(update=held)).load().train["text"][:]
     return fitting.page("language_model", name, splits.train, held, _chosen(texts) | {"source": source})
