@@ -84,7 +84,7 @@ model: {{{MODEL}}}
     assert len(weigh(load(run), "The old ___ sleeps .", ["the", "in"]).log_probabilities) == 2
 
 
-@pytest.mark.parametrize("kind", ["transformer, heads: 2, feedforward: 8", "lstm"])
+@pytest.mark.parametrize("kind", ["transformer, heads: 2, feedforward: 8", "mingru"])
 def test_language_model(tmp_path, texts, chosen, counts, kind):
     recipe = f"""
 task: language-model
