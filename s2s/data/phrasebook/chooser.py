@@ -33,9 +33,10 @@ def _at(source: str, target: str, case: int, where: Nominal) -> Pair:
 class Chooser:
     """Draws words and phrases at random; whatever it gives is grammatical and makes sense."""
 
-    def __init__(self, generator: random.Random) -> None:
+    def __init__(self, generator: random.Random, words: float = 1.0) -> None:
         self.generator = generator
         self.random = generator.random
+        self.words = words  # share of the words of each kind that it knows
 
     def begin(self) -> None:
         """Called before each sentence is drawn."""
@@ -53,9 +54,13 @@ class Chooser:
         return item
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """Give one of the items, the first about three times as often as the last."""
+        """Give one of the items that it knows, the first about three times as often as the last."""
         draw = self.random()
-        return items[int(len(items) * draw * (0.5 + 0.5 * draw))]
+        return items[int(self.known(len(items)) * draw * (0.5 + 0.5 * draw))]
+
+    def known(self, items: int) -> int:
+        """Give how many of so many items it knows: of one word alone nobody could draw another one."""
+        return max(min(2, items), round(self.words * items))
 
     def even(self, items: Sequence[Item]) -> Item:
         """Give one of the items, all equally often."""

@@ -126,7 +126,7 @@ class Witness(Chooser):
         self._phrases.append((made, first, len(self._choices)))
         return made
 
-    def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
+    def until(self, suits: Callable[[Item], Any], draw: Callable[[], Item]) -> Item:
         """As elsewhere; of what did not suit nothing is counted."""
         before = len(self._choices)
         while not suits(item := draw()):
@@ -134,8 +134,8 @@ class Witness(Chooser):
         return item
 
     def pick(self, items: Sequence[Item]) -> Item:
-        draw = self._uniform()
-        return self._chosen(items, int(len(items) * draw * (0.5 + 0.5 * draw)), _falling(len(items)))
+        draw, count = self._uniform(), self.known(len(items))
+        return self._chosen(items[:count], int(count * draw * (0.5 + 0.5 * draw)), _falling(count))
 
     def even(self, items: Sequence[Item]) -> Item:
         return self._chosen(items, int(len(items) * self._uniform()), (1 / len(items),) * len(items))

@@ -167,7 +167,7 @@ def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Datas
                 remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
             )
     size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
-    found = phrases(name, size, settings.seed)
+    found = phrases(name, size, settings.seed, words=settings.words)
     fields = {"source": _BUILT_IN_SIDES[settings.source], "target": _BUILT_IN_SIDES[settings.target]}
     fields |= {"construction": "construction", "distance": "distance"}
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
