@@ -100,6 +100,8 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "classify by a translator": ("classify {world}/runs/t", ("translation", "s2s translate")),
     "fill by a translator": ("fill {world}/runs/t ___", ("translation", "masked-lm")),
     "generate by a translator": ("generate {world}/runs/t text", ("translation", "language-model")),
+    "a row longer than a batch": ("train {world}/l.yaml batches.length=65", ("batches.tokens=65",)),
+    "a stride longer than the context": ("evaluate {world}/runs/l scoring.stride=33", ("scoring.stride=32",)),
     "a temperature below zero": ("generate {world}/runs/l text --temperature -1", ("--temperature", "-1")),
     "a nucleus of nothing": ("generate {world}/runs/l text --top-p 0", ("--top-p", "0")),
     "no best pieces": ("generate {world}/runs/l text --top-k 0", ("--top-k", "0")),

@@ -81,9 +81,9 @@ VALUES: dict[str, dict[str, list[str]]] = {
     },
     "l": {
         "data.document": ["page"],
-        "batches.length": ["1", "65"],
+        "batches.length": ["1"],
         "batches.across_documents": ["1"],
-        "scoring.stride": ["0", "33"],
+        "scoring.stride": ["0"],
         "scoring.context": ["1"],
         "validation.samples": ["-1"],
         "validation.metric": ["bleu"],
