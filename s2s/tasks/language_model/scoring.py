@@ -12,6 +12,8 @@ from torch import Tensor
 
 from s2s.data.examples import batches_on
 from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.errors import UserError
+from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.contract import Evaluation
 from s2s.tasks.language_model.data import TextBatch, Windows
@@ -87,14 +89,19 @@ def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tens
 
 @dataclass(frozen=True)
 class Size:
-    """What documents are made of: bytes, an end counted as one, and how many pieces do not spell exactly.
+    """What documents are made of: the bytes of each, its end counted as one, and how many pieces do not spell exactly.
 
     A document is one byte longer than its text, as it is in a file that holds a document a line; so a compressor of
     that file has the same bytes to tell.
     """
 
-    bytes: int
+    documents: tuple[int, ...]
     lossy: int
+
+    @property
+    def bytes(self) -> int:
+        """Of all documents."""
+        return sum(self.documents)
 
 
 def size_of(texts: Sequence[str], pieces: Sequence[np.ndarray], tokenizer: Tokenizer) -> Size:
@@ -103,12 +110,12 @@ def size_of(texts: Sequence[str], pieces: Sequence[np.ndarray], tokenizer: Token
         tokenizer.normalize(text) != text or bool((found == UNK).any())
         for text, found in zip(texts, pieces, strict=True)
     )
-    return Size(sum(len(text.encode()) + 1 for text in texts), lossy)
+    return Size(tuple(len(text.encode()) + 1 for text in texts), lossy)
 
 
-def bits_per_byte(nats: float, size: Size) -> float:
-    """Of documents that took so many nats."""
-    return nats / math.log(2) / max(1, size.bytes)
+def bits_per_byte(nats: float, size: int) -> float:
+    """Of documents of so many bytes that took so many nats."""
+    return nats / math.log(2) / max(1, size)
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,8 @@ class LanguageScores(Evaluation):
         bytes: of their texts, with one for each end.
         lossy: documents whose pieces do not spell them exactly; their bits per byte flatter.
         nats: −log p of each document.
+        sizes: bytes of each document.
+        digest: a hash of the documents.
         context: pieces read at once.
         stride: by how many pieces the context moves on.
         spans: the loss by the place in a document.
@@ -154,6 +163,8 @@ class LanguageScores(Evaluation):
     bytes: int
     lossy: int
     nats: list[float]
+    sizes: list[int]
+    digest: str
     context: int
     stride: int
     spans: list[Span]
@@ -169,7 +180,7 @@ class LanguageScores(Evaluation):
         found = [
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.documents:,} documents of {self.pieces:,} "
             f"pieces and {self.bytes:,} bytes, read {self.context} at once, {self.stride} further each time",
-            f"  {self.main_scores()['bits_per_byte']:.4f} bits per byte · {loss:.4f} nats per piece (perplexity "
+            f"  {_with_interval(interval_of(self.nats, self.sizes))} bits per byte · {loss:.4f} nats per piece (perplexity "
             f"{math.exp(min(loss, 50)):.2f}) · {each:.2f} nats per document",
             "  by place: " + " · ".join(f"{_named(span)} {span.loss:.2f}" for span in self.spans),
         ]
@@ -187,7 +198,7 @@ class LanguageScores(Evaluation):
 
     def main_scores(self) -> dict[str, float]:
         scores = {
-            "bits_per_byte": bits_per_byte(self.total, Size(self.bytes, self.lossy)),
+            "bits_per_byte": bits_per_byte(self.total, self.bytes),
             "loss": self.total / self.pieces,
             "perplexity": math.exp(min(self.total / self.pieces, 50)),
             "nats_per_document": self.total / self.documents,
@@ -197,6 +208,56 @@ class LanguageScores(Evaluation):
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield "by-place", by_place_picture([(span.first, span.last, span.loss) for span in self.spans])
+
+
+def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
+    """Bits per byte, with the 95 % interval of documents drawn with replacement."""
+    found, bytes_ = np.array(nats), np.array(sizes)
+    resampled = [bits_per_byte(float(row @ found), int(row @ bytes_)) for row in drawn_rows(len(found))]
+    return estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), np.array(resampled))
+
+
+@dataclass(frozen=True)
+class LanguageComparison:
+    """A run's bits per byte, with how often chance alone would set it as far apart from the first; None for the first.
+
+    The p-value is that of paired approximate randomisation over documents, see `paired_p`.
+    """
+
+    run: str
+    bits_per_byte: Estimate
+    p_value: float | None
+
+    def __str__(self) -> str:
+        chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
+        return f"  {self.run:28} {_with_interval(self.bits_per_byte)} bits per byte{chance}"
+
+
+def compare_scores(evaluations: "Sequence[LanguageScores]") -> list[LanguageComparison]:
+    """Tests each run against the first.
+
+    Raises:
+        UserError: the runs did not read the same documents.
+    """
+    first, found = evaluations[0], []
+    for other in evaluations:
+        if other.digest != first.digest:
+            raise UserError(
+                f"{first.run} and {other.run} have different {first.split} sets",
+                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+            )
+        counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
+        chance = None if other is first else paired_p(counts[0], counts[1], _rate)
+        found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))
+    return found
+
+
+def _with_interval(found: Estimate) -> str:
+    return f"{found.value:.4f} ({found.low:.4f}–{found.high:.4f})"
+
+
+def _rate(sums: Float[np.ndarray, "systems 2"]) -> Float[np.ndarray, " systems"]:
+    return sums[..., 0] / sums[..., 1] / math.log(2)
 
 
 def _named(span: Span) -> str:

@@ -20,7 +20,15 @@ from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, draw
 from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.language_model.scoring import LanguageScores, bits_per_byte, measure, size_of, spans
+from s2s.tasks.language_model.scoring import (
+    LanguageComparison,
+    LanguageScores,
+    bits_per_byte,
+    compare_scores,
+    measure,
+    size_of,
+    spans,
+)
 from s2s.tasks.pictures import lengths_picture
 from s2s.training.devices import seed_for
 from s2s.training.logger import RunLog
@@ -97,7 +105,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         data, recipe = course.data, course.recipe
         found = measure(course.model, _windows(recipe, data.validation), course.trainer.computer)
         size = _size(data.corpus.validation, data.validation, data.tokenizer)
-        scores = {"loss": found.loss, "bits_per_byte": bits_per_byte(float(found.documents.sum()), size)}
+        scores = {"loss": found.loss, "bits_per_byte": bits_per_byte(float(found.documents.sum()), size.bytes)}
         log.validation(course.trainer.update, scores)
         if samples := self._samples(course):
             log.texts("written", samples, course.trainer.update)
@@ -134,11 +142,16 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             bytes=size.bytes,
             lossy=size.lossy,
             nats=found.documents.tolist(),
+            sizes=list(size.documents),
+            digest=self.source(recipe).digest(part),
             context=recipe.context,
             stride=recipe.stride,
             spans=spans(found),
             grammar=_grammar(recipe, scoring.split),
         )
+
+    def compare(self, evaluations: Sequence[LanguageScores]) -> list[LanguageComparison]:
+        return compare_scores(evaluations)
 
 
 def _check_positions(longest: int | None, recipe: LanguageRecipe) -> None:
