@@ -180,8 +180,8 @@ class LanguageScores(Evaluation):
         found = [
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.documents:,} documents of {self.pieces:,} "
             f"pieces and {self.bytes:,} bytes, read {self.context} at once, {self.stride} further each time",
-            f"  {_with_interval(interval_of(self.nats, self.sizes))} bits per byte · {loss:.4f} nats per piece (perplexity "
-            f"{math.exp(min(loss, 50)):.2f}) · {each:.2f} nats per document",
+            f"  {_with_interval(interval_of(self.nats, self.sizes))} bits per byte · {loss:.4f} nats per piece "
+            f"(perplexity {math.exp(min(loss, 50)):.2f}) · {each:.2f} nats per document",
             "  by place: " + " · ".join(f"{_named(span)} {span.loss:.2f}" for span in self.spans),
         ]
         if self.lossy:
