@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from s2s.models.contract import Rows
 from s2s.models.language_model import CausalDecoder, begins, places_in_documents
 from s2s.models.transformer_network import EncoderLayer, KeysAndValues, look_back, visible
-from s2s.nn.attention import Heads, Mask
+from s2s.nn.attention import Heads, Mask, biased
 from s2s.nn.embeddings import Embedding
 from s2s.nn.layers import Dropout, Tokens, Vectors
+from s2s.nn.positions import PositionBias
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,21 @@ class CausalLayer(EncoderLayer):
 class CausalTransformer(CausalDecoder[CausalState]):
     """Reads a row with masked self-attention."""
 
-    def __init__(self, embedding: Embedding, layers: list[CausalLayer], norm: nn.Module, dropout: float) -> None:
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: list[CausalLayer],
+        norm: nn.Module,
+        dropout: float,
+        bias: PositionBias | None = None,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.longest = embedding.longest
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.bias = bias
 
     def start(self, rows: int, apart: bool) -> CausalState:
         """Nothing is kept yet."""
@@ -77,6 +86,8 @@ class CausalTransformer(CausalDecoder[CausalState]):
             documents = torch.cat((state.documents, before + begin.cumsum(dim=1)), dim=1)
             if bool((documents != documents[:, :1]).any()):
                 mask = _same(documents, tokens.shape[1], mask)
+        # distances are the same within a document, wherever in its row it stands
+        mask = biased(mask, self.bias and self.bias(tokens.shape[1], length))
         x = self.dropout(self.embedding(tokens, state.length, places))
         kept: list[KeysAndValues] = []
         for i, layer in enumerate(cast("list[CausalLayer]", list(self.layers))):
