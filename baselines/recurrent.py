@@ -3,7 +3,9 @@
 Free of torch until a model is built, so that a typo in a recipe is answered at once.
 """
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
@@ -13,22 +15,16 @@ if TYPE_CHECKING:
     from torch import nn
 
     from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.language_model import LanguageModel
 
 AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
 
 
-class Reading(Section):
-    """What all recurrent encoders share."""
+class Layered(Section):
+    """What all recurrent layers share, whatever they read."""
 
     width: Width = 256
     """Size of embeddings and hidden states."""
-    encoder_layers: Layers = 2
-    """Recurrent layers that read the source."""
-    bidirectional: bool = True
-    """Whether half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
-    reverse_source: bool = False
-    """Whether a one-directional encoder reads from the end to the beginning, so that the first words to write are the
-    last ones read (Sutskever et al. 2014, section 3.3)."""
     residual: bool = False
     """Whether the input of each layer but the first is added to its output (Wu et al. 2016, section 3.1)."""
     dropout: Probability = 0.2
@@ -36,6 +32,18 @@ class Reading(Section):
     scale_embeddings: bool = False
     """Whether embeddings are multiplied by √width, so that they begin as large as states, as in the Transformer. Models
     learn sooner so where all pieces are frequent, and less in the end where many are rare (docs/log.md)."""
+
+
+class Reading(Layered):
+    """What all recurrent encoders share."""
+
+    encoder_layers: Layers = 2
+    """Recurrent layers that read the source."""
+    bidirectional: bool = True
+    """Whether half of the encoder's width reads from the end to the beginning (Schuster & Paliwal 1997)."""
+    reverse_source: bool = False
+    """Whether a one-directional encoder reads from the end to the beginning, so that the first words to write are the
+    last ones read (Sutskever et al. 2014, section 3.3)."""
 
     @model_validator(mode="after")
     def _directions(self) -> "Reading":
@@ -46,6 +54,15 @@ class Reading(Section):
                 "reverse_source needs bidirectional: false; with both directions, one half reads backwards already"
             )
         return self
+
+
+class Language(Layered):
+    """What all recurrent language models share."""
+
+    decoder_layers: Layers = 2
+    """Recurrent layers that read the text so far."""
+    tie: bool = True
+    """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
 
 
 class Recurrent(Reading):
@@ -112,6 +129,19 @@ def build_encoder(cell: str, settings: Reading, source_size: int) -> "tuple[Enco
     return _encoder(cell, settings, table(source_size, settings.width)), settings.width
 
 
+def build_language_model(cell: str, settings: Language, size: int) -> "LanguageModel":
+    """Freshly initialised layers without a source, for so many pieces."""
+    from baselines.causal import CausalRecurrent
+    from baselines.cells import Stack
+    from s2s.models.language_model import LanguageModel
+    from s2s.nn.embeddings import tables
+
+    width, rate = settings.width, settings.dropout
+    _, table, projection = tables("all" if settings.tie else "none", width, size, size)
+    stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
+    return LanguageModel(CausalRecurrent(table, stack, rate, settings.scale_embeddings), projection)
+
+
 def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
     from baselines.encoder import RecurrentEncoder
 
@@ -128,7 +158,13 @@ def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
 
 
 class Rung:
-    """A model as its entry point names it, in the place of a module: the sections of a recipe, and how it is built."""
+    """A model as its entry point names it, in the place of a module: the sections of a recipe, and how it is built.
+
+    Attributes:
+        build_language_model: builds one; None with attention, which has nothing to look at without a source.
+    """
+
+    build_language_model: "Callable[[Any, int], LanguageModel] | None" = None
 
     def __init__(
         self,
@@ -158,9 +194,18 @@ class Rung:
             __module__=__name__,
             __doc__=section,
         )
-        for offered in (self.EncoderSettings, self.Settings):
+        self.LanguageSettings: type[Section] = create_model(
+            "LanguageSettings",
+            __base__=Language,
+            __module__=__name__,
+            __doc__=f"The section of {name} in a language model's recipe.",
+            kind=(Literal[kind], Field(kind, description=f"{title}.")),  # type: ignore[valid-type]
+        )
+        for offered in (self.EncoderSettings, self.Settings, self.LanguageSettings):
             # where pickle finds it: in this module, at the name of this rung
             offered.__qualname__ = f"{kind.replace('-', '_')}.{offered.__name__}"
+        if not attention:
+            self.build_language_model = partial(build_language_model, cell)
 
     def build(self, settings: Recurrent, source_size: int, target_size: int) -> "Seq2Seq":
         """A freshly initialised model; see the function of that name."""

@@ -127,6 +127,25 @@ def images(data: Path, validation: Path | None, test: Path | None, output: Path,
     _write(output, fitted_images(output.stem, Splits(data, validation, test)), overwrite)
 
 
+@new.command()
+@click.option("--data", type=_FILE, required=True, help="Plain text, a folder of .txt files, or a table of texts.")
+@click.option("--text", help="Column of the text, of a table.")
+@click.option("--validation", type=_FILE, help="Another one to validate by; held out of --data when absent.")
+@click.option("--test", type=_FILE, help="Another one to test on; held out of --data when absent.")
+@_output
+@_overwrite
+def text(
+    data: Path, text: str | None, validation: Path | None, test: Path | None, output: Path, overwrite: bool
+) -> None:
+    """Write a language model's recipe fitted to texts without labels."""
+    from s2s.recipe.reading import check_new
+    from s2s.tasks.fitting import Splits
+    from s2s.tasks.language_model.fitting import fitted_language_model
+
+    check_new(output, overwrite)
+    _write(output, fitted_language_model(output.stem, Splits(data, validation, test), text), overwrite)
+
+
 def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:
     if table and (source or target):
         raise UserError(f"two {split} sets", remedy=f"give --{split}, or --{split}-source and --{split}-target")

@@ -1,4 +1,7 @@
-"""What a trained model is used for, and what it scores: `translate`, `classify`, `caption`, `evaluate` and more."""
+"""What a trained model is used for, and what it scores: `translate`, `classify`, `caption`, `evaluate` and more.
+
+What language models write is in `write.py`, what models are asked in `probe.py`.
+"""
 
 from collections.abc import Iterable
 from functools import partial
@@ -8,7 +11,6 @@ from typing import Any, cast
 import click
 
 from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
-from s2s.cli.main import Group
 from s2s.errors import UserError
 
 # how many batches of lines to translate are read ahead, and how many lines to classify
@@ -150,39 +152,6 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
     from s2s.tasks.masked_lm.filling import fill_blank
 
     click.echo(str(fill_blank(ready(model, checkpoint), text, pieces, best)))
-
-
-@click.group(cls=Group)
-def probe() -> None:
-    """Ask a trained model what it expects."""
-
-
-@probe.command()
-@_run
-@click.option("--pairs", type=_FILE, help="A table of sentence pairs like CrowS-Pairs.")
-@click.option("--text", help="A sentence with a blank ___, for --words.")
-@click.option("--words", help="Two or more words for the blank: his/her")
-@_checkpoint
-def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, checkpoint: str | None) -> None:
-    """Which sentence of a pair, or which word of two, does the masked-language model in RUN prefer?
-
-    The limits of the method are in docs/bias-probe.md.
-    """
-    choices = words.split("/") if words else []
-    if (pairs is None) == (text is None) or (text is None) != (words is None) or (words and len(choices) < 2):
-        raise UserError("give either --pairs FILE, or --text 'The ___ …' with --words his/her", remedy="see --help")
-    from s2s.run.folder import opened
-
-    model = opened(run, tasks=["masked-lm"])
-    from s2s.run.loaded import ready
-    from s2s.tasks.masked_lm.bias import probe
-    from s2s.tasks.masked_lm.filling import weigh
-
-    loaded = ready(model, checkpoint)
-    click.echo(str(probe(loaded, pairs) if pairs else weigh(loaded, text or "", choices)))
-
-
-_FILE = click.Path(path_type=Path)
 
 
 @click.command()

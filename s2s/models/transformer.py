@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from s2s.models.contract import Encoder, Seq2Seq
+    from s2s.models.language_model import LanguageModel
     from s2s.nn.attention import Attention
     from s2s.nn.embeddings import Embedding
     from s2s.nn.layers import FeedForward, Residual
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 Positions = Literal["sinusoidal", "learned", "rope", "alibi", "relative", "none"]
 
 
-class EncoderSettings(Section):
-    """What a recipe says of its encoder alone."""
+class Blocks(Section):
+    """What a recipe says of layers that read and of layers that write."""
 
     kind: Literal["transformer"] = "transformer"
     """The Transformer."""
@@ -39,8 +40,6 @@ class EncoderSettings(Section):
     `heads` when null."""
     feedforward: Inner = 1024
     """Inner size of the feed-forward blocks (d_ff)."""
-    encoder_layers: Layers = 3
-    """Layers that read the source."""
     norm: Literal["pre", "post"] = "pre"
     """Normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
     norm_kind: Literal["layer", "rms"] = "layer"
@@ -51,10 +50,6 @@ class EncoderSettings(Section):
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward blocks; `swiglu` has a gate, a third matrix of width times `feedforward`
     (Shazeer 2020)."""
-    encoder_positions: Positions = "sinusoidal"
-    """How the encoder knows where a token stands: by a vector that is added to it (`sinusoidal`, `learned`), in each
-    layer's self-attention (`rope`, Su et al. 2021; `alibi`, Press et al. 2022; `relative`, as in T5, Raffel et al.
-    2020), or not."""
     max_positions: Length = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     dropout: Probability = 0.1
@@ -68,12 +63,11 @@ class EncoderSettings(Section):
     takes whichever is faster for the device, the precision and the length."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "EncoderSettings":
+    def _heads_divide_width(self) -> "Blocks":
         if self.width % self.heads and self.heads_kind == "split":
             raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
         if self.heads % (self.key_value_heads or 1):
             raise ValueError(f"key_value_heads ({self.key_value_heads}) must divide heads ({self.heads})")
-        self._check_positions(self.encoder_positions)
         return self
 
     @property
@@ -86,6 +80,22 @@ class EncoderSettings(Section):
             raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
         if self.head_size % 2 and positions == "rope":
             raise ValueError(f"a head of {self.head_size} numbers has no pairs to turn; rope needs an even number")
+
+
+class EncoderSettings(Blocks):
+    """What a recipe says of its encoder alone."""
+
+    encoder_layers: Layers = 3
+    """Layers that read the source."""
+    encoder_positions: Positions = "sinusoidal"
+    """How the encoder knows where a token stands: by a vector that is added to it (`sinusoidal`, `learned`), in each
+    layer's self-attention (`rope`, Su et al. 2021; `alibi`, Press et al. 2022; `relative`, as in T5, Raffel et al.
+    2020), or not."""
+
+    @model_validator(mode="after")
+    def _source_positions_fit(self) -> "EncoderSettings":
+        self._check_positions(self.encoder_positions)
+        return self
 
 
 class Settings(EncoderSettings):
@@ -101,6 +111,23 @@ class Settings(EncoderSettings):
 
     @model_validator(mode="after")
     def _positions_fit(self) -> "Settings":
+        self._check_positions(self.decoder_positions)
+        return self
+
+
+class LanguageSettings(Blocks):
+    """The Transformer's section of a language model's recipe."""
+
+    decoder_layers: Layers = 3
+    """Layers that read the text so far."""
+    decoder_positions: Positions = "sinusoidal"
+    """How it knows where a piece stands, as `encoder_positions` has it; without positions, the causal mask still tells
+    it something (Haviv et al. 2022)."""
+    tie: bool = True
+    """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
+
+    @model_validator(mode="after")
+    def _text_positions_fit(self) -> "LanguageSettings":
         self._check_positions(self.decoder_positions)
         return self
 
@@ -139,6 +166,23 @@ def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder
     return _encoder(settings, table(source_size, settings.width)), settings.width
 
 
+def build_language_model(settings: LanguageSettings, size: int) -> "LanguageModel":
+    """A freshly initialised decoder without a source, for so many pieces."""
+    from s2s.models.language_model import LanguageModel
+    from s2s.models.transformer_causal import CausalLayer, CausalTransformer
+    from s2s.nn.embeddings import tables
+
+    _, table, projection = tables("all" if settings.tie else "none", settings.width, size, size)
+    parts = _Parts(settings, settings.decoder_positions)
+    embedding = parts.embedding(table)
+    layers = [
+        CausalLayer(parts.attention(among=True), parts.feedforward(), (parts.residual(), parts.residual()))
+        for _ in range(settings.decoder_layers)
+    ]
+    decoder = CausalTransformer(embedding, layers, parts.last_norm(), settings.dropout, parts.bias("decoder"))
+    return LanguageModel(decoder, projection)
+
+
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
     from s2s.models.transformer_network import EncoderLayer, TransformerEncoder
 
@@ -154,7 +198,7 @@ def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
 class _Parts:
     """Makes the parts of an encoder or a decoder, each a fresh one, by the settings and its own kind of positions."""
 
-    def __init__(self, settings: EncoderSettings, positions: Positions) -> None:
+    def __init__(self, settings: Blocks, positions: Positions) -> None:
         from s2s.nn.positions import Rotary
 
         self.settings, self.positions = settings, positions

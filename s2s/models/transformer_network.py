@@ -96,6 +96,27 @@ class TransformerState(Rows):
     length: int
 
 
+def look_back(
+    attention: Attention, block: Residual, x: Tensor, past: KeysAndValues | None, mask: Mask
+) -> tuple[Tensor, KeysAndValues]:
+    """After self-attention over a row so far, within its residual block: the states, and the keys and values to keep.
+
+    The newest positions `x` look at those before them, whose keys and values are the `past`, and at themselves.
+    """
+    kept: list[KeysAndValues] = []
+    first = past[0].shape[2] if past else 0
+
+    def attend(read: Tensor) -> Tensor:
+        """What the newest positions read."""
+        key, value = attention.keys_and_values(read, first)
+        if past is not None:
+            key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
+        kept.append((key, value))
+        return attention(read, key, value, mask, first)
+
+    return block(x, attend), kept[0]
+
+
 class DecoderLayer(nn.Module):
     """Masked self-attention over the target, attention over the source, then the feed-forward block."""
 
@@ -114,18 +135,7 @@ class DecoderLayer(nn.Module):
 
     def look_back(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
         """After self-attention over the target so far: the states, and the keys and values to keep."""
-        kept: list[KeysAndValues] = []
-        first = past[0].shape[2] if past else 0
-
-        def attend(read: Tensor) -> Tensor:
-            """The newest positions, looking at those before them and at themselves."""
-            key, value = self.self_attention.keys_and_values(read, first)
-            if past is not None:
-                key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
-            kept.append((key, value))
-            return self.self_attention(read, key, value, mask, first)
-
-        return self.self_block(x, attend), kept[0]
+        return look_back(self.self_attention, self.self_block, x, past, mask)
 
     def look_across(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """After attention over the source and the feed-forward block."""
@@ -186,7 +196,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
         new = tokens.shape[1]
-        mask = biased(_mask(new, length, tokens.device), self.bias and self.bias(new, length))
+        mask = biased(visible(new, length, tokens.device), self.bias and self.bias(new, length))
         kept, weights = [], []
         for i, layer in enumerate(self._layers()):
             past = (state.keys[i], state.values[i]) if state.length else None
@@ -199,7 +209,7 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         return self.norm(x), state, weights
 
 
-def _mask(new: int, length: int, device: torch.device) -> Mask:
+def visible(new: int, length: int, device: torch.device) -> Mask:
     """Where the newest of that many tokens may look."""
     if new == 1:
         return None

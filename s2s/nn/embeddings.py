@@ -10,7 +10,7 @@ import math
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.errors import UserError
@@ -69,16 +69,16 @@ class Embedding(nn.Module):
         """Takes another module's vectors, as they are, for those of a table, e.g. of an image's patches."""
         self.tokens, self.scale = vectors, 1.0
 
-    def forward(self, tokens: Tensor, first: int = 0) -> Vectors:
-        """Vectors of the tokens, the first of which stands at position `first`.
+    def forward(self, tokens: Tensor, first: int = 0, places: Int[Tensor, "batch steps"] | None = None) -> Vectors:
+        """Vectors of the tokens, the first of which stands at position `first`, or each at the place given for it.
 
         Raises:
             UserError: learned positions end before the last token.
         """
-        x = self._placed(self.tokens(tokens) * self.scale, first)
+        x = self._placed(self.tokens(tokens) * self.scale, first, places)
         return x if self.norm is None else self.norm(x)
 
-    def _placed(self, x: Vectors, first: int) -> Vectors:
+    def _placed(self, x: Vectors, first: int, places: Tensor | None) -> Vectors:
         last = first + x.shape[1]
         if self.positions is not None:
             if last > self.positions.num_embeddings:
@@ -86,13 +86,13 @@ class Embedding(nn.Module):
                     f"a sequence of {last} pieces is longer than the {self.positions.num_embeddings} learned positions",
                     remedy="raise model.max_positions, or lower batches.max_length",
                 )
-            return x + self.positions.weight[first:last]
+            return x + (self.positions.weight[first:last] if places is None else self.positions.weight[places])
         if self.table is not None:
             if last > len(self.table):
                 # grown while decoding, it would be a tensor of inference, which training may not use
                 with torch.inference_mode(False):
                     self.table = sinusoids(2 * last, self.width).to(self.table)
-            return x + self.table[first:last]
+            return x + (self.table[first:last] if places is None else self.table[places])
         return x
 
 

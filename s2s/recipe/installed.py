@@ -14,7 +14,8 @@ GROUP = "s2s.models"
 class Model(Protocol):
     """What an entry point names: a module, or an object in one, with these names.
 
-    Beside them it may have `EncoderSettings`, the section of its encoder alone.
+    Beside them it may have `EncoderSettings`, the section of its encoder alone; and `LanguageSettings` with
+    `build_language_model(settings, size)`, which gives a freshly initialised `LanguageModel`, if it can be one.
     """
 
     Settings: type[Section]
@@ -114,3 +115,28 @@ def encoder_settings(kind: str) -> type[Section]:
             remedy="a module whose encoder can be used alone offers build_encoder(settings, source_size)",
         )
     return getattr(module, "EncoderSettings", module.Settings)
+
+
+def language_settings(kind: str) -> type[Section]:
+    """The section of a language model, `LanguageSettings` of its module.
+
+    Raises:
+        UserError: see `module_of`; or the module has no `LanguageSettings` or no `build_language_model`.
+    """
+    module = module_of(kind)
+    missing = [
+        name for name in ("LanguageSettings", "build_language_model") if not callable(getattr(module, name, None))
+    ]
+    if missing:
+        able = [other for other in models() if callable(getattr(models()[other].load(), "build_language_model", None))]
+        raise UserError(
+            f"{kind!r} is no language model: {models()[kind].value} has no {' and no '.join(missing)}",
+            where="model.kind",
+            remedy=f"choose one that writes without a source: {', '.join(able)}",
+        )
+    return getattr(module, "LanguageSettings")  # noqa: B009  the attribute is optional
+
+
+def build_language_model(settings: Any, size: int) -> Any:
+    """A freshly initialised `LanguageModel` for so many pieces, of the kind that its section names."""
+    return getattr(module_of(settings.kind), "build_language_model")(settings, size)  # noqa: B009

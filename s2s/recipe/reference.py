@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
 from s2s.errors import UserError
-from s2s.recipe.installed import encoder_settings, models, module_of
+from s2s.recipe.installed import encoder_settings, language_settings, models, module_of
 from s2s.recipe.messages import Tasks
 from s2s.recipe.schema import Section, TaskSchema
 from s2s.recipe.wording import expected, section_of
@@ -40,6 +40,7 @@ def reference(tasks: Tasks) -> str:
         for title, section in ((f"`model` of kind `{kind}`", settings), *_sections(settings, "model.")):
             parts.append(_table(title, section))
         parts += _for_encoders_alone(kind, settings)
+        parts += _for_language_models(kind)
     return "\n".join(parts)
 
 
@@ -51,6 +52,15 @@ def _for_encoders_alone(kind: str, settings: type[Section]) -> list[str]:
         return ["This model only translates.\n"]
     missing = [f"`{name}`" for name in settings.model_fields if name not in known]
     return [f"Tasks that only read know all of these but {', '.join(missing)}.\n"] if missing else []
+
+
+def _for_language_models(kind: str) -> list[str]:
+    """The keys of a model that writes without a source."""
+    try:
+        settings = language_settings(kind)
+    except UserError:
+        return ["This model is no language model.\n"]
+    return [_table(f"`model` of kind `{kind}` in task `language-model`", settings)]
 
 
 def json_schema(tasks: Tasks, kinds: list[str] | None = None) -> str:
@@ -90,7 +100,9 @@ def _kinds(wanted: list[str] | None, task: TaskSchema) -> Iterator[str]:
 def _model(kind: str, task: TaskSchema, definitions: dict[str, Any]) -> str:
     """The place of a model's section among the definitions, where it is put if it is not there."""
     settings = task.settings(kind)
-    name = f"model_{kind}" if settings is module_of(kind).Settings else f"encoder_{kind}"
+    module = module_of(kind)
+    part = "language" if settings is getattr(module, "LanguageSettings", None) else "encoder"
+    name = f"model_{kind}" if settings is module.Settings else f"{part}_{kind}"
     if name not in definitions:
         # two packages may name their inner sections alike
         schema = settings.model_json_schema(ref_template=f"#/$defs/{kind}.{{model}}")

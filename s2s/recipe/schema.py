@@ -261,6 +261,13 @@ class TextSettings(SourceSettings):
     """As `validation`; nothing is tested when null."""
 
 
+class PlainTextSettings(TextSettings):
+    """The texts."""
+
+    local: LocalText = LocalText()
+    """What is different with `root`."""
+
+
 class HeadSettings(Section):
     """What turns the encoder's states into scores of the classes."""
 

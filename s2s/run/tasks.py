@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from s2s.tasks.classification.recipe import ClassificationRecipe
     from s2s.tasks.contract import Task
     from s2s.tasks.images.recipe import ImageRecipe
+    from s2s.tasks.language_model.recipe import LanguageRecipe
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
     from s2s.tasks.translation.recipe import Recipe
 
-    AnyTask = Recipe[Any] | ClassificationRecipe[Any] | MaskedRecipe[Any] | ImageRecipe[Any] | CaptionRecipe[Any]
+    AnyTask = (
+        Recipe[Any]
+        | ClassificationRecipe[Any]
+        | MaskedRecipe[Any]
+        | ImageRecipe[Any]
+        | CaptionRecipe[Any]
+        | LanguageRecipe[Any]
+    )
     """What a recipe may be; its key `task` says which."""
 
 TASKS = {
@@ -27,6 +35,7 @@ TASKS = {
     "masked-lm": "s2s.tasks.masked_lm",
     "images": "s2s.tasks.images",
     "captioning": "s2s.tasks.captioning",
+    "language-model": "s2s.tasks.language_model",
 }
 """The room of each task, by the word that a recipe's `task` holds; the first is that of a recipe that names none.
 

@@ -179,7 +179,7 @@ def page(
     ]
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
     text = resources.files("s2s.tasks").joinpath(kind, "fitting.yaml").read_text(encoding="utf-8")
-    usual = {"translation": "translate", "classification": "classify"}.get(kind, kind)
+    usual = {"translation": "translate", "classification": "classify", "language_model": "text"}.get(kind, kind)
     given = {"name": quoted(stem or usual), "train": quoted(absolute(train)), "splits": "\n".join(lines)}
     return text.format_map(given | dict(choices))
 
@@ -310,6 +310,16 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
     found = list(texts) or [_usual(head, _TEXTS, but=label) or (others[0] if label and len(others) == 1 else None)]
     *chosen, named = _there(head, (*found, label), options)
     return tuple(chosen), named
+
+
+def text_column(head: Head, given: str | None) -> str:
+    """The column of the text: as named, or by usual names.
+
+    Raises:
+        UserError: it is missing, or nothing tells which is meant.
+    """
+    (found,) = _there(head, (given or _usual(head, _TEXTS, but=None),), "--text COLUMN")
+    return found
 
 
 def _is_header(cells: list[str], wanted: Sequence[str]) -> bool:

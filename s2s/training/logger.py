@@ -126,6 +126,13 @@ class RunLog:
         for sample in samples[:1]:
             self.say_pair(sample.source, sample.translation)
 
+    def texts(self, name: str, texts: Sequence[str], update: int) -> None:
+        """Notes texts for TensorBoard, as they are, and prints the beginning of the first."""
+        fenced = "\n\n".join("\n".join(f"    {line}" for line in text.split("\n")) for text in texts)
+        self._board.add_text(name, fenced, update)
+        self._board.flush()
+        self.say_pair("", texts[0])
+
     def picture(self, name: str, png: bytes, update: int) -> None:
         """Notes a picture for TensorBoard: a PNG file, as it is."""
         if writer := self._board.file_writer:

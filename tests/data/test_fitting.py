@@ -22,6 +22,8 @@ from s2s.tasks.classification.fitting import fitted_classification
 from s2s.tasks.fitting import Splits
 from s2s.tasks.images.data import ImageSource
 from s2s.tasks.images.fitting import fitted_images
+from s2s.tasks.language_model.data import DocumentSource
+from s2s.tasks.language_model.fitting import fitted_language_model
 from s2s.tasks.translation.data import load
 from s2s.tasks.translation.fitting import fitted_translation
 from s2s.tasks.translation.prepared import filter_training
@@ -48,6 +50,27 @@ def _sentences(count: int, seed: int = 1) -> list[str]:
 def _lines(path: Path, texts: list[str]) -> Path:
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     return path
+
+
+def test_texts_without_labels_become_a_recipe_of_lines_paragraphs_or_rows(tmp_path):
+    sentences = _sentences(400)
+    paragraphs = "\n\n".join("\n".join(sentences[i : i + 2]) for i in range(0, 400, 2))
+    (tmp_path / "pages.md").write_text(paragraphs, encoding="utf-8")
+    lines = _lines(tmp_path / "lines.txt", sentences)
+    table = _lines(tmp_path / "table.tsv", ["id\ttext", *(f"{n}\t{text}" for n, text in enumerate(sentences))])
+    for path, unit, count in ((tmp_path / "pages.md", "paragraph", 200), (lines, "line", 400), (table, None, 400)):
+        recipe = _read(tmp_path, fitted_language_model("mine", Splits(path)))
+        corpus = DocumentSource(recipe.data).load()
+        assert sum(map(len, corpus.parts().values())) == count
+        assert recipe.data.validation == recipe.data.test == count // 20
+        assert unit in (None, recipe.data.document)
+        assert recipe.batches.length <= recipe.batches.tokens
+    with pytest.raises(UserError, match="plain text has no columns"):
+        fitted_language_model("mine", Splits(lines), "text")
+    with pytest.raises(UserError, match="no column 'body'"):
+        fitted_language_model("mine", Splits(table), "body")
+    with pytest.raises(UserError, match="too few to learn from"):
+        fitted_language_model("mine", Splits(_lines(tmp_path / "few.txt", sentences[:9])))
 
 
 def test_commands_in_scans_own_form_lose_no_pair_and_have_room_for_every_answer(tmp_path):

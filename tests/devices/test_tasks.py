@@ -13,6 +13,8 @@ from s2s.data.phrasebook import phrases
 from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 from s2s.run.training import train
+from s2s.tasks.language_model.generation import Sampling, Writing, generated
+from s2s.tasks.language_model.induction import probe
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
 from s2s.tasks.translation.attention import look
 
@@ -80,6 +82,21 @@ model: {{{MODEL}}}
     assert evaluate(run, keep=False).masked
     assert fill_blank(load(run), "The old ___ sleeps in the garden .").fillers
     assert len(weigh(load(run), "The old ___ sleeps .", ["the", "in"]).log_probabilities) == 2
+
+
+@pytest.mark.parametrize("kind", ["transformer, heads: 2, feedforward: 8", "mingru"])
+def test_language_model(tmp_path, texts, chosen, counts, kind):
+    recipe = f"""
+task: language-model
+data: {{train: {texts}, text: "1", validation: 10, test: 10}}
+tokenizer: {{kind: bytes}}
+batches: {{tokens: 256, length: 64}}
+model: {{kind: {kind}, width: 8, decoder_layers: 1, dropout: 0.1}}
+"""
+    run = _run(tmp_path, recipe, counts)
+    assert evaluate(run, keep=False).nats
+    assert len(generated(load(run), "The", Writing(Sampling(), 5, count=2))) == 2
+    assert probe(load(run), 6, 2, 1).first
 
 
 @pytest.mark.slow

@@ -79,6 +79,16 @@ VALUES: dict[str, dict[str, list[str]]] = {
         "augmentation.shift": [str(10**6)],
         "batches.images": ["0"],
     },
+    "l": {
+        "data.document": ["page"],
+        "batches.length": ["1"],
+        "batches.across_documents": ["1"],
+        "scoring.stride": ["0"],
+        "scoring.context": ["1"],
+        "validation.samples": ["-1"],
+        "validation.metric": ["bleu"],
+        "model.tie": ["all"],
+    },
 }
 
 # words that are no overrides of t.yaml, and what is told of them

@@ -53,8 +53,12 @@ CLASSIFICATION = (
     f"tokenizer: {{kind: bytes}}\n{ENCODER}\n{COURSE}"
 )
 MASKED = CLASSIFICATION.replace("classification", "masked-lm").replace("name: c", "name: m")
+LANGUAGE = (
+    "task: language-model\nname: l\ndata: {train: c.tsv, validation: 4, test: 4}\ntokenizer: {kind: bytes}\n"
+    "batches: {length: 32, tokens: 64}\n" + ENCODER.replace("encoder_layers", "decoder_layers") + f"\n{COURSE}"
+)
 IMAGES = f"task: images\nname: i\ndata: {{train: i, validation: 2, test: null, size: 8}}\n{ENCODER}\n{COURSE}"
-RECIPES = {"t": TRANSLATION, "c": CLASSIFICATION, "m": MASKED, "i": IMAGES}
+RECIPES = {"t": TRANSLATION, "c": CLASSIFICATION, "m": MASKED, "i": IMAGES, "l": LANGUAGE}
 
 
 def idx(values: bytes, *sizes: int) -> bytes:
@@ -63,7 +67,7 @@ def idx(values: bytes, *sizes: int) -> bytes:
 
 
 def make_world(folder: Path) -> Path:
-    """Good recipes `t.yaml`, `c.yaml`, `m.yaml`, `i.yaml` with their corpora, and a run of each in `runs/`."""
+    """Good recipes `t.yaml`, `c.yaml`, `m.yaml`, `i.yaml`, `l.yaml` with corpora, and a run of each in `runs/`."""
     from PIL import Image
     from rich.console import Console
 

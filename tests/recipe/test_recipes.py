@@ -162,7 +162,7 @@ def test_the_schema_of_one_model_knows_no_other():
     wholes = [schema["$defs"][part["$ref"].removeprefix("#/$defs/")] for part in schema["oneOf"]]
     assert len(wholes) == len(schemas())
     sections = [part["$ref"] for whole in wholes for part in whole["properties"]["model"]["oneOf"]]
-    assert set(sections) == {"#/$defs/model_transformer", "#/$defs/encoder_transformer"}
+    assert set(sections) == {f"#/$defs/{part}_transformer" for part in ("model", "encoder", "language")}
     assert set(schema["$defs"]["model_transformer"]["properties"]) == set(
         module_of("transformer").Settings.model_fields
     )

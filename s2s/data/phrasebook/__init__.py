@@ -6,6 +6,7 @@ inflect them, ``clauses`` renders a structure in both languages, ``chooser`` and
 """
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -13,6 +14,7 @@ from hashlib import blake2b
 from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.german import cases_of, unmarked
 from s2s.data.phrasebook.patterns import PATTERNS, agreement
+from s2s.data.phrasebook.scenes import Draft
 from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")
@@ -85,22 +87,33 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
         raise UserError(f"a corpus of {size} phrases cannot be made", remedy="give a size of 0 or more")
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
-    choose = Chooser(random.Random(seed), words)
-    constructions = _constructions(numbers=words == 1)
-    drawn: dict[str, Phrase] = {}
+    return list(drawn(Chooser(random.Random(seed), words), split, size, depth))
+
+
+def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
+    """Draw one sentence: its construction, and what is in `scenes.Draft`."""
+    if depth is not None:
+        return "agreement", agreement(choose, depth)
+    construction = choose.even(_constructions(numbers=choose.words == 1))
+    return construction, PATTERNS[construction][1](choose)
+
+
+def drawn(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
+    """Give distinct phrases of a split as they are drawn; see `phrases`. Before each draw, `choose.begin` is called."""
+    known: set[str] = set()
     fruitless = 0
-    while len(drawn) < size:
-        construction = choose.even(constructions) if depth is None else "agreement"
-        english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
+    while len(known) < size:
+        choose.begin()
+        construction, (english, german, distance) = sentence(choose, depth)
         source = _finish(english)
-        if source not in drawn and _split_of(source) == split:
+        if source not in known and _split_of(source) == split:
+            known.add(source)
             target = _finish(german)
-            drawn[source] = Phrase(source, unmarked(target), cases_of(target), construction, distance)
+            yield Phrase(source, unmarked(target), cases_of(target), construction, distance)
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
             raise UserError(
-                f"the {split} split has no more than about {len(drawn):,} phrases, {size:,} were asked for"
+                f"the {split} split has no more than about {len(known):,} phrases, {size:,} were asked for"
                 + ("" if depth is None else f" at depth {depth}"),
                 remedy="ask for fewer" + ("" if depth is None else " or for a larger depth"),
             )
-    return list(drawn.values())

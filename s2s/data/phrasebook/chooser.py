@@ -1,9 +1,9 @@
 """Random phrases for the built-in corpus: who, what, when and where, and how often each is said."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import s2s.data.phrasebook.english as english
 import s2s.data.phrasebook.german as german
@@ -38,12 +38,29 @@ class Chooser:
         self.random = generator.random
         self.words = words  # share of the words of each kind that it knows
 
+    def begin(self) -> None:
+        """Called before each sentence is drawn."""
+
+    def seen_as(self, alike: Callable[[Any], object]) -> None:
+        """Called where all that is alike to the item chosen last would have led to the same."""
+
+    def unseen(self, phrase: Any) -> None:
+        """Called where a subject or an object is replaced, or left out, before anybody hears of it."""
+
+    def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
+        """Draw until it suits."""
+        while not suits(item := draw()):
+            pass
+        return item
+
     def pick(self, items: Sequence[Item]) -> Item:
         """Give one of the items that it knows, the first about three times as often as the last."""
         draw = self.random()
-        # of one word alone nobody could draw another one
-        count = max(min(2, len(items)), round(self.words * len(items)))
-        return items[int(count * draw * (0.5 + 0.5 * draw))]
+        return items[int(self.known(len(items)) * draw * (0.5 + 0.5 * draw))]
+
+    def known(self, items: int) -> int:
+        """Give how many of so many items it knows: of one word alone nobody could draw another one."""
+        return max(min(2, items), round(self.words * items))
 
     def even(self, items: Sequence[Item]) -> Item:
         """Give one of the items, all equally often."""
@@ -93,9 +110,7 @@ class Chooser:
 
     def owned(self, noun: Noun) -> Nominal:
         """Give a noun with an owner in the genitive: the dog of my neighbour."""
-        owner = self.pick(lexicon.nouns("person"))
-        while owner is noun:
-            owner = self.pick(lexicon.nouns("person"))
+        owner = self.until(lambda one: one is not noun, lambda: self.pick(lexicon.nouns("person")))
         return owned(self.noun_phrase(noun, ("the",), 0.25), self.noun_phrase(owner, lexicon.menu("definite"), 0.2))
 
     def subject(self, options: Sequence[Noun], definite: bool = False, adjective: float = 0.45) -> Nominal:
@@ -103,6 +118,8 @@ class Chooser:
         noun = self.pick(options)
         draw = self.random()
         if noun.kind == "person":
+            if draw < 0.34:
+                self.seen_as(lambda other: other.kind == "person")
             if draw < 0.18:
                 return self.even(people())
             if draw < 0.34:
@@ -123,6 +140,7 @@ class Chooser:
         draw = self.random()
         if noun.kind == "person" and draw < 0.28:
             if draw < 0.12:
+                self.seen_as(lambda other: other.kind == "person" and other.english[0] not in subject.english)
                 return self.even([person for person in people() if person.english not in subject.english])
             other = pronoun(self.even(lexicon.menu("object_pronouns")))
             if other.form != subject.form and not {other.form, subject.form} <= {FIRST, WE}:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
 
 from s2s.data.phrasebook import clauses
 from s2s.data.phrasebook.chooser import Chooser, people
@@ -13,16 +12,8 @@ from s2s.data.phrasebook.lexicon import Adverb, Pair, Verb, adjectives, menu, no
 from s2s.data.phrasebook.scenes import Draft, any_clause, chain, done_by, statement, time_kinds, with_relative
 
 Pattern = Callable[[Chooser], Draft]
-Item = TypeVar("Item")
 
 _COUNTED = frozenset({"buy", "sell", "see", "find", "need", "order"})
-
-
-def _until(suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:
-    """Draw until it suits."""
-    while not suits(item := draw()):
-        pass
-    return item
 
 
 def _of_persons(clause: Clause) -> bool:
@@ -41,7 +32,7 @@ def in_tense(*tenses: str) -> Pattern:
 
 def fronted(choose: Chooser) -> Draft:
     """Today the man buys a car: what is fronted takes the subject's place before the German verb."""
-    clause = _until(lambda c: not c.verb.state and time_kinds(c.tense), lambda: any_clause(choose, time=0))
+    clause = choose.until(lambda c: not c.verb.state and time_kinds(c.tense), lambda: any_clause(choose, time=0))
     return statement(clause, choose.time(*time_kinds(clause.tense)))
 
 
@@ -85,8 +76,10 @@ def relative(choose: Chooser) -> Draft:
     table = choose.even(("transitive", "transitive", "intransitive", "oblique"))
     clause = any_clause(choose, table, denied=0, time=0.15)
     if clause.accusative is not None and choose.chance(0.5):
+        choose.unseen(clause.accusative)
         clause.accusative = with_relative(choose, choose.pick(clause.verb.objects))
     else:
+        choose.unseen(clause.subject)
         clause.subject = with_relative(choose, choose.pick(clause.verb.subjects))
     return statement(clause)
 
@@ -145,9 +138,12 @@ def interrogative(choose: Chooser) -> Draft:
     if draw < 0.3:
         return _asked_object(choose)
     if draw < 0.4:
-        return _asked(any_clause(choose, "dative", denied=0, time=0.15), "whom", "wem", "dat")
+        clause = any_clause(choose, "dative", denied=0, time=0.15)
+        choose.unseen(clause.dative)
+        return _asked(clause, "whom", "wem", "dat")
     if draw < 0.6:
         clause = any_clause(choose, denied=0)
+        choose.unseen(clause.subject)
         clause.subject = Nominal("who", "", ("wer", "", "", ""))
         if all(noun.kind != "person" for noun in clause.verb.subjects):
             clause.subject = choose.noun_phrase(choose.pick(clause.verb.subjects), ("which",), 0)
@@ -166,6 +162,7 @@ def interrogative(choose: Chooser) -> Draft:
 
 def _asked_object(choose: Chooser) -> Draft:
     clause = any_clause(choose, "transitive", denied=0, time=0.15)
+    choose.unseen(clause.accusative)
     noun = choose.pick(clause.verb.objects)
     if noun.kind == "person" and choose.chance(0.6):
         return _asked(clause, "whom", "wen", "acc")
@@ -235,7 +232,7 @@ def comparison(choose: Chooser) -> Draft:
 
 def passive(choose: Chooser) -> Draft:
     """The letter was written by the teacher."""
-    verb = _until(lambda v: not v.state, lambda: choose.pick(verbs("transitive")))
+    verb = choose.until(lambda v: not v.state, lambda: choose.pick(verbs("transitive")))
     tense = choose.even(("present", "past", "past", "perfect", "future", "must", "can"))
     clause = Clause(choose.noun_phrase(choose.pick(verb.objects)), verb, tense, passive=True)
     # Without the eater nobody knows whether eat is essen or fressen.
@@ -250,13 +247,13 @@ def passive(choose: Chooser) -> Draft:
 def infinitive(choose: Chooser) -> Draft:
     """The man tries to open the door; he comes in order to open it."""
     table = choose.even(("transitive", "transitive", "oblique", "ditransitive"))
-    inner = _until(
+    inner = choose.until(
         lambda c: _of_persons(c) and not c.verb.state,
         lambda: any_clause(choose, table, tense="present", denied=0, time=0),
     )
     purpose = choose.chance(0.35)
     outside = choose.even(("motion", "oblique")) if purpose else "control"
-    outer = _until(_of_persons, lambda: any_clause(choose, outside, denied=0.05, time=0, subject=inner.subject))
+    outer = choose.until(_of_persons, lambda: any_clause(choose, outside, denied=0.05, time=0, subject=inner.subject))
     english, german = ("in order ", "um ") if purpose else ("", "")
     source, target, distance = statement(outer)
     to, zu = clauses.infinitive_clause(inner)
@@ -326,6 +323,7 @@ def _goods(choose: Chooser) -> Clause:
     amount = _amount(choose, 12, 99 if choose.chance(0.5) else 999)
     verb = choose.pick([verb for verb in verbs("transitive") if verb.english[0] in _COUNTED])
     clause = any_clause(choose, verb=verb, denied=0, time=0.3, placed=False)
+    choose.unseen(clause.accusative)
     noun = choose.pick([noun for noun in verb.objects if noun.german[4]])
     clause.accusative = _counted(amount, noun.english[1], noun.german[4])
     return clause

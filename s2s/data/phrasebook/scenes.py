@@ -153,9 +153,11 @@ def with_relative(choose: Chooser, noun: Noun) -> Nominal:
         return head.with_tail(*_whose(choose, head))
     if person and draw < 0.3:
         clause = any_clause(choose, verb=choose.even(_done_to(noun, "dative")), denied=0, time=0.15)
+        choose.unseen(clause.dative)
         return head.with_tail(*_gap(clause, head, "whom", DATIVE, "dat"))
     if draw < 0.6 and (options := _done_to(noun, "transitive")):
         clause = any_clause(choose, verb=choose.pick(options), denied=0, time=0.2)
+        choose.unseen(clause.accusative)
         return head.with_tail(*_gap(clause, head, "whom" if person else "that", ACCUSATIVE, "acc"))
     if options := done_by(noun, "transitive", "intransitive", "oblique"):
         clause = any_clause(choose, verb=choose.pick(options), denied=0.05, time=0.15, subject=head)

@@ -5,11 +5,10 @@ as the mask piece, 10 % as a random piece, and 10 % as they are. Each epoch choo
 4.1); which ones is a pure function of (seed, epoch, row), so to resume is arithmetic.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
@@ -18,37 +17,8 @@ from torch import Tensor
 from s2s.data.batches import accumulate, collate_sources, plan, widths_for
 from s2s.data.encoding import Pieces
 from s2s.data.examples import Collated, Examples, Plan, widened
-from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table, joined, split_table, text_columns
-from s2s.data.text_files import Columns
 from s2s.data.tokenizers import SPECIALS
-from s2s.errors import UserError
-from s2s.tasks.masked_lm.recipe import MaskingSettings, PlainTextSettings, WindowSettings
-
-_FEATURES = datasets.Features({"text": datasets.Value("string")})
-
-
-class TextSource(Source[PlainTextSettings, datasets.Dataset]):
-    """Texts, untouched, in the column `text`; Arrow keeps them on disk. None that is held out is left to learn from."""
-
-    noun: ClassVar[str] = "texts"
-
-    def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
-        """A table, or a data set on the hub."""
-        settings, path = self.settings, split_table(self, name, str(split))
-        local = settings.local.text if path is not None and settings.corpus != "files" else None
-        columns = Columns(text_columns(settings, local), "data.text")
-        reading = Reading(columns, "texts", _FEATURES, lambda cells, number, where: {"text": joined(cells)})
-        found = from_hub(settings, str(split), reading)[0] if path is None else from_table(path, reading)
-        if not len(found):
-            raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
-        return found
-
-    def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
-        return part["text"]
-
-    def digest(self, part: datasets.Dataset) -> str:
-        return digest_of(part["text"])
-
+from s2s.tasks.masked_lm.recipe import MaskingSettings, WindowSettings
 
 Row = Int[np.ndarray, " pieces"]
 

@@ -8,13 +8,6 @@ from s2s.recipe import schema
 from s2s.recipe.installed import encoder_settings
 
 
-class PlainTextSettings(schema.TextSettings):
-    """The texts."""
-
-    local: schema.LocalText = schema.LocalText()
-    """What is different with `root`."""
-
-
 class MaskingSettings(schema.Section):
     """Which pieces a masked-language model must name (Devlin et al. 2019, section 3.1)."""
 
@@ -65,7 +58,7 @@ class MaskedRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
 
     task: Literal["masked-lm"]
     """What is learned: to name the pieces of a text that are not shown."""
-    data: PlainTextSettings = PlainTextSettings()
+    data: schema.PlainTextSettings = schema.PlainTextSettings()
     """The texts."""
     tokenizer: schema.PieceSettings = schema.PieceSettings()
     """How text becomes pieces."""

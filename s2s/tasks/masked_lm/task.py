@@ -20,10 +20,11 @@ from s2s.evaluation.signs import Symptoms
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
 from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
-from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText, TextSource
+from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.masked_lm.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
+from s2s.tasks.texts import TextSource
 from s2s.training import drawing
 from s2s.training.devices import Computer, seed_for
 from s2s.training.logger import RunLog

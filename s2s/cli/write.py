@@ -1,0 +1,64 @@
+"""What a language model writes: `generate`."""
+
+from pathlib import Path
+
+import click
+
+from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("run", type=_FILE)
+@click.argument("prompt", required=False)
+@click.option("--input", "source", type=click.File("rb"), default="-", help="Without PROMPT: one a line; - by default.")
+@click.option("--output", type=_FILE, help="Where to; standard output if absent.")
+@click.option("--temperature", type=click.FloatRange(0, 100), default=1.0, show_default=True, help="0: no chance.")
+@click.option("--top-k", type=click.IntRange(1), help="Draw from so many of the most probable pieces.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Draw from the most probable pieces that together have so much of the probability.",
+)
+@click.option("--max-tokens", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Pieces at most.")
+@click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Texts for each prompt.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of what is drawn.")
+@click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
+def generate(
+    run: Path,
+    prompt: str | None,
+    source,
+    output: Path | None,
+    temperature: float,
+    top_k: int | None,
+    top_p: float,
+    max_tokens: int,
+    count: int,
+    seed: int,
+    checkpoint: str | None,
+) -> None:
+    """Go on with PROMPT by the language model in RUN, to the end of the document; '' begins a document.
+
+    Without PROMPT, with each line of the input; an empty line begins a document. Text appears as it is written.
+    """
+    from s2s.run.folder import opened
+
+    model = opened(run, tasks=["language-model"])
+    check_output(output)
+    wait = told_to_wait(run, source) if prompt is None else lambda: None
+    from s2s.run.loaded import ready
+    from s2s.tasks.language_model.generation import Sampling, Writing, answers, growing
+
+    loaded = ready(model, checkpoint)
+    asked = Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed)
+    if prompt is not None and count == 1 and output is None:
+        for part in growing(loaded, prompt, asked):
+            click.echo(part, nl=False)
+        click.echo()
+        return
+    with lines_to(output) as write:
+        for text in answers(loaded, chunks(source, 1, wait) if prompt is None else [[prompt]], asked):
+            write(text)

@@ -1,0 +1,108 @@
+"""The Transformer as a language model: the decoder of Vaswani et al. (2017) without a source (Radford et al. 2018).
+
+A layer is the encoder's: self-attention and the feed-forward block. What makes it a decoder is that no position looks
+at what comes after it, and that keys and values are kept from step to step.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from s2s.models.contract import Rows
+from s2s.models.language_model import CausalDecoder, begins, places_in_documents
+from s2s.models.transformer_network import EncoderLayer, KeysAndValues, look_back, visible
+from s2s.nn.attention import Heads, Mask, biased
+from s2s.nn.embeddings import Embedding
+from s2s.nn.layers import Dropout, Tokens, Vectors
+from s2s.nn.positions import PositionBias
+
+
+@dataclass(frozen=True)
+class CausalState(Rows):
+    """Each layer's keys and values of the row so far, and its length.
+
+    Attributes:
+        keys: of each layer.
+        values: of each layer.
+        length: pieces of the row.
+        documents: where documents are kept apart, the number of the document, in its row, that each piece is of.
+        read: likewise, how many pieces of its last document each row has read.
+    """
+
+    keys: tuple[Heads, ...]
+    values: tuple[Heads, ...]
+    length: int
+    documents: Int[Tensor, "batch past"] | None
+    read: Int[Tensor, " batch"] | None
+
+
+class CausalLayer(EncoderLayer):
+    """Masked self-attention over the row so far, then the feed-forward block."""
+
+    def go_on(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
+        """The layer's output for each new position, and the keys and values to keep."""
+        x, kept = look_back(self.attention, self.attention_block, x, past, mask)
+        return self.feedforward_block(x, self.feedforward), kept
+
+
+class CausalTransformer(CausalDecoder[CausalState]):
+    """Reads a row with masked self-attention."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: list[CausalLayer],
+        norm: nn.Module,
+        dropout: float,
+        bias: PositionBias | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.longest = embedding.longest
+        self.dropout = Dropout(dropout)
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.bias = bias
+
+    def start(self, rows: int, apart: bool) -> CausalState:
+        """Nothing is kept yet."""
+        if not apart:
+            return CausalState((), (), 0, None, None)
+        device = next(self.parameters()).device
+        none = torch.zeros(rows, 0, dtype=torch.int64, device=device)
+        return CausalState((), (), 0, none, none.new_zeros(rows))
+
+    def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
+        """The state after each piece, seeing only those before it: of its document, where they are kept apart."""
+        length = state.length + tokens.shape[1]
+        mask, places, documents = visible(tokens.shape[1], length, tokens.device), None, None
+        if state.documents is not None and state.read is not None:
+            begin = begins(tokens)
+            places = places_in_documents(begin, state.read)
+            before = state.documents[:, -1:] if state.length else state.documents.new_zeros(len(tokens), 1)
+            documents = torch.cat((state.documents, before + begin.cumsum(dim=1)), dim=1)
+            if bool((documents != documents[:, :1]).any()):
+                mask = _same(documents, tokens.shape[1], mask)
+        # distances are the same within a document, wherever in its row it stands
+        mask = biased(mask, self.bias and self.bias(tokens.shape[1], length))
+        x = self.dropout(self.embedding(tokens, state.length, places))
+        kept: list[KeysAndValues] = []
+        for i, layer in enumerate(cast("list[CausalLayer]", list(self.layers))):
+            past = (state.keys[i], state.values[i]) if state.length else None
+            x, keep = layer.go_on(x, past, mask)
+            kept.append(keep)
+        keys, values = tuple(key for key, _ in kept), tuple(value for _, value in kept)
+        read = None if places is None else places[:, -1] + 1
+        return self.norm(x), CausalState(keys, values, length, documents, read)
+
+
+def _same(documents: Int[Tensor, "batch length"], new: int, mask: Mask) -> Bool[Tensor, "batch 1 new length"]:
+    """Where the newest pieces may look: in their own document, at themselves and what comes before."""
+    length = documents.shape[1]
+    same = documents[:, length - new :, None] == documents[:, None, :]
+    if isinstance(mask, str):
+        mask = torch.ones(new, length, dtype=torch.bool, device=same.device).tril(length - new)[None, None]
+    return same[:, None] if mask is None else same[:, None] & mask

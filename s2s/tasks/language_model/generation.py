@@ -1,0 +1,184 @@
+"""Writing: pieces are drawn one after the other from what the model expects next.
+
+Each text has a source of chance of its own, so that the third of five texts is the third of three.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer
+from s2s.errors import UserError
+from s2s.models.language_model import LanguageModel
+from s2s.tasks.contract import Loaded
+from s2s.tasks.language_model.recipe import LanguageRecipe
+from s2s.training.devices import Computer
+
+_NEVER_WRITTEN = (PAD, BOS, UNK)
+_UNFINISHED = "\ufffd"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next piece is drawn.
+
+    Attributes:
+        temperature: what scores are divided by; 0 takes the most probable piece.
+        top_k: only so many of the most probable pieces are drawn from; all when None.
+        top_p: only the most probable pieces whose probabilities first add up to so much (Holtzman et al. 2020).
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+
+    def probabilities(self, scores: Float[Tensor, "rows pieces"]) -> Float[Tensor, "rows pieces"]:
+        """How probably each piece is drawn: temperature first, then `top_k`, then `top_p`, then scaled to one.
+
+        Special pieces that no text holds are never drawn; of pieces that are equally probable, the first is.
+        """
+        scores = scores.double()
+        scores[:, list(_NEVER_WRITTEN)] = float("-inf")
+        if self.temperature == 0:
+            best = torch.zeros_like(scores)
+            return best.scatter_(1, scores.argmax(dim=1, keepdim=True), 1.0)
+        # in order, so that equal scores are kept or cut by their numbers, and not by chance
+        ordered, order = (scores / self.temperature).sort(dim=1, descending=True, stable=True)
+        if self.top_k is not None:
+            ordered[:, self.top_k :] = float("-inf")
+        shares = ordered.softmax(dim=1)
+        if self.top_p < 1:
+            before = shares.cumsum(dim=1) - shares
+            shares = shares.masked_fill(before >= self.top_p, 0.0)
+            shares = shares / shares.sum(dim=1, keepdim=True)
+        return torch.zeros_like(shares).scatter_(1, order, shares)
+
+
+def drawn(shares: Float[np.ndarray, "rows pieces"], chances: Sequence[np.random.Generator]) -> list[int]:
+    """A piece for each row, by its own chance: where a number between 0 and 1 falls among the sums of the shares."""
+    sums = np.cumsum(shares, axis=1)
+    found = []
+    for row, chance in zip(sums, chances, strict=True):
+        # what is rounded off the last sum belongs to the last piece that has a share
+        number = int(np.searchsorted(row, chance.random() * row[-1], side="right"))
+        found.append(number if number < len(row) else int(np.flatnonzero(np.diff(row, prepend=0.0))[-1]))
+    return found
+
+
+def write(
+    model: LanguageModel,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    most: int,
+    chances: Sequence[np.random.Generator],
+    computer: Computer,
+) -> Iterator[list[int | None]]:
+    """Goes on after a prompt, one text for each chance, step by step with what was read kept.
+
+    Yields:
+        The next piece of each text; None where it has ended. It is over when all have, or after the `most` pieces.
+    """
+    model.eval()
+    device = model.projection.weight.device
+    state = model.decoder.start(len(chances), apart=True)
+    read = torch.tensor([[BOS, *prompt]] * len(chances), device=device)
+    ended = [False] * len(chances)
+    for _ in range(most):
+        with torch.inference_mode(), computer.mixed_precision():
+            states, state = model.decoder(state, read)
+            # to the processor first: Apple's GPUs know no float64
+            scores = model.projection(states[:, -1]).float().cpu()
+            pieces = drawn(sampling.probabilities(scores).numpy(), chances)
+        ended = [over or piece == EOS for over, piece in zip(ended, pieces, strict=True)]
+        if all(ended):
+            return
+        yield [None if over else piece for over, piece in zip(ended, pieces, strict=True)]
+        read = torch.tensor(pieces, device=device).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What is asked for: how to draw, how many pieces at most, how many texts for each prompt, and a seed."""
+
+    sampling: Sampling
+    most: int
+    count: int = 1
+    seed: int = 1
+
+    def chances(self, prompt: int) -> list[np.random.Generator]:
+        """Of the texts of a prompt, by its number from 0 on."""
+        return [np.random.default_rng([self.seed, prompt, text]) for text in range(self.count)]
+
+
+LanguageRun = Loaded[LanguageRecipe, LanguageModel]
+
+
+def check_room(run: LanguageRun, prompt: str, most: int) -> list[int]:
+    """The pieces of a prompt.
+
+    Raises:
+        UserError: the model has not learned as many positions as it and what is to be written need.
+    """
+    pieces, longest = run.tokenizers[0].encode(prompt), run.model.decoder.longest
+    if longest is not None and len(pieces) + most > longest:
+        raise UserError(
+            f"a prompt of {len(pieces)} pieces and {most} more are longer than the {longest} positions that the model "
+            "has learned",
+            where=str(run.path),
+            remedy=f"lower --max-tokens to {max(0, longest - len(pieces))}, or shorten the prompt",
+        )
+    return pieces
+
+
+def growing(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> Iterator[str]:
+    """One text, its prompt included, as it grows: parts that joined together are the text.
+
+    A character of several bytes is given when it is whole.
+    """
+    pieces, shown = check_room(run, prompt, asked.most), ""
+    written = list(pieces)
+    if prompt:
+        shown = run.tokenizers[0].decode(written)
+        yield shown
+    for (piece,) in write(run.model, pieces, asked.sampling, asked.most, asked.chances(number)[:1], run.computer):
+        written.append(piece)  # type: ignore[arg-type]
+        text = run.tokenizers[0].decode(written)
+        if not text.endswith(_UNFINISHED) and text.startswith(shown):
+            yield text[len(shown) :]
+            shown = text
+    text = run.tokenizers[0].decode(written)
+    yield text[len(shown) :]
+
+
+def generated(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> list[str]:
+    """The texts that follow a prompt, which they begin with; `number` is the prompt's among several."""
+    return texts_after(run.model, run.tokenizers[0], check_room(run, prompt, asked.most), asked, run.computer, number)
+
+
+def texts_after(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    prompt: Sequence[int],
+    asked: Writing,
+    computer: Computer,
+    number: int = 0,
+) -> list[str]:
+    """The texts that follow the pieces of a prompt, which they begin with."""
+    written = [list(prompt) for _ in range(asked.count)]
+    for step in write(model, prompt, asked.sampling, asked.most, asked.chances(number), computer):
+        for text, piece in zip(written, step, strict=True):
+            text += [] if piece is None else [piece]
+    return [tokenizer.decode(text) for text in written]
+
+
+def answers(run: LanguageRun, chunks: Iterable[list[str]], asked: Writing) -> Iterator[str]:
+    """The texts that follow each line, in order; an empty line begins a document."""
+    number = 0
+    for chunk in chunks:
+        for prompt in chunk:
+            yield from generated(run, prompt, asked, number)
+            number += 1

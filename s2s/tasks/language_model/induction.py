@@ -1,0 +1,97 @@
+"""Does a model repeat what it has just read? Random pieces, and the same ones once more (Olsson et al. 2022).
+
+The first time nothing can be known of them. The second time each follows the piece that it followed before: a model
+that looks back for it, as attention's induction heads do, or that holds what it read in its state, knows it.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from s2s.data.tokenizers import BOS, SPECIALS
+from s2s.errors import UserError
+from s2s.files import write_atomically
+from s2s.models.language_model import LanguageModel
+from s2s.tasks.language_model.drawing import recall_picture
+from s2s.tasks.language_model.generation import LanguageRun
+from s2s.tasks.language_model.scoring import nats_of
+from s2s.training import drawing
+from s2s.training.devices import Computer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NAME = "probe-induction"
+_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The loss of random pieces in nats, place by place, the mean over sequences: when they are new, when they repeat.
+
+    The first repeated piece cannot be known to be one, and is no part of the difference.
+    """
+
+    length: int
+    sequences: int
+    pieces: int
+    first: list[float]
+    second: list[float]
+
+    @property
+    def difference(self) -> float:
+        """Mean loss of repeated pieces less that of the same ones when they were new; below zero is recall."""
+        return float(np.mean(self.second[1:]) - np.mean(self.first[1:]))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sequences} sequences of {self.length} random pieces, each twice: "
+            f"{np.mean(self.first[1:]):.2f} nats per piece the first time, {np.mean(self.second[1:]):.2f} the second: "
+            f"{self.difference:+.2f} (guessing among {self.pieces:,} pieces: {math.log(self.pieces):.2f})"
+        )
+
+    def picture(self) -> "Figure":
+        """Both losses by place."""
+        return recall_picture(self.first, self.second, math.log(self.pieces))
+
+
+def recall(model: LanguageModel, size: int, length: int, sequences: int, seed: int, computer: Computer) -> Recall:
+    """Asks a model of so many pieces, special ones counted; in a sequence, none comes twice but by design."""
+    model.eval()
+    chance, pieces = np.random.default_rng(seed), np.arange(len(SPECIALS), size)
+    rows = np.stack([chance.choice(pieces, length, replace=False) for _ in range(sequences)])
+    tokens = torch.from_numpy(np.concatenate((np.full((sequences, 1), BOS), rows, rows), axis=1))
+    found = []
+    with torch.inference_mode(), computer.mixed_precision():
+        for part in tokens.split(_ROWS):
+            part = part.to(model.projection.weight.device)
+            states, following = model(part[:, :-1]).flatten(0, 1), part[:, 1:].flatten()
+            found.append(nats_of(model, states, following).view(len(part), -1).cpu().double())
+    losses = torch.cat(found).mean(dim=0).tolist()
+    return Recall(length, sequences, len(pieces), losses[:length], losses[length:])
+
+
+def probe(run: LanguageRun, length: int, sequences: int, seed: int) -> Recall:
+    """How well a run's model repeats; kept in its folder as JSON and PNG.
+
+    Raises:
+        UserError: it has too few pieces, or has learned too few positions.
+    """
+    size, longest = run.tokenizers[0].size, run.model.decoder.longest
+    most = min(size - len(SPECIALS), size if longest is None else longest // 2)
+    if length > most:
+        raise UserError(
+            f"{length} random pieces, twice, do not fit: the model knows {size - len(SPECIALS):,} pieces"
+            + ("" if longest is None else f" and has learned {longest:,} positions"),
+            where=f"{run.path}: --length",
+            remedy=f"set --length {most} or lower",
+        )
+    found = recall(run.model, size, length, sequences, seed, run.computer)
+    kept = {"run": str(run.path), "checkpoint": run.checkpoint.name, "seed": seed, "difference": found.difference}
+    write_atomically(run.path / f"{_NAME}.json", json.dumps(kept | asdict(found), indent=1) + "\n")
+    (run.path / f"{_NAME}.png").write_bytes(drawing.png(found.picture()))
+    return found

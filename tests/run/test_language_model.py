@@ -1,0 +1,277 @@
+"""A run of a language model: learning, scoring, writing, and what is asked of it."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from rich.console import Console
+from scipy.stats import chisquare
+
+from s2s.cli.probe import probe
+from s2s.cli.write import generate
+from s2s.data.encoding import encode_texts
+from s2s.data.phrasebook import phrases
+from s2s.data.tokenizers import BOS, EOS, PAD, UNK
+from s2s.errors import UserError
+from s2s.models.language_model import LanguageModel
+from s2s.recipe.schema import DeviceSettings
+from s2s.run.loaded import evaluate, load
+from s2s.run.tasks import inspected, read
+from s2s.run.training import resume, train
+from s2s.tasks.contract import Loaded
+from s2s.tasks.language_model.data import Windows
+from s2s.tasks.language_model.generation import Sampling, Writing, drawn, generated, growing, write
+from s2s.tasks.language_model.induction import recall
+from s2s.tasks.language_model.scoring import compare_scores, measure, spans
+from s2s.training.devices import choose
+
+RECIPE = """
+name: tiny
+task: language-model
+data: {train: texts.txt, document: line, validation: 8, test: 8}
+tokenizer: {kind: bytes}
+batches: {tokens: 128, length: 32}
+model: {kind: transformer, width: 16, heads: 2, feedforward: 32, decoder_layers: 1}
+training: {updates: 4, warmup: 2}
+validation: {every: 2, samples: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("language")
+    text = "\n".join(phrase.source for phrase in phrases("train", 120, seed=4))
+    (folder / "texts.txt").write_text(text, encoding="utf-8")
+    (folder / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
+    return train(read(folder / "tiny.yaml", [f"run.dir={folder / 'run'}"]), Console(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def loaded(run) -> Loaded:
+    return load(run)
+
+
+def _log_probabilities(model: LanguageModel, pieces: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return model.logits(torch.tensor([[BOS, *pieces]]))[0].log_softmax(-1)
+
+
+def test_what_is_scored_is_minus_the_log_of_the_product_over_each_document(run, loaded):
+    # no sentence is longer than what is read at once
+    found, other = (
+        evaluate(run, split, overrides=["scoring.context=128"], keep=False) for split in ("test", "validation")
+    )
+    assert (found.documents, other.documents) == (8, 8)
+    sums = {}
+    for text in (run.parent / "texts.txt").read_text(encoding="utf-8").split("\n"):
+        pieces = loaded.tokenizers[0].encode(text)
+        said = _log_probabilities(loaded.model, pieces)
+        sums[text] = -sum(float(said[i, piece]) for i, piece in enumerate([*pieces, EOS]))
+    for part in (found, other):
+        held = [min(sums, key=lambda text: abs(sums[text] - nats)) for nats in part.nats]
+        assert [sums[text] for text in held] == pytest.approx(part.nats, abs=1e-3)
+        assert part.bytes == sum(len(text.encode()) + 1 for text in held) == part.pieces
+    scores = found.main_scores()
+    assert scores["bits_per_byte"] == pytest.approx(found.total / math.log(2) / found.bytes)
+    assert scores["perplexity"] == pytest.approx(math.exp(found.total / found.pieces))
+    assert sum(span.loss * span.pieces for span in found.spans) == pytest.approx(found.total, rel=1e-5)
+    assert sum(span.pieces for span in found.spans) == found.pieces
+    assert "bits per byte" in str(found)
+
+
+def test_two_runs_are_tested_on_the_same_documents(run):
+    found = evaluate(run, keep=False)
+    same, again = compare_scores([found, replace(found, run="again")])
+    assert (same.p_value, again.p_value) == (None, 1.0)
+    worse = compare_scores([found, replace(found, run="worse", nats=[1.01 * nats for nats in found.nats])])[1]
+    # of the 2⁸ ways in which eight documents may change places, none but all and none is as far apart
+    assert worse.p_value == pytest.approx(2 / 2**8, abs=0.003)
+    assert same.bits_per_byte.low < same.bits_per_byte.value < same.bits_per_byte.high
+    assert same.bits_per_byte.value == pytest.approx(found.main_scores()["bits_per_byte"])
+    with pytest.raises(UserError, match="different test sets"):
+        compare_scores([found, replace(found, digest="x")])
+
+
+def test_long_documents_are_read_through_windows_that_move_on(loaded):
+    import datasets
+
+    text = " ".join(phrase.source for phrase in phrases("train", 12, seed=9))
+    pieces = encode_texts(datasets.Dataset.from_dict({"text": [text]}), loaded.tokenizers[0])
+    row = [BOS, *pieces.rows(np.array([0]))[0].tolist(), EOS]
+    found = measure(loaded.model, Windows(pieces, 24, 10, 256), choose(loaded.recipe.device))
+    total, done = 0.0, 1
+    for first in range(0, len(row), 10):
+        seen = torch.tensor([row[first : first + 24]])
+        with torch.no_grad():
+            said = loaded.model.logits(seen)[0].log_softmax(-1)
+        for place in range(done, min(first + 25, len(row))):
+            total -= float(said[place - 1 - first, row[place]])
+        done = max(done, min(first + 25, len(row)))
+    assert float(found.documents[0]) == pytest.approx(total, rel=1e-5)
+    assert found.counts.tolist() == [1] * (len(row) - 1)
+    assert [(span.first, span.last) for span in spans(found)][:4] == [(0, 0), (1, 1), (2, 3), (4, 7)]
+    with pytest.raises(UserError, match=r"scoring\.stride"):
+        read(loaded.path / "recipe.yaml", ["scoring.stride=64"])
+
+
+def test_a_run_that_stopped_ends_in_the_same_bits(run, tmp_path):
+    overrides = [f"run.dir={tmp_path / 'again'}", "training.updates=2"]
+    train(read(run / "recipe.yaml", overrides), Console(quiet=True))
+    resume(tmp_path / "again", Console(quiet=True), ["training.updates=4"])
+    last = "checkpoints/0000004/model.safetensors"
+    assert (tmp_path / "again" / last).read_bytes() == (run / last).read_bytes()
+
+
+def test_recurrent_cells_learn_across_documents_or_not(run, tmp_path):
+    ends = []
+    for across in ("true", "false"):
+        overrides = [
+            f"run.dir={tmp_path / across}",
+            "model={kind: mingru, width: 16, decoder_layers: 1}",
+            f"batches.across_documents={across}",
+            "training.updates=2",
+            "validation.samples=0",
+        ]
+        again = train(read(run / "recipe.yaml", overrides), Console(quiet=True))
+        ends.append((again / "checkpoints/0000002/model.safetensors").read_bytes())
+    assert ends[0] != ends[1]
+
+
+def test_greedy_writing_takes_the_best_piece_of_a_whole_reading(loaded):
+    prompt = loaded.tokenizers[0].encode("The man")
+    written = list(prompt)
+    for _ in range(6):
+        scores = _log_probabilities(loaded.model, written)[-1].clone()
+        scores[[PAD, BOS, UNK]] = float("-inf")
+        if int(scores.argmax()) == EOS:
+            break
+        written.append(int(scores.argmax()))
+    asked = Writing(Sampling(temperature=0), len(written) - len(prompt))
+    assert generated(loaded, "The man", asked) == [loaded.tokenizers[0].decode(written)]
+
+
+def test_several_texts_are_each_of_them_alone_and_the_growing_one_is_the_first(loaded):
+    asked = Writing(Sampling(), 12, count=3, seed=5)
+    together = generated(loaded, "The", asked)
+    assert len(set(together)) == 3
+    assert generated(loaded, "The", replace(asked, count=2)) == together[:2]
+    for number, text in enumerate(together):
+        chance = asked.chances(0)[number]
+        prompt = loaded.tokenizers[0].encode("The")
+        alone = [p for (p,) in write(loaded.model, prompt, Sampling(), 12, [chance], loaded.computer)]
+        assert loaded.tokenizers[0].decode([*prompt, *alone]) == text
+    assert "".join(growing(loaded, "The", asked)) == together[0]
+    assert generated(loaded, "The", replace(asked, seed=6)) != together
+    assert generated(loaded, "The", asked, number=1) != together
+
+
+def test_pieces_are_drawn_as_often_as_the_softmax_says(loaded):
+    scores = 3 * torch.randn(1, 12, generator=torch.Generator().manual_seed(3))
+    expected = (scores[0].double() / 0.8).index_fill(0, torch.tensor([PAD, BOS, UNK]), float("-inf")).softmax(0)
+    shares = Sampling(temperature=0.8).probabilities(scores.clone())
+    torch.testing.assert_close(shares[0], expected)
+    chance = np.random.default_rng(1)
+    found = [drawn(shares.numpy(), [chance])[0] for _ in range(20_000)]
+    counts = np.bincount(found, minlength=12)
+    there = expected.numpy() > 0
+    assert counts[~there].sum() == 0
+    assert chisquare(counts[there], 20_000 * expected.numpy()[there]).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(3, 1.0), (None, 0.7), (5, 0.5), (1, 1.0), (None, 1e-6), (50, 0.999)])
+def test_only_the_most_probable_pieces_are_drawn_from(top_k, top_p):
+    scores = 2 * torch.randn(4, 30, generator=torch.Generator().manual_seed(2))
+    found = Sampling(1.3, top_k, top_p).probabilities(scores.clone())
+    for row, shares in zip(scores.double().tolist(), found.tolist(), strict=True):
+        allowed = [i for i in range(30) if i not in (PAD, BOS, UNK)]
+        best = sorted(allowed, key=lambda i: -row[i])[: top_k or 30]
+        weights = {i: math.exp(row[i] / 1.3) for i in best}
+        kept, together = [], 0.0
+        for i in best:
+            if together >= top_p:
+                break
+            kept.append(i)
+            together += weights[i] / sum(weights.values())
+        assert {i for i, share in enumerate(shares) if share > 0} == set(kept)
+        for i in kept:
+            assert shares[i] == pytest.approx(weights[i] / sum(weights[j] for j in kept))
+
+
+def test_equal_scores_are_cut_by_their_number():
+    found = Sampling(top_k=2).probabilities(torch.zeros(1, 9))
+    assert found[0].nonzero().flatten().tolist() == [2, 4]
+
+
+class _Repeating(torch.nn.Module):
+    """Says nothing of what it has not seen, and after a piece that came before, what followed it then."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.projection = torch.nn.Linear(size, size, bias=False)
+        torch.nn.init.eye_(self.projection.weight)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        scores = torch.zeros(*tokens.shape, self.projection.in_features)
+        for row, pieces in enumerate(tokens.tolist()):
+            for at, piece in enumerate(pieces):
+                for before in range(at):
+                    if pieces[before] == piece:
+                        scores[row, at, pieces[before + 1]] = 50.0
+        return scores
+
+
+def test_the_probe_of_recall_knows_who_repeats():
+    computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+    found = recall(_Repeating(40), 40, 12, 5, 1, computer)
+    assert found.first == pytest.approx([math.log(40)] * 12)
+    assert found.second[1:] == pytest.approx([0.0] * 11, abs=1e-6)
+    # the first repeated piece cannot be told: it follows the last one of the first half, which has come only once
+    assert found.second[0] == pytest.approx(math.log(40))
+    assert found.difference == pytest.approx(-math.log(40))
+
+
+def test_commands_write_and_ask(run, tmp_path):
+    call = CliRunner()
+    (tmp_path / "prompts").write_text("The man\n\n", encoding="utf-8")
+    one = call.invoke(generate, [str(run), "The man", "--max-tokens", "5", "--seed", "3"])
+    some = ["--input", str(tmp_path / "prompts"), "--max-tokens", "5", "--seed", "3", "--count", "2"]
+    many = call.invoke(generate, [str(run), *some])
+    assert one.exception is None
+    assert many.exception is None
+    assert one.output.startswith("The man")
+    assert many.output.startswith(one.output)
+    assert many.output != one.output
+    asked = call.invoke(probe, ["induction", str(run), "--length", "6", "--sequences", "2"])
+    assert asked.exception is None
+    assert "each twice" in asked.output
+    assert (run / "probe-induction.json").exists()
+    assert (run / "probe-induction.png").exists()
+    too_long = call.invoke(probe, ["induction", str(run), "--length", "5000"])
+    assert "set --length 256" in str(too_long.exception)
+
+
+def test_learned_positions_end_somewhere(run, tmp_path):
+    changes = ["model.decoder_positions=learned", "model.max_positions=40", "training.updates=2", "validation.every=2"]
+    again = train(read(run / "recipe.yaml", [f"run.dir={tmp_path / 'learned'}", *changes]), Console(quiet=True))
+    short = load(again)
+    room = 40 - len(short.tokenizers[0].encode("The man"))
+    with pytest.raises(UserError, match=f"lower --max-tokens to {room},"):
+        generated(short, "The man", Writing(Sampling(), room + 1))
+    generated(short, "The man", Writing(Sampling(), room))
+    with pytest.raises(UserError, match=r"scoring\.context is 64"):
+        evaluate(again, overrides=["scoring.context=64"])
+    with pytest.raises(UserError, match=r"batches\.length is 64"):
+        train(
+            read(run / "recipe.yaml", [f"run.dir={tmp_path / 'no'}", *changes, "batches.length=64"]),
+            Console(quiet=True),
+        )
+
+
+def test_data_are_inspected(run):
+    found = inspected(read(run / "recipe.yaml"))
+    assert "documents" in found
+    assert "bytes" in found
