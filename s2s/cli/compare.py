@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
+from ruamel.yaml.error import YAMLError
 
 from s2s.errors import UserError, quoted
 from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
 from s2s.recipe.installed import models
 from s2s.recipe.page import read_value
 from s2s.recipe.reading import recipe_path
-from s2s.recipe.wording import suggestion
+from s2s.recipe.wording import cut, shown, suggestion
 from s2s.results import Summary
 from s2s.run.tasks import read
 from s2s.training import threads
@@ -224,7 +225,12 @@ def _own(words: Sequence[str]) -> dict[str, dict[str, object]]:
     for word in words:
         key, _, value = word.partition("=")
         kind, _, name = key.partition(".")
-        found.setdefault(kind, {})[name] = read_value(value)
+        try:
+            found.setdefault(kind, {})[name] = read_value(value)
+        except YAMLError:
+            raise UserError(
+                f"{shown(value)} is not a YAML value", f"command line: {cut(word)}", "write a plain value"
+            ) from None
     return found
 
 

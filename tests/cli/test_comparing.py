@@ -103,6 +103,7 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
         (("rnn", "gru"), {"task": "ag_new"}, r"ag_new: no such recipe\n.*did you mean ag_news"),
         (("rnn", "gru", "init_from=runs/a"), {"task": "ag_news"}, r"recipe has init_from\n.*init_from=null"),
         (("rnn", "gru", "lstm.dropout=0"), {}, r"lstm is not compared"),
+        (("rnn", "gru", "gru.dropout=["), {}, r"command line: gru.dropout=\[: '\[' is not a YAML value"),
         (("rnn", "gru", "training.update=50"), {}, r"training.update=50.*\n?.*updates"),
     ],
 )
