@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import datasets
 import numpy as np
+from datasets import config
 from datasets.exceptions import DatasetsError
 from jaxtyping import Bool, Int
 
 from s2s.data import text_files
 from s2s.data.caching import cache_for, cached, converted
 from s2s.errors import UserError
+from s2s.files import full
 from s2s.recipe.schema import SourceSettings, TextSettings
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
@@ -245,6 +247,9 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
             corpus, settings.config, split=split, revision=settings.revision, cache_dir=cache_for(corpus)
         )
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and full(cause):
+            raise OSError(cause.errno, cause.strerror, str(config.HF_DATASETS_CACHE)) from None
         near = difflib.get_close_matches(corpus, ["built-in", "files"], n=1)
         raise UserError(
             f"{'data set' if folder else 'Hugging Face data set'} {corpus!r}, split {split!r}: "

@@ -326,5 +326,6 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except (pyarrow.ArrowException, *_DAMAGE) as error:
+    # a ValueError: bytes that are no text, or a date that Python has not
+    except (pyarrow.ArrowException, ValueError, OverflowError, *_DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None

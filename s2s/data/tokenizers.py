@@ -138,7 +138,7 @@ class Tokenizer:
             model = (folder / f"{side}.model").read_bytes()
             described = json.loads((folder / f"{side}.json").read_text(encoding="utf-8"))
             settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
-            saved = described["digest"]
+            saved = str(described["digest"])
         except FileNotFoundError as error:
             raise UserError("there is no such file", where=str(error.filename), remedy=remedy) from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:

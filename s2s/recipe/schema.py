@@ -41,7 +41,8 @@ Threads = Annotated[int, Field(gt=0, le=4_096)]
 Word = Annotated[str, Field(min_length=1, max_length=4_096)]
 # a file system takes 255 bytes, and an unfinished folder's name is longer than the run's
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=200)]
+LONGEST_NAME = 200
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=LONGEST_NAME)]
 
 
 def _different(names: tuple[str, ...]) -> tuple[str, ...]:

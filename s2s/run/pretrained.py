@@ -46,6 +46,23 @@ class Taken:
         )
         return "\n".join([f"from {self.source}", *(f"  {w:10}  {', '.join(n) or 'nothing'}" for w, n in parts)])
 
+    @staticmethod
+    def read(path: Path) -> "Taken":
+        """What a run has written down of it.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        try:
+            found = Taken(**json.loads(path.read_text(encoding="utf-8")))
+            lists = (found.loaded, found.left_out, found.new)
+            if not (all(isinstance(names, list) for names in lists) and isinstance(found.partly, dict)):
+                raise TypeError("expected lists of names")
+        except (ValueError, TypeError, RecursionError) as error:
+            what = f"does not say what was loaded: {error!s:.200}"
+            raise UserError(what, str(path), "restore it; without it nobody knows what learns how fast") from None
+        return found
+
     def names(self) -> list[str]:
         """All tensors that came from the run, whole or in part."""
         return [*self.loaded, *self.partly]
@@ -159,7 +176,7 @@ def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folde
     if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return Beginning(recipe)
     if folder is not None and Checkpoints(folder).last() is not None and (folder / _KEPT).exists():
-        taken = Taken(**json.loads((folder / _KEPT).read_text(encoding="utf-8")))
+        taken = Taken.read(folder / _KEPT)
     else:
         source = source or open_source(recipe)
         if source is None:

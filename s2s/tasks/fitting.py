@@ -19,7 +19,7 @@ from s2s.data.inspection import altered
 from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_kind
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
-from s2s.recipe.schema import PieceSettings
+from s2s.recipe.schema import LONGEST_NAME, PieceSettings
 
 _SPECIALS = 4
 # as many different words as a table of vectors holds without a thought
@@ -170,14 +170,15 @@ def page(
 ) -> str:
     """The recipe: the page in the folder of a task, with these choices.
 
-    What a run's name may not hold becomes `-`, and what then has none is called like the command.
+    What a run's name may not hold becomes `-`, what is too long for one is cut, and what then has none is called like
+    the command.
     """
     # held out of the training data, or files of its own
     own = " # held out of the training data and never trained on; or a file of your own, as above"
     lines = [
         f"  {split}: {f'{given}{own}' if isinstance(given, int) else quoted(given)}" for split, given in parts.items()
     ]
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:LONGEST_NAME]
     text = resources.files("s2s.tasks").joinpath(kind, "fitting.yaml").read_text(encoding="utf-8")
     usual = {"translation": "translate", "classification": "classify", "language_model": "text"}.get(kind, kind)
     given = {"name": quoted(stem or usual), "train": quoted(absolute(train)), "splits": "\n".join(lines)}

@@ -23,6 +23,8 @@ _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#737373"
 _SMALL = 8
 # so many classes have their counts written in
 _WRITTEN_CLASSES = 20
+# and so many have room of their own; of more, a picture of a thousand classes would take 16 GB, some have their names
+_NAMED_CLASSES = 100
 # letters in a line of running text, and the size of a letter of DejaVu Sans Mono at `_SMALL` points, in inches
 _COLUMNS = 100
 _LETTER_WIDTH, _LINE_HEIGHT = 0.602 * _SMALL / 72, 1.75 * _SMALL / 72
@@ -42,11 +44,13 @@ def confusion_picture(matrix: Int[np.ndarray, "truth predicted"], names: Sequenc
     """True classes downward, predicted ones to the right; dark is a large share of the true class."""
     # room for the names beside the squares
     room = 0.09 * max(len(shortened(name)) for name in names)
-    figure = blank(2.0 + room + 0.42 * len(names), 1.0 + room + 0.42 * len(names))
+    side = 0.42 * min(len(names), _NAMED_CLASSES)
+    figure = blank(2.0 + room + side, 1.0 + room + side)
     panel = figure.subplots()
     shares = matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True))
     image = panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    labels, places = [shortened(name) for name in names], range(len(names))
+    places = _named(len(names))
+    labels = [shortened(names[place]) for place in places]
     panel.set_xticks(places, labels, rotation=90, fontsize=_SMALL, parse_math=False)
     panel.set_yticks(places, labels, fontsize=_SMALL, parse_math=False)
     panel.set_xlabel("predicted", fontsize=9)
@@ -139,11 +143,11 @@ def class_counts_picture(counts: Mapping[str, int]) -> "Figure":
     """How many examples each class has."""
     from matplotlib.ticker import MaxNLocator
 
-    figure = blank(5.2, 1.0 + 0.24 * len(counts))
+    figure = blank(5.2, 1.0 + 0.24 * min(len(counts), _NAMED_CLASSES))
     panel = figure.subplots()
-    places = range(len(counts))
-    panel.barh(places, list(counts.values()), color=_BLUE)
-    panel.set_yticks(places, [shortened(name) for name in counts], fontsize=_SMALL, parse_math=False)
+    panel.barh(range(len(counts)), list(counts.values()), color=_BLUE)
+    names, places = list(counts), _named(len(counts))
+    panel.set_yticks(places, [shortened(names[place]) for place in places], fontsize=_SMALL, parse_math=False)
     panel.invert_yaxis()
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("examples")
@@ -247,6 +251,11 @@ def _ground(start: float, row: int, columns: int, colour: tuple[str, float]) -> 
     from matplotlib.patches import Rectangle
 
     return Rectangle((start - 0.3, row - 0.45), columns + 0.6, 0.9, facecolor=colour, linewidth=0)
+
+
+def _named(classes: int) -> range:
+    """The places of the classes whose names there is room for: of few all, of many every second or third and so on."""
+    return range(0, classes, max(1, -(-classes // _NAMED_CLASSES)))
 
 
 def _bare(*panels: "Axes") -> None:

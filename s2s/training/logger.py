@@ -234,10 +234,21 @@ def forget_after(metrics: Path, update: int) -> None:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not (isinstance(entry, dict) and type(entry.get("update")) is int):
+        if not _is_entry(entry):
             raise UserError(
                 f"{line[:80]!r} is no line of a run", where=f"{metrics}:{number}", remedy="take it out, and repeat"
             )
         if entry["update"] <= update:
             kept.append(line + "\n")
     write_atomically(metrics, "".join(kept))
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether this is what a run writes, as far as somebody reads it again."""
+    if not (isinstance(entry, dict) and type(entry.get("update")) is int):
+        return False
+    scores = entry.get("validation", {})
+    if not isinstance(scores, dict):
+        return False
+    numbers = (entry.get("loss", 0), entry.get("count", 0), *scores.values())
+    return all(type(number) in (int, float) for number in numbers)

@@ -156,6 +156,7 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
         (("rnn:dropout=0,residual=true", "rnn:residual=true,dropout=0"), {}, "two different models or more"),
         (("rnn", "transformer:norm=["), {}, r"is not a YAML value"),
         (("rnn", "lstm", "lstm.bidirectional=maybe"), {}, r"lstm: bidirectional: is .maybe., expected true or false"),
+        (("rnn", "gru", "gru.dropout=["), {}, r"command line: gru.dropout=\[: '\[' is not a YAML value"),
         (("rnn", "gru", "training.update=50"), {}, r"training.update=50.*\n?.*updates"),
     ],
 )

@@ -3,7 +3,10 @@
 import json
 import os
 
+import datasets
 import pytest
+from datasets import config
+from datasets.exceptions import DatasetGenerationError
 
 from s2s.data import caching, text_files
 from s2s.recipe.schema import PlainTextSettings
@@ -57,3 +60,13 @@ def test_what_an_older_version_made_of_a_hub_data_set_is_made_again(tmp_path, mo
             patch.setattr(text_files, "checked_cells", lambda *given: tuple(c.upper() for c in cells(*given)))
             patch.setattr(caching, "__version__", "the next one")
             assert column(source.part("train"))[0] == "A DOG"
+
+
+def test_a_full_disk_is_told_as_such_where_a_hub_data_set_is_made(monkeypatch):
+    def fill(*_words: object, **_options: object) -> None:
+        raise DatasetGenerationError("An error occurred while generating the dataset") from OSError(28, "No space left")
+
+    monkeypatch.setattr(datasets, "load_dataset", fill)
+    with pytest.raises(OSError, match="No space left") as refused:
+        load_split(DataSettings(corpus="x/y", train="train"), "train")
+    assert refused.value.filename == str(config.HF_DATASETS_CACHE)

@@ -6,7 +6,9 @@ import lzma
 from pathlib import Path
 
 import datasets
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from s2s.data import text_files
 from s2s.data.phrasebook import phrases
@@ -36,6 +38,16 @@ def _table(kind: str, rows: list[tuple[str, str]]) -> bytes:
         return text.getvalue().encode()
     buffer = io.BytesIO()
     datasets.Dataset.from_dict({"en": [a for a, _ in rows], "de": [b for _, b in rows]}).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _no_text() -> bytes:
+    """A parquet file whose texts are bytes that are none."""
+    broken = pyarrow.Array.from_buffers(
+        pyarrow.string(), 1, [None, pyarrow.py_buffer(b"\0\0\0\0\1\0\0\0"), pyarrow.py_buffer(b"\xff")]
+    )
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table({"en": broken, "de": ["x"]}), buffer)
     return buffer.getvalue()
 
 
@@ -277,6 +289,7 @@ BAD = {
         "a.parquet",
         r"a.parquet: no column '0'; there are",
     ),
+    "parquet text": ({"a.parquet": _no_text()}, "a.parquet", r"a.parquet: not parquet: 'utf-8' codec"),
     "csv": ({"a.csv": b'en,de\nx,y\n"x,y\nx,y\n'}, "a.csv", r"a.csv:3: the row that begins here is not CSV"),
 }
 

@@ -249,3 +249,5 @@ def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
     recipe = _read(tmp_path, fitted_translation("mein erstes Rezept!", Splits(files, files)))
     assert recipe.data.train == recipe.data.validation == (str(files[0]), str(files[1]))
     assert (recipe.data.source, recipe.data.target, recipe.name) == ("en", "true", "mein-erstes-Rezept")
+    # a file's name may be longer than a run's
+    assert _read(tmp_path, fitted_translation("n" * 250, Splits(files, files))).name == "n" * 200

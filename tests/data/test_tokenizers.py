@@ -324,3 +324,12 @@ def test_where_no_thread_can_be_started_pieces_are_not_learned_and_the_process_l
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(UserError, match=r"16 threads(.|\n)*ulimit"):
         train(["a line", "another line"], TokenizerSettings(kind="char", size=20), "shared")
+
+
+@pytest.mark.parametrize("digest", [5, None, ["x"]])
+def test_a_digest_that_is_no_text_is_no_digest(made, tmp_path, digest):
+    made["bytes", "nfkc", False].save(tmp_path, "shared")
+    described = json.loads((tmp_path / "shared.json").read_text())
+    (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))
+    with pytest.raises(UserError, match="has changed since it was saved: digest"):
+        Tokenizer.load(tmp_path, "shared")

@@ -68,3 +68,15 @@ def test_class_counts_and_images_are_drawn():
     grey = np.zeros((3, 1, 4, 4), dtype=np.uint8)
     assert len(images_picture(grey, ODD, across=2).axes) == 4
     assert _drawn(images_picture(np.repeat(grey, 3, axis=1), ODD))
+
+
+@pytest.mark.parametrize(("classes", "every"), [(3, 1), (100, 1), (101, 2), (3000, 30)])
+def test_thousands_of_classes_have_a_picture_that_fits_into_memory(classes, every):
+    names = [f"c{n}" for n in range(classes)]
+    confusion = confusion_picture(np.zeros((classes, classes), dtype=np.int64), names)
+    counts = class_counts_picture(dict.fromkeys(names, 1))
+    for figure, size in ((confusion, 0.42), (counts, 0.24)):
+        panel = figure.axes[0]
+        assert [label.get_text() for label in panel.get_yticklabels()] == names[::every]
+        assert size * min(classes, 100) < figure.get_figheight() < size * min(classes, 100) + 2
+    assert len(counts.axes[0].patches) == classes

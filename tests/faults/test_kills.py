@@ -29,3 +29,10 @@ def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_
     assert found["lives"] == {"straight": 0, "SIGINT": 130, "SIGTERM": -15, "SIGKILL": -9, "resumed": 0}, found["said"]
     # of four trials and two runs the cells, and both files of each run's checkpoint
     assert (found["same"], found["differ"]) == (10, [])
+
+
+def test_the_page_tells_what_was_kept():
+    found = json.loads((ROOT / "docs/results/faults.json").read_text())["kills"]
+    assert found["same"] == found["kills"]
+    page = " ".join((ROOT / "docs/resuming.md").read_text().split())
+    assert f"killed the real command {found['kills']} times at random moments, in {found['runs']} runs" in page

@@ -224,3 +224,10 @@ def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):
         source = open_source(read(Path("phones.yaml"), ["init_from=one"]))
     assert source.tokenizer.digest == Tokenizer.load(folder / "one/tokenizer", "shared").digest
     assert read(folder / "one/recipe.yaml").model.tie == "all"
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '{"pieces": 5}', "[" * 100_000])
+def test_what_was_seen_is_named_where_it_is_damaged(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(UserError, match=r"seen.json: is damaged: (.|\n)*only warnings need it"):
+        Seen.load(tmp_path)

@@ -282,10 +282,17 @@ def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
         manifest.read(tmp_path / "manifest.json")
 
 
-@pytest.mark.parametrize("text", ["5", "[1]", '{"a":1}', '{"update":"x"}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("5", "[1]", '{"a":1}', '{"update":"x"}', "null"),
+        *('{"update":1,"loss":"x","count":1}', '{"update":1,"loss":1.0,"count":null}'),
+        *('{"update":1,"validation":5}', '{"update":1,"validation":{"loss":"x"}}'),
+    ],
+)
 def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1}\n' + text + "\n")
+    path.write_text('{"update": 1, "validation": {"loss": NaN}}\n' + text + "\n")
     with pytest.raises(UserError, match=r"metrics.jsonl:2: '.*' is no line of a run"):
         forget_after(path, 5)
     assert path.read_text().endswith(text + "\n")

@@ -19,6 +19,7 @@ from s2s.run.folder import opened
 from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 from s2s.run.training import train
+from s2s.tasks.masked_lm import bias
 from s2s.tasks.masked_lm.bias import probe
 from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
@@ -98,6 +99,17 @@ def test_preferences_are_kept_as_json_table_and_picture(run, painted):
     assert [kind["name"] for kind in kept["kinds"]] == ["gender", "age"]
     assert (run / "probe-bias.csv").read_text().count("\n") == 4
     assert (run / "probe-bias.png").stat().st_size > 1000
+    assert "not kept" not in str(found)
+
+
+def test_preferences_that_cannot_be_kept_are_shown_all_the_same(run, monkeypatch):
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(bias, "write_atomically", refuse)
+    told = str(probe(load(run), run.parent / "pairs.csv"))
+    assert "all " in told
+    assert f"shown, but not kept: {run}/probe-bias.json: Permission denied" in told
 
 
 def test_a_run_of_another_task_is_refused(tmp_path):

@@ -1,5 +1,7 @@
 """A new model that begins with another run's encoder."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ from s2s.errors import UserError
 from s2s.models.contract import Classifier
 from s2s.models.masked_lm import MaskedLM
 from s2s.recipe.installed import models, module_of
-from s2s.run.pretrained import freeze, take_encoder
+from s2s.run.pretrained import Taken, freeze, take_encoder
 
 SIZE = 23
 
@@ -122,3 +124,14 @@ def test_what_is_frozen_does_not_learn(which, learning):
     assert [n for n, p in model.named_parameters() if not p.requires_grad] == [
         n for n, _ in model.named_parameters() if n in frozen
     ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"source": "x"}', "[" * 100_000, "lists"])
+def test_what_was_loaded_is_named_where_it_is_damaged(tmp_path, text):
+    path = tmp_path / "init_from.json"
+    kept = {"source": "x", "loaded": 5, "partly": {}, "left_out": [], "new": []}
+    path.write_text(json.dumps(kept) if text == "lists" else text)
+    with pytest.raises(UserError, match=r"init_from.json: does not say what was loaded: (.|\n)*restore it"):
+        Taken.read(path)
+    path.write_text(json.dumps(kept | {"loaded": ["encoder.a"]}))
+    assert Taken.read(path).names() == ["encoder.a"]

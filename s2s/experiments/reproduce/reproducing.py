@@ -1,5 +1,6 @@
 """Measuring a finding again: what is expected is said first, every measurement is kept, and the result is a file."""
 
+import json
 import shlex
 import statistics
 import time
@@ -24,6 +25,8 @@ from s2s.training.devices import choose, prepare_process
 _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
 _CELLS = "cells"
 _CORE = "core_seconds"
+# what the measurements of a folder were asked with
+_ASKED = "asked.json"
 
 
 def listed() -> str:
@@ -64,13 +67,15 @@ def reproduce(
         settings: of a recipe, as `section.key=value`, for a reproduction that has one.
 
     Raises:
-        UserError: there is no such reproduction, or it takes no settings.
+        UserError: there is no such reproduction, a setting is wrong, or the folder holds what others measured.
     """
     reproduction = reproduction_of(name).asked(settings, folder)
+    _check_own(folder, name, settings)
     say(expected(reproduction))
     prepare_process(_DEVICE)
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
     (folder / _CELLS).mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / _ASKED, json.dumps(_asked(name, settings)) + "\n")
     kept: dict[Cell, Kept] = {}
     for cell in reproduction.cells(chosen):
         kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
@@ -98,6 +103,27 @@ def reproduce(
     )
     write_atomically(folder / RESULT, result.model_dump_json(indent=1) + "\n")
     return result
+
+
+def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
+    """Refuses a folder with measurements of another finding or of other settings: they would be taken for ours."""
+    try:
+        before = json.loads((folder / _ASKED).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, RecursionError) as error:
+        before = str(error)
+    if before != _asked(name, settings):
+        raise UserError(
+            f"holds measurements that were asked for otherwise: {before!s:.200}",
+            where=str(folder),
+            remedy="name another folder with --out, or give the same settings",
+        )
+
+
+def _asked(name: str, settings: Sequence[str]) -> dict[str, object]:
+    """What decides what is measured; where the data lie does not."""
+    return {"name": name, "settings": sorted(each for each in settings if not each.startswith("data.root="))}
 
 
 def _timed(reproduction: Reproduction, cell: Cell) -> Measured:

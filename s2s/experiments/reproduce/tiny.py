@@ -49,8 +49,10 @@ class Tiny(Reproduction):
     folder: Path = Path("runs/reproduce-tiny")
 
     def asked(self, settings: Sequence[str], folder: Path) -> "Tiny":
-        """With other settings of its recipe, such as where the data are."""
-        return replace(self, settings=tuple(settings), folder=folder)
+        """With other settings of its recipe, such as where the data are; a wrong one is told at once."""
+        asked = replace(self, settings=tuple(settings), folder=folder)
+        asked.recipe(1, folder)
+        return asked
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training for each seed."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
-from s2s.files import write_atomically
+from s2s.files import explained, whole, write_atomically
 from s2s.models.masked_lm import MaskedLM
 from s2s.results import spreadsheet_cell
 from s2s.tasks.contract import Loaded
@@ -101,12 +101,16 @@ class Group:
 
 @dataclass(frozen=True)
 class BiasReport:
-    """The preferences of a model in a set of pairs: of all, by direction, and by type of bias, the largest first."""
+    """The preferences of a model in a set of pairs: of all, by direction, and by type of bias, the largest first.
+
+    `lost` says why they could not be kept; empty where they could, or were not to be.
+    """
 
     preferences: list[Preference]
     all: Group
     directions: list[Group]
     kinds: list[Group]
+    lost: str = ""
 
     def __str__(self) -> str:
         head = f"  {'':20} pairs   share     95 % interval    p        p, {len(self.kinds)} types (Holm)"
@@ -116,6 +120,7 @@ class BiasReport:
             "none; p: against 50 %",
             f"{unknown} pairs have words that the tokenizer does not know" if unknown else "",
             "a share near 50 % does not mean that the model is fair: see docs/bias-probe.md",
+            f"shown, but not kept: {self.lost}" if self.lost else "",
         ]
         groups = (*self.kinds, *self.directions, self.all)
         return "\n".join([head, *(str(group) for group in groups), *(note for note in notes if note)])
@@ -202,7 +207,7 @@ def _group(name: str, preferences: Sequence[Preference]) -> Group:
 
 def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
     """Writes a table with a line for each pair."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with whole(path) as place, place.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
         for p in preferences:
@@ -227,7 +232,7 @@ def bias_picture(found: BiasReport) -> "Figure":
 
 
 def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
-    """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG."""
+    """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG, if that may be written."""
     found = report(prefer(run.model, run.tokenizers[0], read_pairs(pairs), run.recipe.masking.begin))
     kept = {
         "run": str(run.path),
@@ -238,7 +243,11 @@ def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
         "directions": [asdict(group) for group in found.directions],
         "kinds": [asdict(group) for group in found.kinds],
     }
-    write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    write_preferences(found.preferences, run.path / f"{_NAME}.csv")
-    (run.path / f"{_NAME}.png").write_bytes(drawing.png(bias_picture(found)))
+    try:
+        write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        write_preferences(found.preferences, run.path / f"{_NAME}.csv")
+        (run.path / f"{_NAME}.png").write_bytes(drawing.png(bias_picture(found)))
+    except OSError as error:
+        # a run that others may only read can be asked, too
+        return replace(found, lost=str(explained(error)))
     return found

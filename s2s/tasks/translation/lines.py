@@ -88,7 +88,7 @@ class Seen:
             flags = np.unpackbits(np.frombuffer(bytes.fromhex(found["pieces"]), np.uint8))
             pieces = frozenset(np.flatnonzero(flags).tolist())
             return Seen(pieces, frozenset(found["words"]), float(found["new_pieces"]), float(found["new_words"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(
                 f"is damaged: {error!r}", where=str(path), remedy="copy it again, or delete it: only warnings need it"
             ) from None

@@ -1,0 +1,32 @@
+"""What is kept of a reproduction is taken for the same one alone: of that name, and with those settings."""
+
+import pytest
+
+from s2s.errors import UserError
+from s2s.experiments.reproduce.reproducing import reproduce
+from s2s.experiments.reproduce.tiny import Tiny
+
+
+def _asked(folder, *settings: str) -> str:
+    return reproduce("tiny", folder, 1, lambda line: None, settings).command
+
+
+def test_measurements_of_other_settings_or_findings_are_not_taken_for_these(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tiny, "cells", lambda self, seeds: [])
+    assert _asked(tmp_path, "training.updates=1000") == "s2s reproduce tiny --seeds 1 training.updates=1000"
+    # data may lie elsewhere now
+    _asked(tmp_path, f"data.root={tmp_path}", "training.updates=1000")
+    for settings in ((), ("training.updates=2000",)):
+        with pytest.raises(UserError, match=r"holds measurements that were asked for otherwise(.|\n)*--out"):
+            _asked(tmp_path, *settings)
+    with pytest.raises(UserError, match="asked for otherwise"):
+        reproduce("radius", tmp_path, 1, lambda line: None)
+    (tmp_path / "asked.json").write_text("{")
+    with pytest.raises(UserError, match="asked for otherwise"):
+        _asked(tmp_path, "training.updates=1000")
+
+
+def test_a_wrong_setting_is_told_before_anything_is_made(tmp_path):
+    with pytest.raises(UserError, match=r"training\.updats: unknown key; did you mean updates"):
+        _asked(tmp_path / "new", "training.updats=10")
+    assert not (tmp_path / "new").exists()
