@@ -245,7 +245,7 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
             corpus, settings.config, split=split, revision=settings.revision, cache_dir=cache_for(corpus)
         )
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        near = difflib.get_close_matches(corpus, ["built-in", "files"], n=1)
+        near = difflib.get_close_matches(corpus, ["built-in", "homonyms", "files"], n=1)
         raise UserError(
             f"{'data set' if folder else 'Hugging Face data set'} {corpus!r}, split {split!r}: "
             f"{str(error).strip().split(chr(10))[0]}",

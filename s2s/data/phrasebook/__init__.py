@@ -45,7 +45,7 @@ def _constructions() -> tuple[str, ...]:
     return tuple(name for name, (weight, _) in PATTERNS.items() for _ in range(weight))
 
 
-def _split_of(source: str) -> str:
+def split_of(source: str) -> str:
     """Give the split a sentence belongs to, for good: it depends on nothing but its letters."""
     bucket = int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "big") % 100
     return "validation" if bucket < _HELD_OUT else "test" if bucket < 2 * _HELD_OUT else "train"
@@ -88,7 +88,7 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
         construction = choose.even(_constructions()) if depth is None else "agreement"
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
         source = _finish(english)
-        if source not in drawn and _split_of(source) == split:
+        if source not in drawn and split_of(source) == split:
             target = _finish(german)
             drawn[source] = Phrase(source, unmarked(target), cases_of(target), construction, distance)
             fruitless = 0

@@ -240,6 +240,19 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
         pixels = examples.collate(rows, 0).source.numpy()
         return {"training": images_picture(pixels, [train.names[label] for label in train.labels[rows]])}
 
+    def looked_into(self, run: ImageRun, batch: LabelledBatch, text: str) -> Read:
+        """An image; its patches are its words, and an even grey is the image with nothing in it."""
+        data = run.recipe.data
+        across, encoder = data.size // run.recipe.patches.size, run.model.encoder
+        names = [f"{row},{column}" for row in range(1, across + 1) for column in range(1, across + 1)]
+        names = [*["first"] * (batch.source_valid.shape[1] - len(names)), *names]
+        words = [Word(name, (place,)) for place, name in enumerate(names)]
+        pixels = batch.source[0].cpu().numpy()
+        grey = torch.tensor(data.mean or (0.5,)).mul(255).round().to(batch.source).view(1, -1, 1, 1)
+        with torch.no_grad():
+            baseline = encoder.embedding(grey.expand_as(batch.source))
+        return Read(Source(batch.source, batch.source_valid, names, words), text, baseline, pixels, across)
+
     def explained(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Classified) -> SeenImage:
         """An answer with what each patch of the image weighed for it."""
         weights, method = weighed(run.model, batch.source, batch.source_valid, part.names.index(said.predicted))

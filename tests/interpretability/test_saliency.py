@@ -11,7 +11,15 @@ from s2s.models.contract import Classifier, Encoder, Memory, mean_over_valid
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import PieceSettings
 from s2s.tasks.pictures import words_picture
-from s2s.tasks.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words, rollout
+from s2s.interpretability.saliency import (
+    Reading,
+    attention_on_words,
+    gradient_times_input,
+    integrated_gradients,
+    rollout,
+    score_of_class,
+)
+from s2s.interpretability.words import joined_to_words
 
 SIZE = 30
 
