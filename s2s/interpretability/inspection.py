@@ -61,10 +61,10 @@ class Focus:
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Where pieces look: those of the source (`encoder`), of the target (`decoder`), or from target to source (`cross`).
+    """Where pieces look: in the source (`encoder`), in the target (`decoder`), or from there at the source (`cross`).
 
-    The row of a piece holds its shares of what the columns' pieces offer, and sums to one. A target's rows are those of
-    what is written: where the model looked to write it; the decoder's columns are what it had read by then.
+    The row of a piece holds its shares of what the columns' pieces offer, and sums to one. A target's rows are of what
+    is written: where the model looked to write it; the decoder's columns are what it had read by then.
     """
 
     kind: Kind

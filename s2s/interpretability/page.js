@@ -76,7 +76,7 @@
   // layers downward, heads to the right: a small picture each
   function grid(layers, heads, small, choose) {
     const box = el("div", { class: "grid" });
-    box.style.gridTemplateColumns = `auto repeat(${heads}, minmax(34px, 110px))`;
+    box.style.gridTemplateColumns = `max-content repeat(${heads}, minmax(34px, 110px))`;
     box.append(el("span"), ...Array.from({ length: heads }, (_, head) => el("span", { class: "name" }, `head ${head}`)));
     for (let layer = 0; layer < layers; layer++) {
       box.append(el("span", { class: "name" }, `layer ${layer}`));
@@ -213,10 +213,15 @@
     const rows = shown.map((i) => el("tr", null, ...cells(i)));
     const query = el("tr", { class: "asks" }, el("td", null, `${found.pieces[found.place]} asks`), el("td", null, strip(found.query, asked, "q")), el("td", { colspan: 5, class: "soft" }, "its query q"));
     const sum = el("tr", { class: "sum" }, el("td", { colspan: 6 }, "what it reads: the sum of the last column"), el("td", null, strip(found.read, given, "read")));
-    const left = found.pieces.length - shown.length;
+    const left = found.pieces.length - shown.length, top = order[0];
+    const powers = found.scaled.map(Math.exp), all = powers.reduce((sum, power) => sum + power, 0);
+    const said = `For the heaviest, “${found.pieces[top]}”: ${size} products of numbers of q and k add up to `
+      + `${number(found.dots[top])}; divided by √${size} = ${number(Math.sqrt(size), 2)} that is ${number(found.scaled[top])}; `
+      + `e to that is ${number(powers[top])}, and divided by the sum of all, ${number(all)}, it is ${number(found.weights[top])}.`;
     box.append(
       el("h3", null, `${letter(at)}“${found.word}”, layer ${found.layer}, head ${found.head}`),
       el("div", { class: "wide" }, el("table", null, el("thead", null, el("tr", null, ...heads.map((name) => el("th", null, name)))), el("tbody", null, query, ...rows, sum))),
+      el("p", null, said),
       el("p", { class: "soft" }, (left ? `${left} pieces with smaller weights are not shown. ` : "") + `Largest difference between these numbers and what the model itself read: ${found.difference.toExponential(1)}.`),
     );
   }

@@ -13,6 +13,11 @@ from s2s.data.encoding import SIDE, Lists, encode_texts
 from s2s.data.examples import LabelledBatch
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.interpretability.classifier import Read
+from s2s.interpretability.positions import without_words
+from s2s.interpretability.saliency import Reading, weighed
+from s2s.interpretability.walk import Source
+from s2s.interpretability.words import joined_to_words, words_of
 from s2s.models.contract import Classifier
 from s2s.recipe.installed import module_of
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
@@ -20,11 +25,6 @@ from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.contract import Course, Loaded, Say, check_positions
 from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling, classification_loss
 from s2s.tasks.pictures import lengths_picture, words_picture
-from s2s.interpretability.classifier import Read
-from s2s.interpretability.positions import without_words
-from s2s.interpretability.saliency import Reading, weighed
-from s2s.interpretability.walk import Source
-from s2s.interpretability.words import joined_to_words, words_of
 from s2s.training.devices import Computer, seed_for
 from s2s.training.trainer import Trainer
 

@@ -21,6 +21,10 @@ from torch import Tensor
 from s2s.data.examples import LabelledBatch, LabelledExamples, Plan
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
+from s2s.interpretability.classifier import Read
+from s2s.interpretability.saliency import Method, weighed
+from s2s.interpretability.walk import Source
+from s2s.interpretability.words import Word
 from s2s.models.contract import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.recipe.installed import module_of
@@ -29,7 +33,6 @@ from s2s.tasks.images.data import Images, ImageSource, Pixels, pixel_statistics,
 from s2s.tasks.images.recipe import AugmentationSettings, ImageRecipe
 from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling
 from s2s.tasks.pictures import images_picture, seen_picture
-from s2s.tasks.saliency import Method, weighed
 from s2s.training.devices import seed_for
 
 if TYPE_CHECKING:

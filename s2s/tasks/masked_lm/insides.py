@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of a masked-language model: what it expects in a hole, and which words it reads that from."""
+"""What `s2s inspect` shows of a masked-language model: what it expects in a hole, and which words tell it that."""
 
 from collections.abc import Sequence
 
@@ -124,15 +124,10 @@ class _Reading:
         scores = [self._score(place, piece) for place, piece in zip(places, best, strict=True)]
         gradients = torch.stack([times_input(score, vectors)[0] for score in scores])
         ways = [integrated_gradients(score, vectors, without_words(encoder.embedding, vectors)) for score in scores]
+        integrated = torch.stack([shares for shares, _ in ways])
         saliency = [
             on_words("gradient x input", answers, source.words, gradients),
-            on_words(
-                "integrated gradients",
-                answers,
-                source.words,
-                torch.stack([s for s, _ in ways]),
-                max(g for _, g in ways),
-            ),
+            on_words("integrated gradients", answers, source.words, integrated, max(gap for _, gap in ways)),
         ]
         maps = []
         if weights.shape[1]:

@@ -43,8 +43,8 @@ _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datase
 class PairSource(Source[DataSettings, datasets.Dataset]):
     """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
 
-    The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the training
-    data have different sources, none of which is left in the training data.
+    The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the
+    training data have different sources, none of which is left in the training data.
     """
 
     noun: ClassVar[str] = "pairs"
@@ -57,7 +57,7 @@ class PairSource(Source[DataSettings, datasets.Dataset]):
         if self.settings.corpus in _MADE and split is not None:
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
-            near = next(iter(near_files(self.settings.corpus, _MADE)), None)
+            near = "".join(near_files(self.settings.corpus, _MADE))
             what = f"data.train is {split}; only the built-in corpora ({', '.join(_MADE)}) are made to measure"
             raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
         return super().part(name, train)

@@ -1,4 +1,4 @@
-"""What `s2s inspect` shows of a translator: where it looks while it writes, and what each source word weighs for that."""
+"""What `s2s inspect` shows of a translator: where it looks while it writes, and what source words weigh for that."""
 
 from collections.abc import Sequence
 

@@ -41,8 +41,8 @@ class DataSettings(SourceSettings):
     """The parallel corpus."""
 
     corpus: Word = "built-in"
-    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is built in,
-    too: English words of two meanings, which German tells apart."""
+    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is built
+    in, too: English words of two meanings, which German tells apart."""
     root: Word | None = None
     """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
