@@ -90,7 +90,10 @@ def inspection_picture(inspection: Inspection, focus: Focus) -> "Figure":
 def _bands(example: Inspected, focus: Focus, whose: str) -> list[_Band]:
     if example.image is not None:
         return [_patches(example, focus, whose)]
-    bands = [_attention(maps, focus.chosen_layer(len(maps.weights)), whose) for maps in example.attention]
+    deepest = max((len(maps.weights) for maps in example.attention), default=0)
+    layer = focus.chosen_layer(deepest) if deepest else 0
+    # where a part has fewer layers, its last
+    bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
     single = [found for found in example.saliency if len(found.answers) == 1]
     several = [found for found in example.saliency if len(found.answers) > 1]
     title = f"{example.source} → {example.output}: what words weigh"

@@ -1,6 +1,7 @@
 """Queries, keys and values of a trained model, taken from it while it reads, and attention walked through with them."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -159,8 +160,8 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
         lengths = [len(word.bare) if not _special(word) else 0 for word in sources[0].words]
         return [lengths.index(max(lengths))]
     first, second = sources
-    places = {word.bare: place for place, word in reversed(list(enumerate(second.words))) if not _special(word)}
-    pairs = [(place, places[word.bare]) for place, word in enumerate(first.words) if word.bare and word.bare in places]
+    places = dict(_occurrences(second.words))
+    pairs = [(place, places[named]) for named, place in _occurrences(first.words) if named in places]
     if not pairs:
         raise UserError("the two inputs have no word in common", "INPUT", "give two that share the word to look into")
 
@@ -170,6 +171,15 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
         return float(functional.cosine_similarity(*ends, dim=0))
 
     return list(min(pairs, key=alike))
+
+
+def _occurrences(words: Sequence[Word]) -> Iterator[tuple[tuple[str, int], int]]:
+    """Each word and how often it stood before, and its place."""
+    counts: Counter[str] = Counter()
+    for place, word in enumerate(words):
+        if word.bare and not _special(word):
+            yield (word.bare, counts[word.bare]), place
+            counts[word.bare] += 1
 
 
 def _special(word: Word) -> bool:

@@ -116,10 +116,10 @@ def test_one_word_in_two_sentences_begins_alike_and_is_taken_apart_by_its_neighb
     assert found.layers == ["embedding", "layer 0", "layer 1", "layer 2", "last norm"]
     assert found.cosines[0] == pytest.approx(1)
     assert found.cosines[-1] < 0.999
-    states = [model.encoder(s.read, s.valid).states[0, 1] for s in (first, second)]
+    states = [model.encoder(s.read, s.valid).states[0, 1].detach() for s in (first, second)]
     expected = float(torch.dot(*states) / (states[0].norm() * states[1].norm()))
     assert found.cosines[-1] == pytest.approx(expected, abs=1e-5)
-    weights = model.encoder.attention_weights(first.read, first.valid)[0, 1].mean(dim=0)[1]
+    weights = model.encoder.attention_weights(first.read, first.valid)[0, 1].mean(dim=0)[1].detach()
     assert dict(found.looked[0][1]) == pytest.approx(dict(zip(first.pieces, weights.tolist(), strict=True)), abs=1e-5)
     same = same_word(model.encoder, [first, first], [1, 1])
     assert same.cosines == pytest.approx([1.0] * 5)
