@@ -63,7 +63,7 @@ def inspect(
     elif output is not None:
         from s2s.interpretability.figure import inspection_picture
 
-        inspection_picture(found, focus).savefig(output, dpi=150)
+        inspection_picture(found, focus).savefig(output, dpi=100)
     click.echo(str(found))
 
 

@@ -94,11 +94,9 @@ def _bands(example: Inspected, focus: Focus, whose: str) -> list[_Band]:
     layer = focus.chosen_layer(deepest) if deepest else 0
     # where a part has fewer layers, its last
     bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
-    single = [found for found in example.saliency if len(found.answers) == 1]
-    several = [found for found in example.saliency if len(found.answers) > 1]
-    title = f"{example.source} → {example.output}: what words weigh"
-    bands += [_weights(_together(single), title)] if single else []
-    return bands + [_weights(found, f"what source words weigh: {found.method}") for found in several]
+    if len(example.saliency[0].answers) > 1:
+        return [*bands, _weights(example.saliency, "what source words weigh for each target piece")]
+    return [*bands, _weights([_together(example.saliency)], f"{example.source} → {example.output}: what words weigh")]
 
 
 def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
@@ -117,27 +115,29 @@ def _attention(maps: AttentionMaps, layer: int, whose: str) -> _Band:
 def _together(found: Sequence[Saliency]) -> Saliency:
     """Methods as rows, each scaled to its own largest: their units differ."""
     rows = np.concatenate([each.weights / (np.abs(each.weights).max() or 1.0) for each in found])
-    return Saliency("scaled", [each.method for each in found], found[0].words, rows)
+    return Saliency("each as a share of its largest", [each.method for each in found], found[0].words, rows)
 
 
-def _weights(found: Saliency, title: str) -> _Band:
-    words, weights = list(found.words[:_DRAWN]), found.weights[:_DRAWN, :_DRAWN]
-    answers = list(found.answers[:_DRAWN])
-    width = 2.6 + 0.28 * len(words)
+def _weights(methods: Sequence[Saliency], title: str) -> _Band:
+    """A map for each method beside each other, each with a scale that is the same on both sides of zero."""
+    words, answers = list(methods[0].words[:_DRAWN]), list(methods[0].answers[:_DRAWN])
+    width = 1.2 + len(methods) * (1.4 + 0.26 * len(words))
 
     def draw(figure: "FigureBase") -> None:
-        """A map with a scale that is the same on both sides of zero."""
+        """Answers downward, words to the right."""
         figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
-        panel = figure.subplots()
-        end = float(np.abs(weights).max()) or 1.0
-        image = panel.imshow(weights, cmap=_diverging(), vmin=-end, vmax=end, aspect="auto")
-        panel.set_yticks(range(len(answers)), answers, fontsize=_SMALL, parse_math=False)
-        panel.set_xticks(range(len(words)), words, rotation=90, fontsize=_SMALL, parse_math=False)
-        bar = figure.colorbar(image, ax=panel, fraction=0.03)
-        bar.set_label("share of the largest" if found.method == "scaled" else "weight", fontsize=_SMALL)
-        bar.ax.tick_params(labelsize=_SMALL)
+        panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
+        panels[0].set_yticks(range(len(answers)), answers, fontsize=_SMALL, parse_math=False)
+        for panel, found in zip(panels, methods, strict=True):
+            weights = found.weights[:_DRAWN, :_DRAWN]
+            end = float(np.abs(weights).max()) or 1.0
+            image = panel.imshow(weights, cmap=_diverging(), vmin=-end, vmax=end, aspect="auto")
+            panel.set_xticks(range(len(words)), words, rotation=90, fontsize=_SMALL, parse_math=False)
+            panel.set_title(found.method, fontsize=_SMALL)
+            bar = figure.colorbar(image, ax=panel, fraction=0.04)
+            bar.ax.tick_params(labelsize=_SMALL)
 
-    return _Band(width, 1.9 + 0.22 * len(answers), draw)
+    return _Band(width, 2.1 + 0.22 * len(answers), draw)
 
 
 def _patches(example: Inspected, focus: Focus, whose: str) -> _Band:

@@ -23,6 +23,7 @@ class Focus:
         inputs: one, or two with a word in common; none: an example of a part of the run's corpus.
         part: that part, as its source gives it; None where there are inputs.
         row: of the example, from 0 on.
+        split: the name of the part.
         output: what the model shall be taken to have written; its own output when None. Of translations alone.
         layer: of the walk and the picture, from 0 on; the last when negative.
         head: of the walk, from 0 on.
@@ -36,6 +37,7 @@ class Focus:
     layer: int = -1
     head: int = 0
     word: str | None = None
+    split: str = "test"
 
     @property
     def example(self) -> Any:

@@ -4,7 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const NAMES = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "cross-attention" };
   const HEADS = ["#0072b2", "#d55e00", "#009e73", "#b5518a", "#a17200", "#332288", "#56b4e9", "#882255"];
-  const FAINT = 0.04, LONG = 48;
+  const FAINT = 0.04, LONG = 40, MANY = 16;
   const style = getComputedStyle(document.documentElement);
   const rgb = (name) => {
     const hex = style.getPropertyValue(name).trim().slice(1);
@@ -201,18 +201,19 @@
     if (!found) return;
     const flat = (rows) => largest(rows.flat());
     const asked = Math.max(largest(found.query), flat(found.keys)), given = flat(found.values);
+    const mixed = flat(found.values.map((value, i) => value.map((v) => v * found.weights[i])));
     const order = found.weights.map((_, i) => i).sort((a, b) => found.weights[b] - found.weights[a]);
-    const shown = order.slice(0, LONG).sort((a, b) => a - b), size = found.query.length;
+    const shown = order.slice(0, example.image ? MANY : LONG).sort((a, b) => a - b), size = found.query.length;
     const heads = ["piece", "its key k", "q·k", `÷ √${size}`, "softmax", "its value v", "weight × v"];
     const cells = (i) => [
       el("td", null, found.pieces[i]), el("td", null, strip(found.keys[i], asked, "k")),
       el("td", { class: "number" }, number(found.dots[i])), el("td", { class: "number" }, number(found.scaled[i])),
       el("td", null, bar(found.weights[i]), number(found.weights[i])), el("td", null, strip(found.values[i], given, "v")),
-      el("td", null, strip(found.values[i].map((v) => v * found.weights[i]), given, "weight × v")),
+      el("td", null, strip(found.values[i].map((v) => v * found.weights[i]), mixed, "weight × v")),
     ];
     const rows = shown.map((i) => el("tr", null, ...cells(i)));
     const query = el("tr", { class: "asks" }, el("td", null, `${found.pieces[found.place]} asks`), el("td", null, strip(found.query, asked, "q")), el("td", { colspan: 5, class: "soft" }, "its query q"));
-    const sum = el("tr", { class: "sum" }, el("td", { colspan: 6 }, "what it reads: the sum of the last column"), el("td", null, strip(found.read, given, "read")));
+    const sum = el("tr", { class: "sum" }, el("td", { colspan: 6 }, "what it reads: the sum of the last column"), el("td", null, strip(found.read, largest(found.read), "read")));
     const left = found.pieces.length - shown.length, top = order[0];
     const powers = found.scaled.map(Math.exp), all = powers.reduce((sum, power) => sum + power, 0);
     const said = `For the heaviest, “${found.pieces[top]}”: ${size} products of numbers of q and k add up to `

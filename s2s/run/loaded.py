@@ -111,7 +111,7 @@ def look_into(run: Opened, focus: Focus, checkpoint: str | None = None) -> Inspe
     loaded = ready(run, checkpoint)
     if not focus.inputs:
         split = "validation" if loaded.recipe.data.test is None else "test"
-        focus = replace(focus, part=part_to_score(run, loaded.recipe, split))
+        focus = replace(focus, part=part_to_score(run, loaded.recipe, split), split=split)
     return task_of(loaded.recipe).inspect(loaded, focus)
 
 

@@ -197,7 +197,7 @@ class Labelling(Task[R, D, Classifier]):
     def inspect(self, run: Loaded[R, Classifier], focus: Focus) -> Inspection:
         part = None if focus.inputs else focus.example
         examples = self.named(run, focus.inputs) if part is None else self.read(run, part)
-        names = focus.inputs or (f"row {focus.row + 1} of the test set",)
+        names = focus.inputs or (f"row {focus.row + 1} of the {focus.split} set",)
         read = [
             self.looked_into(run, examples.collate(np.array([row]), 0).to(run.computer.device), name)
             for row, name in enumerate(names)
