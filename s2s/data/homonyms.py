@@ -86,7 +86,8 @@ def _sentence(draw: random.Random) -> Homonym:
         source, target = f"{english}, and {told[0]}", f"{german}, und {told[1]}"
     else:
         source, target = f"{english} because {told[0]}", f"{german}, weil {sign.phrase(0)} {is_german} ist"
-    return Homonym(*(text[0].upper() + text[1:] + "." for text in (source, target)), meaning.english, sign.english)
+    source, target = (text[0].upper() + text[1:] + "." for text in (source, target))
+    return Homonym(source, target, meaning.english, sign.english)
 
 
 def _clause(draw: random.Random, meaning: _Noun) -> tuple[str, str]:

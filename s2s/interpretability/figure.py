@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _SMALL = 8
 # a picture grows with both sides, and nobody reads hundreds of pieces
 _DRAWN = 40
+# inches, above which maps stand below each other
+_WIDE = 22
 _AXES = {
     "encoder": ("pieces that look", "pieces of the source"),
     "decoder": ("target pieces", "target pieces read before"),
@@ -95,7 +97,10 @@ def _bands(example: Inspected, focus: Focus, whose: str) -> list[_Band]:
     # where a part has fewer layers, its last
     bands = [_attention(maps, min(layer, len(maps.weights) - 1), whose) for maps in example.attention]
     if len(example.saliency[0].answers) > 1:
-        return [*bands, _weights(example.saliency, "what source words weigh for each target piece")]
+        title = "what words weigh for each piece that is written"
+        band = _weights(example.saliency, title)
+        wide = band.width > _WIDE
+        return [*bands, *([_weights([found], title) for found in example.saliency] if wide else [band])]
     return [*bands, _weights([_together(example.saliency)], f"{example.source} → {example.output}: what words weigh")]
 
 

@@ -91,8 +91,21 @@ def walked(lookup: Lookup, focus: tuple[int, int], word: Word, pieces: Sequence[
     weights = scaled.softmax(dim=0)
     read = weights @ values
     difference = float((read - lookup.read[0, head, place].double().cpu()).abs().max())
-    numbers = (each.numpy() for each in (query, keys, values, dots, scaled, weights, read))
-    return Walk(layer, head, word.text, place, list(pieces), *numbers, difference)
+    return Walk(
+        layer=layer,
+        head=head,
+        word=word.text,
+        place=place,
+        pieces=list(pieces),
+        query=query.numpy(),
+        keys=keys.numpy(),
+        values=values.numpy(),
+        dots=dots.numpy(),
+        scaled=scaled.numpy(),
+        weights=weights.numpy(),
+        read=read.numpy(),
+        difference=difference,
+    )
 
 
 def _added(lookup: Lookup, head: int) -> Tensor:

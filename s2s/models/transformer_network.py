@@ -169,7 +169,11 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
     def self_attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each head of each layer looks in the target so far."""
         context, _ = self.start(memory, tokens.shape[1])
-        x, mask, weights = self.dropout(self.embedding(tokens)), _mask(*[tokens.shape[1]] * 2, tokens.device), []
+        x, mask, weights = (
+            self.dropout(self.embedding(tokens)),
+            _mask(tokens.shape[1], tokens.shape[1], tokens.device),
+            [],
+        )
         for i, layer in enumerate(self._layers()):
             weights.append(layer.self_weights(x))
             x = layer.look_across(layer.look_back(x, None, mask)[0], context.keys[i], context.values[i], context.mask)
