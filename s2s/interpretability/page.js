@@ -191,7 +191,8 @@
       const unit = seen.getBoundingClientRect().width / across, clip = (n) => Math.min(across - 1, Math.max(0, Math.floor(n)));
       from(first + clip(event.offsetY / unit) * across + clip(event.offsetX / unit));
     });
-    const start = first ? tabs(["from the first vector"], () => from(0)) : null;
+    const start = first ? el("button", { type: "button" }, "from the first vector") : null;
+    if (start) start.addEventListener("click", () => from(0));
     from(example.walk ? example.walk.place : first);
     return el("div", { class: "views" }, el("div", null, el("p", { class: "method" }, "Point at a patch"), seen, start), el("div", null, caption, right));
   }

@@ -1,7 +1,7 @@
 """Where a trained model looks while it writes: as weights of one pair, and as alignments of many."""
 
 from collections.abc import Iterable, Iterator
-from itertools import repeat
+from itertools import islice
 
 import torch
 from jaxtyping import Float
@@ -44,7 +44,7 @@ def aligned(
         if given is None:
             written = written_by(translator, lines)
         else:
-            texts = [text for text, _ in zip(given, repeat(None, len(lines)), strict=False)]
+            texts = list(islice(given, len(lines)))
             if len(texts) < len(lines):
                 raise _unequal()
             written = into.encode_batch(texts)
