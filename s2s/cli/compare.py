@@ -16,6 +16,7 @@ from s2s.recipe.reading import recipe_path
 from s2s.recipe.wording import suggestion
 from s2s.results import Summary
 from s2s.run.tasks import read
+from s2s.training import threads
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -81,6 +82,7 @@ def compare(
     planned = None if resume else order(asked)
     if resume:
         check_lone(asked)
+    threads.hold()
     from s2s.experiments.comparison import begin, costs, go_on
 
     if planned and not cost:

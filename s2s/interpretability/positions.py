@@ -25,7 +25,7 @@ def positions_of(name: str, embedding: Any, wanted: int) -> list[Positions]:
     vectors = position_vectors(embedding, max(wanted, _LENGTH))
     if vectors is None:
         return []
-    vectors = vectors.double().cpu()
+    vectors = vectors.cpu().double()
     return [Positions(name, embedding.kind, vectors.numpy(), (vectors @ vectors.T).numpy())]
 
 

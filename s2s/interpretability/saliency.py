@@ -178,6 +178,6 @@ def on_words(
     difference: float | None = None,
 ) -> Saliency:
     """What positions weigh for each answer as what words do: the sums."""
-    numbers = weights.double().cpu().numpy()
+    numbers = weights.cpu().double().numpy()
     sums = np.stack([numbers[:, list(word.places)].sum(axis=1) for word in words], axis=1)
     return Saliency(method, list(answers), [word.text for word in words], sums, difference)

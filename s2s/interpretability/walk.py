@@ -82,7 +82,7 @@ def walked(lookup: Lookup, focus: tuple[int, int], word: Word, pieces: Sequence[
     # several heads may share their keys and values
     shared = head * lookup.key.shape[1] // heads
     query, keys, values = (
-        each.double().cpu() for each in (lookup.query[0, head, place], lookup.key[0, shared], lookup.value[0, shared])
+        each.cpu().double() for each in (lookup.query[0, head, place], lookup.key[0, shared], lookup.value[0, shared])
     )
     dots = keys @ query
     scaled = dots / math.sqrt(len(query))
@@ -90,7 +90,7 @@ def walked(lookup: Lookup, focus: tuple[int, int], word: Word, pieces: Sequence[
         scaled = scaled + _added(lookup, head)[place]
     weights = scaled.softmax(dim=0)
     read = weights @ values
-    difference = float((read - lookup.read[0, head, place].double().cpu()).abs().max())
+    difference = float((read - lookup.read[0, head, place].cpu().double()).abs().max())
     return Walk(
         layer=layer,
         head=head,
@@ -144,7 +144,7 @@ class Source:
     def looked(self, encoder: Encoder, word: int) -> list[list[tuple[str, float]]]:
         """The words that a word looks at most, layer by layer, heads averaged, with their shares."""
         with torch.no_grad():
-            weights = encoder.attention_weights(self.read, self.valid)[0].mean(dim=1).double().cpu()
+            weights = encoder.attention_weights(self.read, self.valid)[0].mean(dim=1).cpu().double()
         layers = []
         for layer in weights:
             row = layer[list(self.words[word].places)].mean(dim=0)
@@ -156,7 +156,7 @@ class Source:
         """The mean of the vectors of a word's pieces, after each layer."""
         with torch.no_grad():
             layers = encoder.states_by_layer(encoder.embedding(self.read), self.valid)
-        return [layer[0, list(self.words[word].places)].mean(dim=0).double().cpu() for layer in layers]
+        return [layer[0, list(self.words[word].places)].mean(dim=0).cpu().double() for layer in layers]
 
 
 def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None) -> list[int]:

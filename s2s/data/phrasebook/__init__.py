@@ -41,8 +41,10 @@ class Phrase:
 
 
 @cache
-def _constructions() -> tuple[str, ...]:
-    return tuple(name for name, (weight, _) in PATTERNS.items() for _ in range(weight))
+def _constructions(numbers: bool) -> tuple[str, ...]:
+    """Each as often as its weight says; without those of numbers, which German writes as one word each."""
+    drawn = [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
+    return tuple(name for name in drawn if numbers or name != "number")
 
 
 def split_of(source: str) -> str:
@@ -59,7 +61,7 @@ def _finish(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
-def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -> list[Phrase]:
+def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, words: float = 1.0) -> list[Phrase]:
     """Give the first distinct phrases of a split.
 
     A sentence belongs to one split whatever the seed and the size, and a larger size begins with the phrases of a
@@ -71,6 +73,8 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
         seed: which stream of random sentences.
         depth: when given, only sentences of the construction ``"agreement"`` with exactly this many relative clauses
             between subject and verb, four German words each; 0 to 20.
+        words: share of the nouns, verbs, adjectives and adverbs of each kind that occur, at least two of each; numbers
+            in words, of which there are thousands, occur only with all of them.
 
     Raises:
         UserError: for an unknown split, a negative size, a depth out of range, or more phrases than there are.
@@ -81,11 +85,12 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
         raise UserError(f"a corpus of {size} phrases cannot be made", remedy="give a size of 0 or more")
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
-    choose = Chooser(random.Random(seed))
+    choose = Chooser(random.Random(seed), words)
+    constructions = _constructions(numbers=words == 1)
     drawn: dict[str, Phrase] = {}
     fruitless = 0
     while len(drawn) < size:
-        construction = choose.even(_constructions()) if depth is None else "agreement"
+        construction = choose.even(constructions) if depth is None else "agreement"
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
         source = _finish(english)
         if source not in drawn and split_of(source) == split:

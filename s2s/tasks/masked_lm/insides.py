@@ -132,7 +132,7 @@ class _Reading:
         maps = []
         if weights.shape[1]:
             saliency.append(on_words("attention rollout", answers, source.words, rollout(weights)[0, places]))
-            maps = [AttentionMaps("encoder", weights[0].double().cpu().numpy(), source.pieces, source.pieces)]
+            maps = [AttentionMaps("encoder", weights[0].cpu().double().numpy(), source.pieces, source.pieces)]
         likely, pieces = found[0].exp().topk(_BEST)
         named = zip(self.tokenizer.pieces(pieces.tolist()), likely.tolist(), strict=True)
         remark = f"{asked.text}: " + " · ".join(f"{piece} {share:.3f}" for piece, share in named)

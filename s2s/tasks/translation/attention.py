@@ -55,7 +55,7 @@ def aligned(
             check_lengths(run.model, read, pieces)
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
-            looked = weights[layer].mean(dim=0).double().cpu().numpy()
+            looked = weights[layer].mean(dim=0).cpu().double().numpy()
             yield pharaoh(links(looked, words_of(source, read), words_of(into, pieces)))
     if given is not None and next(given, None) is not None:
         raise _unequal()

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from s2s.data.caching import cached
-from s2s.data.homonyms import homonyms
-from s2s.data.phrasebook import phrases
+from s2s.data.homonyms import Homonym, homonyms
+from s2s.data.phrasebook import Phrase, phrases
 from s2s.data.sources import (
     ALIASES,
     Corpus,
@@ -32,10 +32,22 @@ from s2s.recipe.wording import near_files
 from s2s.tasks.translation.recipe import DataSettings
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
+
+
+def _phrases(split: str, size: int, settings: DataSettings) -> list[Phrase]:
+    return phrases(split, size, settings.seed, words=settings.words)
+
+
+def _homonyms(split: str, size: int, settings: DataSettings) -> list[Homonym]:
+    if settings.words != 1:
+        raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
+    return homonyms(split, size, settings.seed)
+
+
 # corpora that are made to measure: what makes them, the fields of its sentences that are sides, and those beside them
 _MADE = {
-    "built-in": (phrases, {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
-    "homonyms": (homonyms, {"en": "source", "de": "target"}, ("word", "sign")),
+    "built-in": (_phrases, {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
+    "homonyms": (_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),
 }
 _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
@@ -172,7 +184,7 @@ def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Datas
                 f"data.{key} is {side!r}, but the {settings.corpus} corpus has {', '.join(sides)}",
                 remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
             )
-    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings.seed)
+    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings)
     fields = {"source": sides[settings.source], "target": sides[settings.target]} | {field: field for field in beside}
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
 

@@ -141,4 +141,4 @@ def check_lengths(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) 
 
 
 def _numbers(weights: Tensor) -> np.ndarray:
-    return weights.double().cpu().numpy()
+    return weights.cpu().double().numpy()
