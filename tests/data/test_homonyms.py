@@ -47,7 +47,8 @@ def test_german_articles_are_those_of_the_case():
         assert wrong not in targets
 
 
-def test_what_is_not_there_is_told():
+def test_what_is_not_there_is_told(monkeypatch):
+    monkeypatch.setattr("s2s.data.homonyms._PATIENCE", 20)
     with pytest.raises(UserError, match="no split 'dev'"):
         homonyms("dev", 5)
     with pytest.raises(UserError, match="no more than about"):

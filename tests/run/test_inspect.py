@@ -14,11 +14,13 @@ from s2s.errors import UserError
 from s2s.interpretability.figure import inspection_picture
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.interpretability.page import page
+from s2s.recipe.installed import module_of
 from s2s.recipe.schema import PieceSettings
 from s2s.run.folder import opened
 from s2s.run.loaded import load, look_into
 from s2s.tasks.contract import Task
 from s2s.tasks.masked_lm.task import TASK
+from s2s.tasks.translation.task import TASK as TRANSLATION
 from tests.faults.world import make_world
 
 HOSTILE = "</script><script>alert(1)</script> <b>&amp;</b> ${x} {{ 7 * 7 }} text"
@@ -87,11 +89,11 @@ def test_an_example_of_the_runs_own_is_shown_with_all_that_its_model_has(world, 
 
 
 def test_what_users_write_is_text_on_the_page_and_no_markup(world):
-    for run in ("t", "c", "m"):
-        found = _found(world, run, HOSTILE, word="text")
+    for run, output in (("t", "</script>"), ("c", None)):
+        found = _found(world, run, HOSTILE, word="text", output=output)
         text = page(found)
         shown = Page(text)
-        assert shown.tags == Page(page(_found(world, run, "text", word="text"))).tags
+        assert shown.tags == Page(page(_found(world, run, "text", output=output))).tags
         # in the data's script, no such character ends it or begins another
         assert not re.search("[<>&]", re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
         assert "alert(1)" in shown.text
@@ -102,7 +104,7 @@ def test_what_users_write_is_text_on_the_page_and_no_markup(world):
 
 
 def test_two_texts_show_the_word_that_they_share(world):
-    for run in ("t", "c", "m"):
+    for run in ("c", "m"):
         found = _found(world, run, "text number one", "a number of texts")
         assert found.word.word in ("number", "text", "texts")
         assert len(found.examples) == 2
@@ -144,6 +146,28 @@ def test_of_a_long_text_the_page_shows_the_beginning_and_the_json_all(world, mon
     assert data["cut"] == 10
     assert np.array(data["attention"][0]["weights"]).shape == (1, 2, 10, 10)
     assert len(json.loads(found.to_json())["examples"][0]["attention"]["encoder_tokens"]) == 32
+
+
+@pytest.mark.parametrize(("kind", "kinds"), [("gru", []), ("lstm-attention", ["cross"]), ("conv", ["cross"])])
+def test_what_a_model_has_not_is_left_out(world, kind, kinds):
+    run = load(world / "runs/t")
+    module = module_of(kind)
+    recipe = run.recipe.model_copy(update={"model": module.Settings(kind=kind, width=8)})
+    other = replace(run, recipe=recipe, model=TRANSLATION.build(recipe, run.tokenizers).eval())
+    found = TRANSLATION.inspect(other, Focus(("a text", "no text"), output="ein"))
+    for example in found.examples:
+        assert [maps.kind for maps in example.attention] == kinds
+        assert example.walk is None
+        methods = ["gradient x input", "integrated gradients", "attention rollout"]
+        assert [saliency.method for saliency in example.saliency] == methods[: 3 if kinds else 2]
+    assert found.word.word == "text"
+    assert found.word.looked == [[], []]
+    text = page(found)
+    assert ('id="walk"' in text, "This model has none." in text) == (False, not kinds)
+    assert inspection_picture(found, Focus()).axes
+    if kinds:
+        with pytest.raises(UserError, match="no layer 9"):
+            inspection_picture(found, Focus(layer=9))
 
 
 def test_a_task_without_an_answer_refuses_in_words(world):
