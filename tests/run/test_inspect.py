@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,6 +25,7 @@ from s2s.tasks.masked_lm.task import TASK
 from s2s.tasks.translation.task import TASK as TRANSLATION
 from tests.faults.world import make_world
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "</script><script>alert(1)</script> <b>&amp;</b> ${x} {{ 7 * 7 }} text"
 RUNS = {"t": "translation", "c": "classification", "m": "masked-lm", "i": "images"}
 
@@ -101,6 +104,27 @@ def test_what_users_write_is_text_on_the_page_and_no_markup(world):
         pieces = json.loads(shown.data)["examples"][0]["attention"][0]["rows"]
         assert pieces == list(found.examples[0].attention[0].rows)
         inspection_picture(found, Focus()).draw_without_rendering()
+
+
+def test_a_browser_draws_the_page_and_runs_nothing_of_what_users_wrote(world, tmp_path):
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+    hostile = HOSTILE.replace("alert(1)", "document.title='stolen'")
+    (tmp_path / "page.html").write_text(page(_found(world, "c", hostile, word="text")), encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"]
+    options += [f"--user-data-dir={tmp_path / 'profile'}", "--proxy-server=127.0.0.1:9", "--dump-dom"]
+    words = [browser, *options, (tmp_path / "page.html").as_uri()]
+    done = subprocess.run(words, capture_output=True, timeout=120, check=False, encoding="utf-8")
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+    # set by the last line of the page's script
+    assert 'data-drawn="1"' in done.stdout
+    assert "stolen</title>" not in done.stdout
+    shown = Page(done.stdout)
+    assert shown.tags.count("script") == 2
+    # a map and lines for each head, and strips of the walk
+    assert shown.tags.count("canvas") > 20
+    assert shown.tags.count("line") > 5
 
 
 def test_two_texts_show_the_word_that_they_share(world):
