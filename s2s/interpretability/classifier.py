@@ -63,7 +63,9 @@ def inspection_of(
     examples = [_inspected(model, each, word, (classes, truth), focus) for each, word in zip(read, words, strict=True)]
     longest = max(len(source.pieces) for source in sources)
     same = same_word(encoder, sources, words) if len(read) > 1 else None
-    return examples, same, positions_of("encoder", encoder.embedding, longest)
+    # an image has no more positions than it has patches
+    positions = positions_of("encoder", encoder.embedding, longest, *([0] if patches[0] is not None else []))
+    return examples, same, positions
 
 
 def _inspected(

@@ -20,9 +20,13 @@ def position_vectors(embedding: Any, length: int) -> Tensor | None:
     return sinusoids(length, embedding.width) if embedding.kind == "sinusoidal" else None
 
 
-def positions_of(name: str, embedding: Any, wanted: int) -> list[Positions]:
-    """The vectors of an encoder's or a decoder's first positions, as many as are wanted or some more; none, or one."""
-    vectors = position_vectors(embedding, max(wanted, _LENGTH))
+def positions_of(name: str, embedding: Any, wanted: int, least: int = _LENGTH) -> list[Positions]:
+    """The vectors of an encoder's or a decoder's first positions, as many as are wanted and at least so many.
+
+    Returns:
+        One, or none where positions are not told by vectors.
+    """
+    vectors = position_vectors(embedding, max(wanted, least))
     if vectors is None:
         return []
     vectors = vectors.cpu().double()
