@@ -21,6 +21,8 @@ RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "evaluate": (("evaluate",), ()),
     "inspect": (("inspect",), ("A text.",)),
     "align": (("align",), ()),
+    "doctor": (("doctor",), ()),
+    "explain": (("explain",), ()),
     "fill": (("fill",), ("A ___.",)),
     "probe": (("probe", "bias"), ("--text", "A ___.", "--words", "a/b")),
     "resume": (("train",), ("--resume",)),

@@ -12,8 +12,8 @@ import torch
 
 from s2s.data.exercises import Symbols, joined, unseen
 from s2s.errors import UserError
+from s2s.evaluation.gates import converged
 from s2s.experiments.contest import Cell, Contest, Measured, check_translates
-from s2s.experiments.gates import converged
 from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
 from s2s.experiments.matching import settings_of
 from s2s.models.contract import Seq2Seq

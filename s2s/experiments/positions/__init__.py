@@ -19,17 +19,16 @@ from s2s.experiments.translating import (
     counts_of,
     greedy,
     joined_texts,
-    pair_losses,
     resized,
     schooled,
     sizes_of,
     some_pairs,
-    token_losses,
 )
 from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Section
 from s2s.run.loaded import load
+from s2s.tasks.translation.losses import pair_losses, token_losses
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
 

@@ -13,12 +13,12 @@ from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measu
 from s2s.experiments.matching import size_of, without_embeddings
 from s2s.experiments.running import keep, kept
 from s2s.experiments.scaling.conclude import MARGIN, conclude
-from s2s.experiments.source_use import source_use
 from s2s.experiments.translating import flops_per_token, resized, schooled, sizes_of, unigram_loss
 from s2s.experiments.tuning import HIGHEST, LOWEST, Losses, Trial, _beyond, best_trial, inside, short_training
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
+from s2s.tasks.translation.source_use import source_use
 from s2s.tasks.translation.task import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size

@@ -13,14 +13,12 @@ from torch import Tensor
 from s2s.data.batches import plan
 from s2s.data.encoding import Encoded
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
-from s2s.experiments.source_use import exchanged_rows, source_use
 from s2s.experiments.transfer.conclude import ARMS, MARGIN, SHARES, conclude
 from s2s.experiments.translating import (
     chosen_pairs,
     counts_of,
     deciding,
     greedy,
-    pair_losses,
     schooled,
     sizes_of,
     some_pairs,
@@ -28,8 +26,10 @@ from s2s.experiments.translating import (
 )
 from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened
 from s2s.files import locked, whole, write_atomically
+from s2s.tasks.translation.losses import pair_losses
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.source_use import exchanged_rows, source_use
 from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
 
