@@ -88,6 +88,8 @@ class Running(Generic[R, D, M]):
         self._train(log)
         memory = self.trainer.computer.peak_memory() / 2**30
         log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        if noise := log.noise():
+            log.say(noise)
         if last := self.recipe.training.average_last:
             average(self.course.model, self.checkpoints.validated()[-last:])
             self.checkpoints.save_average(self.course.model, self.progress)

@@ -237,7 +237,7 @@ def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson
 
     def _build() -> Seq2Seq:
         torch.manual_seed(seed_for(seed))
-        model = module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+        model = module_of(settings.model_dump()["kind"]).build(settings, exercise.pieces, exercise.pieces)
         return headed(model, exercise.asking, exercise.pieces) if part.form == "head" else model
 
     check_translates(_build(), cell.model)
@@ -253,8 +253,8 @@ def small(contestant: Contestant, pieces: int, longest: int, *, parameters: int,
     """
     options = beside_width(contestant.settings) | OPTIONS | {"max_positions": longest}
     if width is not None:
-        return capacity.as_wide(contestant.name, options, width)
-    return matched(contestant.name, pieces, parameters, options, step=1)
+        return capacity.as_wide(contestant.kind, options, width)
+    return matched(contestant.kind, pieces, parameters, options, step=1)
 
 
 def _numbers(contest: Contest) -> dict[str, object]:

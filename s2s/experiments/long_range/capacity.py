@@ -63,7 +63,7 @@ def measure(
 
     def _build() -> Seq2Seq:
         torch.manual_seed(seed_for(seed))
-        return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+        return module_of(contest.contestant(cell.model).kind).build(settings, exercise.pieces, exercise.pieces)
 
     model = _build()
     check_translates(model, cell.model)

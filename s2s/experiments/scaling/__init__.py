@@ -71,9 +71,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     contestant = contest.contestant(cell.model)
     factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
     pieces = contestant.recipe.tokenizer.sizes
-    named = tuple((each.name, each.settings) for each in contest.contestants)
+    named = tuple((each.kind, each.settings) for each in contest.contestants)
     wanted = budget(named, pieces, factor)
-    settings = resized(contestant.settings, contestant.name, pieces, wanted)
+    settings = resized(contestant.settings, contestant.kind, pieces, wanted)
     whole = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
     losses = _trials(contest, contestant, whole, factor)
     best = best_trial(losses) or Trial(contestant.learning_rate)

@@ -10,6 +10,7 @@ import datasets
 import numpy as np
 from torch import Tensor
 
+from s2s.contender import file_name
 from s2s.data.batches import plan
 from s2s.data.encoding import Encoded
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
@@ -182,7 +183,7 @@ def pretrained(
         wanted: target tokens for an update, see `with_batches`.
     """
     folder = contest.folder / RUNS
-    name = f"transfer-{'real' if related else 'unrelated'}-{model}-seed{seed}"
+    name = f"transfer-{'real' if related else 'unrelated'}-{file_name(model)}-seed{seed}"
     weights, notes = (folder / f"{name}{ending}" for ending in (".safetensors", ".json"))
     folder.mkdir(parents=True, exist_ok=True)
     # other shares of the same pairs may be measured meanwhile, and need the same weights
