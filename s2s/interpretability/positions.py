@@ -36,4 +36,9 @@ def positions_of(name: str, embedding: Any, wanted: int, least: int = _LENGTH) -
 def without_words(embedding: Any, vectors: Tensor) -> Tensor:
     """The baseline of an input: no word anywhere, each place known as before; zeros where places are not told apart."""
     places = position_vectors(embedding, vectors.shape[1])
-    return torch.zeros_like(vectors) if places is None else places.to(vectors).expand_as(vectors).clone()
+    nothing = torch.zeros_like(vectors) if places is None else places.to(vectors).expand_as(vectors).clone()
+    norm = getattr(embedding, "norm", None)
+    if norm is None:
+        return nothing
+    with torch.no_grad():
+        return norm(nothing)

@@ -66,7 +66,7 @@ class TransformerEncoder(Encoder):
 
     def states_by_layer(self, vectors: States, valid: Valid) -> list[States]:
         """The embedding, each layer, and where the last is normalised once more, that, too."""
-        found, mask = [self.dropout(vectors)], valid[:, None, None, :]
+        found, mask = [self.dropout(vectors)], self._mask(valid)
         for layer in self.layers:
             found.append(layer(found[-1], mask))
         return found if isinstance(self.norm, nn.Identity) else [*found, self.norm(found[-1])]
@@ -139,10 +139,10 @@ class DecoderLayer(nn.Module):
         x = self.cross_block(x, lambda read: self.cross_attention(read, key, value, mask))
         return self.feedforward_block(x, self.feedforward)
 
-    def self_weights(self, x: Tensor) -> Heads:
+    def self_weights(self, x: Tensor, mask: Mask) -> Heads:
         """Where each position of a whole target looks in the target."""
         read = self.self_block.read(x)
-        return self.self_attention.weights(read, self.self_attention.keys_and_values(read)[0], "causal")
+        return self.self_attention.weights(read, self.self_attention.keys_and_values(read)[0], mask)
 
     def weights(self, x: Tensor, key: Tensor, mask: Tensor) -> Heads:
         """Where each position, after `look_back`, looks in the source."""
@@ -190,14 +190,12 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
 
     def self_attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each head of each layer looks in the target so far."""
-        context, _ = self.start(memory, tokens.shape[1])
-        x, mask, weights = (
-            self.dropout(self.embedding(tokens)),
-            _mask(tokens.shape[1], tokens.shape[1], tokens.device),
-            [],
-        )
+        length = tokens.shape[1]
+        context, _ = self.start(memory, length)
+        x, weights = self.dropout(self.embedding(tokens)), []
+        mask = biased(_mask(length, length, tokens.device), self.bias and self.bias(length, length))
         for i, layer in enumerate(self._layers()):
-            weights.append(layer.self_weights(x))
+            weights.append(layer.self_weights(x, mask))
             x = layer.look_across(layer.look_back(x, None, mask)[0], context.keys[i], context.values[i], context.mask)
         return torch.stack(weights, dim=1)
 

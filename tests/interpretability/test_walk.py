@@ -139,3 +139,19 @@ def test_of_two_sentences_the_word_that_differs_most_is_looked_into():
         chosen_words(model.encoder, [first, _source(20, 21)], None)
     with pytest.raises(UserError, match=r"--word: 'w8' is not among(.|\n)*w5, w9"):
         chosen_words(model.encoder, [first, second], "w8")
+
+
+@pytest.mark.parametrize("positions", ["alibi", "relative", "rope", "none"])
+def test_whatever_tells_positions_the_walk_and_the_weights_are_the_models(positions):
+    model = _model(encoder_positions=positions, decoder_positions=positions, key_value_heads=2, attention="fused")
+    source, target = _source(5, 9, 7, 5), torch.tensor([[1, 8, 6, 11]])
+    memory = model.encoder(source.read, source.valid)
+    found = lookups(model, lambda: model(source.read, source.valid, target))
+    shown = model.decoder.self_attention_weights(memory, target)[0].detach()
+    calls = [*enumerate(found[:3]), *((layer, found[3 + 2 * layer]) for layer in range(2))]
+    for number, (layer, call) in enumerate(calls):
+        expected = model.encoder.attention_weights(source.read, source.valid)[0].detach() if number < 3 else shown
+        for place in range(4):
+            walk = walked(call, (layer, 3), Word("w", (place,)), ["a"] * 4)
+            assert walk.difference < 1e-5
+            np.testing.assert_allclose(walk.weights, expected[layer, 3, place], atol=1e-5)
