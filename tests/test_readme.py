@@ -28,6 +28,7 @@ SMALL = {
     "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50 model.width=32",
     "recipes/multi30k_lstm_attention.yaml": "tokenizer.size=450 data.filters.max_words=50",
     "recipes/cases.yaml": "data.train=300 data.validation=8 data.test=8",
+    "recipes/bank.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=200 model.width=32",
     "mine.yaml": "tokenizer.size=450 model.encoder_layers=1 model.decoder_layers=1 model.dropout=0.0",
 }
 

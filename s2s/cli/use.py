@@ -115,30 +115,6 @@ def _write_all(lines: Iterable[str], output: Path | None) -> None:
 
 @click.command()
 @_run
-@click.argument("sentence")
-@click.option("--translation", help="What the model shall write; its own translation if absent.")
-@click.option("--output", type=_FILE, help="A picture (.png, .svg, .pdf), or .json in BertViz's shapes.")
-@click.option("--layer", type=click.IntRange(0), help="Which layer is drawn, from 0; the last if absent.")
-@_checkpoint
-def attention(
-    run: Path, sentence: str, translation: str | None, output: Path | None, layer: int | None, checkpoint: str | None
-) -> None:
-    """Show where the model in RUN looks while it translates SENTENCE."""
-    from s2s.run.folder import opened
-
-    translator = opened(run, tasks=["translation"])
-    check_output(output)
-    from s2s.run.loaded import ready
-    from s2s.tasks.translation.attention import look
-
-    weights = look(ready(translator, checkpoint), sentence, translation)
-    if output:
-        weights.save(output, -1 if layer is None else layer)
-    click.echo(str(weights))
-
-
-@click.command()
-@_run
 @click.argument("text")
 @click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
 @click.option("--best", type=click.IntRange(1), default=10, show_default=True, help="How many fillers.")

@@ -250,7 +250,7 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError) and full(cause):
             raise OSError(cause.errno, cause.strerror, str(config.HF_DATASETS_CACHE)) from None
-        near = difflib.get_close_matches(corpus, ["built-in", "files"], n=1)
+        near = difflib.get_close_matches(corpus, ["built-in", "homonyms", "files"], n=1)
         raise UserError(
             f"{'data set' if folder else 'Hugging Face data set'} {corpus!r}, split {split!r}: "
             f"{str(error).strip().split(chr(10))[0]}",

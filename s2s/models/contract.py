@@ -76,6 +76,13 @@ class Encoder(nn.Module, ABC):
     def read(self, vectors: States, valid: Valid) -> Memory:
         """The memory of each row, from the vectors that `embedding` made."""
 
+    def states_by_layer(self, vectors: States, valid: Valid) -> list[States]:
+        """The vectors that `embedding` made, and what each layer makes of them; the last are the memory's states.
+
+        An encoder that does not tell its layers has the two ends.
+        """
+        return [vectors, self.read(vectors, valid).states]
+
     def replace_table(self, vectors: nn.Module) -> None:
         """Puts a module in the place of the table of tokens, to read something else, e.g. images.
 
@@ -133,6 +140,13 @@ class Decoder(nn.Module, ABC, Generic[Context, State]):
         A decoder without attention has no layer in its answer.
         """
         return memory.states.new_zeros(len(tokens), 0, 0, tokens.shape[1], memory.states.shape[1])
+
+    def self_attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
+        """How much each target position looked at those before it and at itself; rows sum to one.
+
+        A decoder without attention over what it has written has no layer in its answer.
+        """
+        return memory.states.new_zeros(len(tokens), 0, 0, tokens.shape[1], tokens.shape[1])
 
 
 class Seq2Seq(nn.Module):

@@ -64,6 +64,13 @@ class TransformerEncoder(Encoder):
         x = self.norm(x)
         return Memory(x, valid, mean_over_valid(x, valid))
 
+    def states_by_layer(self, vectors: States, valid: Valid) -> list[States]:
+        """The embedding, each layer, and where the last is normalised once more, that, too."""
+        found, mask = [self.dropout(vectors)], self._mask(valid)
+        for layer in self.layers:
+            found.append(layer(found[-1], mask))
+        return found if isinstance(self.norm, nn.Identity) else [*found, self.norm(found[-1])]
+
     def attention_weights(self, source: Inputs, valid: Valid) -> Float[Tensor, "batch layer head source source"]:
         """Where each head of each layer looks."""
         x = self.dropout(self.embedding(source))
@@ -142,6 +149,11 @@ class DecoderLayer(nn.Module):
         x = self.cross_block(x, lambda read: self.cross_attention(read, key, value, mask))
         return self.feedforward_block(x, self.feedforward)
 
+    def self_weights(self, x: Tensor, mask: Mask) -> Heads:
+        """Where each position of a whole target looks in the target."""
+        read = self.self_block.read(x)
+        return self.self_attention.weights(read, self.self_attention.keys_and_values(read)[0], mask)
+
     def weights(self, x: Tensor, key: Tensor, mask: Tensor) -> Heads:
         """Where each position, after `look_back`, looks in the source."""
         return self.cross_attention.weights(self.cross_block.read(x), key, mask)
@@ -185,6 +197,17 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         """Where each head of each layer looks while the given tokens are read."""
         context, state = self.start(memory, tokens.shape[1])
         return torch.stack(self._feed(context, state, tokens, with_weights=True)[2], dim=1)
+
+    def self_attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
+        """Where each head of each layer looks in the target so far."""
+        length = tokens.shape[1]
+        context, _ = self.start(memory, length)
+        x, weights = self.dropout(self.embedding(tokens)), []
+        mask = biased(visible(length, length, tokens.device), self.bias and self.bias(length, length))
+        for i, layer in enumerate(self._layers()):
+            weights.append(layer.self_weights(x, mask))
+            x = layer.look_across(layer.look_back(x, None, mask)[0], context.keys[i], context.values[i], context.mask)
+        return torch.stack(weights, dim=1)
 
     def _layers(self) -> list[DecoderLayer]:
         # a ModuleList does not know what it holds

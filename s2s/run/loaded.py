@@ -1,6 +1,7 @@
 """From a run's folder to a model that is ready to be used, or scored on what it has not learned, whatever its task."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from s2s.data.text_files import line_pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError, quoted
 from s2s.files import explained
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, Opened, opened
@@ -98,6 +100,19 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
             f"no checkpoint {name!r}; there: {there}", where=str(path), remedy="name one of these, best or last"
         )
     return found
+
+
+def look_into(run: Opened, focus: Focus, checkpoint: str | None = None) -> Inspection:
+    """What `s2s inspect` shows of a run: without inputs, of an example of the test set, or of the validation set.
+
+    Raises:
+        UserError: the input does not fit the model, or the run has no such example.
+    """
+    loaded = ready(run, checkpoint)
+    if not focus.inputs:
+        split = "validation" if loaded.recipe.data.test is None else "test"
+        focus = replace(focus, part=part_to_score(run, loaded.recipe, split), split=split)
+    return task_of(loaded.recipe).inspect(loaded, focus)
 
 
 def evaluate(

@@ -22,6 +22,7 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.signs import Symptoms
 from s2s.files import write_atomically
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import AnyRecipe
 from s2s.training import drawing
@@ -267,6 +268,18 @@ class Task(ABC, Generic[R, D, M]):
     @abstractmethod
     def evaluate(self, run: Loaded[R, M], part: Any, scoring: Scoring, meter: Meter) -> Evaluation:
         """Scores a trained model on a part, as the source gives it."""
+
+    def inspect(self, run: Loaded[R, M], focus: Focus) -> Inspection:
+        """Looks into a trained model while it reads one input or two; what it has not, such as attention, is left out.
+
+        Raises:
+            UserError: the input does not fit, or the task has nothing to show.
+        """
+        raise UserError(
+            f"there is nothing to look into where the task is {dict(run.recipe)['task']}",
+            where=str(run.path),
+            remedy="name a run of another task",
+        )
 
     def read(self, run: Loaded[R, M], part: Any) -> Examples[Any]:
         """A part of a corpus, as a trained model reads it: whole, and nothing varied.

@@ -22,6 +22,8 @@ from s2s.evaluation.significance import ClassifierComparison, compare_classifier
 from s2s.evaluation.signs import Sign, Symptoms, Worst
 from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy
+from s2s.interpretability.classifier import Read, inspection_of
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
 from s2s.recipe.schema import AnyRecipe
 from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, draw
@@ -118,6 +120,13 @@ class Labelling(Task[R, D, Classifier]):
         """An answer, and what decided it; the batch has the example alone, on the classifier's device."""
 
     @abstractmethod
+    def looked_into(self, run: Loaded[R, Classifier], batch: LabelledBatch, text: str) -> Read:
+        """An example as `s2s inspect` takes it apart; the batch has it alone, on the classifier's device.
+
+        The text is what names the example: its line of the input, or its row of the test set.
+        """
+
+    @abstractmethod
     def told(self, course: Course[R, D, Classifier]) -> Iterator[str]:
         """What is to be said of the examples before training, beside how many each class has."""
 
@@ -193,6 +202,19 @@ class Labelling(Task[R, D, Classifier]):
             examples=shown,
             **cut,
         )
+
+    def inspect(self, run: Loaded[R, Classifier], focus: Focus) -> Inspection:
+        part = None if focus.inputs else focus.example
+        examples = self.named(run, focus.inputs) if part is None else self.read(run, part)
+        names = focus.inputs or (f"row {focus.row + 1} of the {focus.split} set",)
+        read = [
+            self.looked_into(run, examples.collate(np.array([row]), 0).to(run.computer.device), name)
+            for row, name in enumerate(names)
+        ]
+        truth = None if part is None else part.names[int(part.labels[0])]
+        recipe = dict(run.recipe)
+        found = inspection_of(run.model, read, list(recipe["data"].classes), focus, truth)
+        return Inspection(str(run.path), run.checkpoint.name, recipe["task"], *found)
 
     def described(self, part: Any, row: int) -> str:
         """An example of a part, as a line can show it; empty where none can."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from s2s.tasks.saliency import Reading
+    from s2s.interpretability.saliency import Reading
 
 # for the blind to red, green or blue (Okabe & Ito 2008), as in the reports of comparisons
 _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#737373"

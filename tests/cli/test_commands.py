@@ -153,17 +153,45 @@ def test_runs_are_compared_with_a_paired_test(folder):
 
 
 def test_attention_is_told_drawn_and_written_in_the_shapes_of_bertviz(folder):
-    words = ["attention", "runs/tiny", "The dog sleeps.", "--translation", "Der Hund schläft."]
+    words = ["inspect", "runs/tiny", "The dog sleeps.", "--translation", "Der Hund schläft."]
     done = _here(folder, *words, "--output", "weights.json")
     assert done.returncode == 0, done.stderr
-    found = json.loads((folder / "weights.json").read_text())
-    assert [line.split()[0] for line in done.stdout.splitlines()] == found["target"]
-    for layer in found["cross_attention"]:
-        weights = torch.tensor(layer)
-        assert weights.shape == (1, 2, len(found["target"]), len(found["source"]))
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    (example,) = json.loads((folder / "weights.json").read_text())["examples"]
+    assert (example["source"], example["output"]) == ("The dog sleeps.", "Der Hund schläft.")
+    found = example["attention"]
+    sizes = {"encoder": len(found["encoder_tokens"]), "decoder": len(found["decoder_tokens"])}
+    told = [line.split()[0] for line in done.stdout.splitlines()[4:]]
+    assert told[: sizes["decoder"]] == found["decoder_tokens"]
+    for kind, target, source in (
+        ("encoder", "encoder", "encoder"),
+        ("decoder", "decoder", "decoder"),
+        ("cross", "decoder", "encoder"),
+    ):
+        for layer in found[f"{kind}_attention"]:
+            weights = torch.tensor(layer)
+            assert weights.shape == (1, 2, sizes[target], sizes[source])
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-4, rtol=0)
     assert _here(folder, *words, "--output", "picture.png").returncode == 0
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_alignments_are_a_line_each_and_those_of_the_weights(folder):
+    (folder / "aligned.en").write_text("The dog sleeps.\n\nA cat.\n")
+    (folder / "aligned.de").write_text("Der Hund schläft.\n\nEine Katze.\n")
+    words = ["align", "runs/tiny", "--input", "aligned.en"]
+    done = _here(folder, *words, "--reference", "aligned.de")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.split("\n")[:-1]
+    # each target word has one link, whatever the pieces
+    assert [sorted(int(link.split("-")[1]) for link in line.split()) for line in lines] == [[0, 1, 2], [], [0, 1]]
+    assert all(int(link.split("-")[0]) < 3 for line in lines for link in line.split())
+    own = _here(folder, *words, "--output", "own.align")
+    assert own.returncode == 0
+    assert len((folder / "own.align").read_text().split("\n")) == 4
+    for reference in ("A.\n", "A.\n\nB.\nC.\n"):
+        (folder / "unequal.de").write_text(reference)
+        done = _here(folder, *words, "--reference", "unequal.de")
+        assert (done.returncode, "not as many lines" in done.stderr) == (2, True)
 
 
 MISTAKES = [
@@ -182,9 +210,9 @@ MISTAKES = [
     (["evaluate", "decoding.beam=1"], "no run is named"),
     (["evaluate", "runs/tiny", "--json", "nowhere/x.json"], "nowhere"),
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
-    (["attention", "runs/tiny", " "], "the sentence is empty"),
-    (["attention", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
-    (["attention", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
+    (["inspect", "runs/tiny", " "], "the sentence is empty"),
+    (["inspect", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
+    (["inspect", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
     (
         ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],
         "writes one piece for each that it reads",

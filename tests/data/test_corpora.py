@@ -318,7 +318,10 @@ def test_a_bad_file_gives_one_clear_message(tmp_path, case, monkeypatch):
         ({"train": "mine"}, r"data.train is 'mine', but the built-in corpus"),
         ({"corpus": "nobody/nothing"}, r"data.corpus: Hugging Face data set 'nobody/nothing'(.|\n)*data.root=DIR"),
         ({"corpus": "file"}, r"data.corpus: Hugging Face data set 'file'(.|\n)*did you mean files"),
-        ({"corpus": "files", "train": 7}, r"data.train is 7; only the built-in corpus is made to measure"),
+        (
+            {"corpus": "files", "train": 7},
+            r"data.train is 7; only the built-in corpora .built-in, homonyms. are made to measure",
+        ),
         ({"corpus": "x/y", "train": ("a", "b")}, r"data.train is a pair of files(.|\n)*set data.corpus: files"),
     ],
 )

@@ -10,13 +10,14 @@ import pytest
 from rich.console import Console
 
 from s2s.data.phrasebook import phrases
-from s2s.run.loaded import evaluate, load
+from s2s.interpretability.inspection import Focus
+from s2s.run.folder import opened
+from s2s.run.loaded import evaluate, load, look_into
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.language_model.generation import Sampling, Writing, generated
 from s2s.tasks.language_model.induction import probe
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
-from s2s.tasks.translation.attention import look
 
 MODEL = "kind: transformer, width: 8, heads: 2, feedforward: 8, encoder_layers: 1, dropout: 0.1"
 SHORT = """
@@ -51,7 +52,9 @@ decoding: {{beam: 2, max_ratio: 0.2}}
 """
     run = _run(tmp_path, recipe, counts)
     assert evaluate(run, "validation", keep=False).scores
-    assert look(load(run), "a dog runs", "ein Hund rennt").weights.shape[0] == 1
+    found = look_into(opened(run), Focus(("a dog runs",), output="ein Hund rennt")).examples[0]
+    assert [maps.weights.shape[0] for maps in found.attention] == [1, 1, 1]
+    assert found.walk.difference < 1e-4
 
 
 @pytest.mark.slow

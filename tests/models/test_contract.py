@@ -74,6 +74,15 @@ def test_attention_rows_sum_to_one_over_real_tokens(model, batch):
     assert weights.masked_select(~valid[:, None, None, None, :]).abs().sum() == 0
 
 
+def test_self_attention_rows_of_decoders_sum_to_one_and_look_only_back(model, batch):
+    source, valid, target = batch
+    weights = model.decoder.self_attention_weights(model.encoder(source, valid), target)
+    assert weights.shape[0] == 4
+    assert weights.shape[3:] == (5, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+    assert weights.triu(1).abs().sum() == 0
+
+
 def test_gradients_reach_every_parameter(model, batch):
     source, valid, target = batch
     model.train()
@@ -132,3 +141,12 @@ def test_attention_of_encoders_sums_to_one_over_real_positions(model, batch):
     assert weights.shape[3:] == (6, 6)
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
     assert weights.masked_select(~valid[:, None, None, None, :]).abs().sum() == 0
+
+
+def test_the_first_of_all_layers_is_the_embedding_and_the_last_the_memory(model, batch):
+    source, valid, _ = batch
+    vectors = model.encoder.embedding(source)
+    layers = model.encoder.states_by_layer(vectors, valid)
+    assert len(layers) >= 2
+    torch.testing.assert_close(layers[0], vectors)
+    torch.testing.assert_close(layers[-1], model.encoder(source, valid).states)

@@ -158,6 +158,26 @@ def test_the_encoder_shows_the_attention_it_computes_with(monkeypatch):
     torch.testing.assert_close(encoder.attention_weights(source, valid), torch.stack(computed, dim=1))
 
 
+def test_the_decoder_shows_the_attention_it_computes_with(monkeypatch):
+    from s2s.nn import attention
+
+    used, softmax = [], attention.attention_weights
+    monkeypatch.setattr(attention, "attention_weights", lambda *given: used.append(softmax(*given)) or used[-1])
+    model = build(_settings(attention="explicit"), 30, 30)
+    _shake(model)
+    source, valid = torch.randint(4, 30, (2, 6)), torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    target, memory = torch.randint(4, 30, (2, 5)), model.encoder(source, valid)
+    used.clear()
+    context, state = model.decoder.start(memory, 5)
+    model.decoder(context, state, target)
+    computed = list(used)
+    # of each layer, first what looks back and then what looks across
+    assert len(computed) == 2 * len(model.decoder.layers)
+    found = model.decoder.self_attention_weights(memory, target)
+    torch.testing.assert_close(found, torch.stack(computed[::2], dim=1))
+    torch.testing.assert_close(model.decoder.attention_weights(memory, target), torch.stack(computed[1::2], dim=1))
+
+
 class Largest(TorchDispatchMode):
     """Notes the number of elements of the largest tensor that is made."""
 

@@ -4,7 +4,7 @@ import io
 
 import torch
 
-from s2s.tasks.translation.attention import attention_picture
+from s2s.interpretability.figure import attention_picture
 
 
 def test_pieces_are_text_not_formulas():

@@ -49,7 +49,7 @@ def _constructions(numbers: bool) -> tuple[str, ...]:
     return tuple(name for name in drawn if numbers or name != "number")
 
 
-def _split_of(source: str) -> str:
+def split_of(source: str) -> str:
     """Give the split a sentence belongs to, for good: it depends on nothing but its letters."""
     bucket = int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "big") % 100
     return "validation" if bucket < _HELD_OUT else "test" if bucket < 2 * _HELD_OUT else "train"
@@ -106,7 +106,7 @@ def drawn(choose: Chooser, split: str, size: int, depth: int | None = None) -> I
         choose.begin()
         construction, (english, german, distance) = sentence(choose, depth)
         source = _finish(english)
-        if source not in known and _split_of(source) == split:
+        if source not in known and split_of(source) == split:
             known.add(source)
             target = _finish(german)
             yield Phrase(source, unmarked(target), cases_of(target), construction, distance)

@@ -12,8 +12,14 @@ from jaxtyping import Int
 from s2s.data.encoding import SIDE, Lists, encode_texts
 from s2s.data.examples import LabelledBatch
 from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.errors import UserError
 from s2s.evaluation.signs import Sign
 from s2s.evaluation.signs.pieces import unknown
+from s2s.interpretability.classifier import Read
+from s2s.interpretability.positions import without_words
+from s2s.interpretability.saliency import Reading, weighed
+from s2s.interpretability.walk import Source
+from s2s.interpretability.words import joined_to_words, words_of
 from s2s.models.contract import Classifier
 from s2s.recipe.installed import module_of
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
@@ -21,7 +27,6 @@ from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.contract import Course, Loaded, Say, check_positions
 from s2s.tasks.labelled import Classified, LabelledEvaluation, Labelling, classification_loss
 from s2s.tasks.pictures import lengths_picture, words_picture
-from s2s.tasks.saliency import Reading, joined_to_words, weighed
 from s2s.training.devices import Computer, seed_for
 from s2s.training.trainer import Trainer
 
@@ -168,6 +173,19 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
         """How long the training texts are, as batches.max_length counts them, with the special pieces."""
         lengths = training_texts(course.recipe, course.data).whole_lengths
         return {"lengths": lengths_picture(lengths, course.recipe.batches.max_length)}
+
+    def looked_into(self, run: TextRun, batch: LabelledBatch, text: str) -> Read:
+        """A text; its pieces as they are read, without padding."""
+        length, tokenizer = int(batch.source_valid.sum()), run.tokenizers[0]
+        source, valid = batch.source[:, :length], batch.source_valid[:, :length]
+        ids = source[0].tolist()
+        if length == 1 + begins(run.recipe):
+            raise UserError("the text is empty", remedy="give one in quotes")
+        with torch.no_grad():
+            vectors = run.model.encoder.embedding(source)
+        baseline = without_words(run.model.encoder.embedding, vectors)
+        known = Source(source, valid, tokenizer.pieces(ids), words_of(tokenizer, ids))
+        return Read(known, tokenizer.decode(ids), baseline)
 
     def explained(self, run: TextRun, part: Labelled, batch: LabelledBatch, said: Classified) -> Explained:
         """An answer with what each word of the text weighed for it."""

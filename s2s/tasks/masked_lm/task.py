@@ -17,10 +17,12 @@ from s2s.data.examples import batches_on
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.signs import Symptoms
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
 from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
+from s2s.tasks.masked_lm.insides import insides
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.tasks.masked_lm.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
@@ -182,6 +184,9 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         with meter("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, len(part), masked, loss, accuracy)
+
+    def inspect(self, run: MaskedRun, focus: Focus) -> Inspection:
+        return insides(run, focus)
 
 
 TASK = MaskedModelling()

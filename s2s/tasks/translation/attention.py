@@ -1,10 +1,7 @@
-"""Where a trained model looks while it writes a sentence."""
+"""Where a trained model looks while it writes: as weights of one pair, and as alignments of many."""
 
-import json
-import textwrap
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import torch
 from jaxtyping import Float
@@ -12,106 +9,13 @@ from torch import Tensor
 
 from s2s.data.batches import collate
 from s2s.errors import UserError
-from s2s.files import write_atomically
+from s2s.interpretability.alignment import links, pharaoh
+from s2s.interpretability.words import words_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
 from s2s.tasks.translation.evaluation import translator_of
+from s2s.tasks.translation.insides import check_lengths, written_by
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.drawing import blank
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The weights behind one translation.
-
-    Attributes:
-        source: the source's pieces, the end included.
-        target: the target's pieces, the end included: the row of a piece says where the model looked to write it.
-        weights: rows sum to one.
-        run: whose they are.
-    """
-
-    source: list[str]
-    target: list[str]
-    weights: Float[Tensor, "layer head target source"]
-    run: str = ""
-
-    def __str__(self) -> str:
-        """Each target piece beside the source piece that the last layer's heads, on average, looked at most."""
-        most = self.weights[-1].mean(dim=0).max(dim=1)
-        width = max(len(piece) for piece in self.target)
-        return "\n".join(
-            f"{piece:{width}}  {share:4.0%}  {self.source[place]}"
-            for piece, share, place in zip(self.target, most.values.tolist(), most.indices.tolist(), strict=True)
-        )
-
-    def save(self, path: Path, layer: int = -1) -> None:
-        """Draws one layer's heads, or writes all weights as JSON.
-
-        The JSON has `source`, `target` and `cross_attention`: one list for each layer, in the shape that BertViz takes,
-        `(1, head, target, source)`. The layer counts from 0; the last one is drawn when it is negative.
-
-        Raises:
-            UserError: another kind of file, or no such layer.
-        """
-        if path.suffix == ".json":
-            found = {"source": self.source, "target": self.target}
-            layers = [layer.unsqueeze(0).tolist() for layer in self.weights]
-            write_atomically(path, json.dumps(found | {"cross_attention": layers}, ensure_ascii=False) + "\n")
-        elif path.suffix in (".png", ".svg", ".pdf"):
-            if layer >= len(self.weights):
-                raise UserError(
-                    f"there is no layer {layer}", where="--layer", remedy=f"0 to {len(self.weights) - 1} are there"
-                )
-            number = layer if layer >= 0 else len(self.weights) - 1
-            title = f"{self.run}: attention of layer {number}"
-            attention_picture(self.weights[layer], self.source, self.target, title).savefig(path, dpi=150)
-        else:
-            raise UserError(
-                f"{path.suffix or 'no ending'} is not known",
-                where=f"--output {path}",
-                remedy=".png, .svg, .pdf or .json",
-            )
-
-
-def look(run: Loaded[Recipe, Seq2Seq], sentence: str, translation: str | None = None) -> Attention:
-    """Where a model looks while it writes a translation: this one, or its own when None.
-
-    Raises:
-        UserError: the sentence is empty or too long, or the model has no attention.
-    """
-    if not sentence.strip():
-        raise UserError("the sentence is empty", remedy="give one in quotes")
-    if translation is None:
-        (found,) = translator_of(run).translate([sentence])
-        target = list(found.candidates[0].hypothesis.tokens)
-    else:
-        target = run.tokenizers[-1].encode(translation)
-    source = run.tokenizers[0].encode(sentence)
-    weights = _weights(run, source, target)
-    if not len(weights):
-        raise UserError(
-            f"a model of kind {run.recipe.model.kind} has no attention", where=str(run.path), remedy="name another run"
-        )
-    end = ["</s>"]
-    pieces = run.tokenizers[0].pieces(source) + end, run.tokenizers[-1].pieces(target) + end
-    return Attention(*pieces, weights, f"{run.path}, checkpoint {run.checkpoint.name}")
-
-
-def _weights(run: Loaded[Recipe, Seq2Seq], source: list[int], target: list[int]) -> Tensor:
-    for side, pieces, longest in (
-        ("sentence", source, run.model.encoder.longest),
-        ("translation", target, run.model.decoder.longest),
-    ):
-        if longest is not None and len(pieces) >= longest:
-            raise UserError(
-                f"a {side} of {len(pieces)} pieces is longer than the {longest} positions that the model has learned",
-                remedy="shorten it",
-            )
-    return weights_between(run.model, source, target, run.computer.device).cpu()
 
 
 def weights_between(
@@ -124,25 +28,47 @@ def weights_between(
         return model.decoder.attention_weights(memory, batch.target_in)[0]
 
 
-def attention_picture(
-    weights: Float[Tensor, "head target source"], source: list[str], target: list[str], title: str
-) -> "Figure":
-    """Where each head of a layer looks: one panel a head, targets downward, sources to the right, dark is much."""
-    heads = len(weights)
-    width = heads * (1.5 + 0.22 * len(source)) + 0.8
-    figure = blank(width, 2.0 + 0.22 * len(target))
-    # a narrow picture has its title in several rows
-    figure.suptitle(textwrap.fill(title, max(24, int(11 * width))), fontsize=9, parse_math=False)
-    panels = figure.subplots(1, heads, sharey=True, squeeze=False)[0]
-    panels[0].set_yticks(range(len(target)), target, fontsize=8, parse_math=False)
-    shares = weights.float().cpu().numpy()
-    images = [p.imshow(s, cmap="Greys", vmin=0, vmax=1, aspect="auto") for p, s in zip(panels, shares, strict=True)]
-    for head, panel in enumerate(panels):
-        panel.set_xticks(range(len(source)), source, rotation=90, fontsize=8, parse_math=False)
-        panel.set_title(f"head {head}", fontsize=8)
-        panel.set_xlabel("source pieces", fontsize=8)
-    panels[0].set_ylabel("target pieces", fontsize=8)
-    bar = figure.colorbar(images[0], ax=panels, fraction=0.02)
-    bar.set_label("share of a target piece's attention", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
-    return figure
+def aligned(
+    run: Loaded[Recipe, Seq2Seq], chunks: Iterable[list[str]], targets: Iterable[str] | None = None, layer: int = -1
+) -> Iterator[str]:
+    """Alignments of lines with their translations, those given or else the model's own; see `links`.
+
+    Words are what white space parts. The heads of a layer are averaged, of the last one when negative.
+
+    Raises:
+        UserError: the model has no attention or no such layer, a line is too long, or targets are not as many as lines.
+    """
+    source, into, translator = run.tokenizers[0], run.tokenizers[-1], translator_of(run)
+    given = iter(targets) if targets is not None else None
+    for lines in chunks:
+        if given is None:
+            written = written_by(translator, lines)
+        else:
+            texts = list(islice(given, len(lines)))
+            if len(texts) < len(lines):
+                raise _unequal()
+            written = into.encode_batch(texts)
+        for read, pieces in zip(source.encode_batch(lines), written, strict=True):
+            if not read or not pieces:
+                yield ""
+                continue
+            check_lengths(run.model, read, pieces)
+            weights = weights_between(run.model, read, pieces, run.computer.device)
+            _check_layer(run, len(weights), layer)
+            looked = weights[layer].mean(dim=0).cpu().double().numpy()
+            yield pharaoh(links(looked, words_of(source, read), words_of(into, pieces)))
+    if given is not None and next(given, None) is not None:
+        raise _unequal()
+
+
+def _check_layer(run: Loaded[Recipe, Seq2Seq], layers: int, layer: int) -> None:
+    if not layers:
+        raise UserError(
+            f"a model of kind {run.recipe.model.kind} has no attention", where=str(run.path), remedy="name another run"
+        )
+    if layer >= layers:
+        raise UserError(f"there is no layer {layer}", "--layer", f"0 to {layers - 1} are there")
+
+
+def _unequal() -> UserError:
+    return UserError("has not as many lines as --input", "--reference", "name two files that are line by line the same")

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from s2s.data.caching import cached
-from s2s.data.phrasebook import phrases
+from s2s.data.homonyms import Homonym, homonyms
+from s2s.data.phrasebook import Phrase, phrases
 from s2s.data.sources import (
     ALIASES,
     Corpus,
@@ -31,30 +32,46 @@ from s2s.recipe.wording import near_files
 from s2s.tasks.translation.recipe import DataSettings
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-_BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
+
+
+def _phrases(split: str, size: int, settings: DataSettings) -> list[Phrase]:
+    return phrases(split, size, settings.seed, words=settings.words)
+
+
+def _homonyms(split: str, size: int, settings: DataSettings) -> list[Homonym]:
+    if settings.words != 1:
+        raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
+    return homonyms(split, size, settings.seed)
+
+
+# corpora that are made to measure: what makes them, the fields of its sentences that are sides, and those beside them
+_MADE = {
+    "built-in": (_phrases, {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
+    "homonyms": (_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),
+}
 _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
 class PairSource(Source[DataSettings, datasets.Dataset]):
     """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
 
-    The built-in corpus also has `construction` and `distance`, see `phrasebook.Phrase`. Pairs held out of the training
-    data have different sources, none of which is left in the training data.
+    The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the
+    training data have different sources, none of which is left in the training data.
     """
 
     noun: ClassVar[str] = "pairs"
     in_order: ClassVar[bool] = False
 
     def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
-        """As elsewhere; the built-in corpus is made to measure, so that a number holds nothing out of it."""
+        """As elsewhere; the built-in corpora are made to measure, so that a number holds nothing out of it."""
         datasets.disable_progress_bars()
         split: Split | None = getattr(self.settings, name)
-        if self.settings.corpus == "built-in" and split is not None:
+        if self.settings.corpus in _MADE and split is not None:
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
-            near = "did you mean data.corpus=built-in? " if near_files(self.settings.corpus, ["built-in"]) else ""
-            what = f"data.train is {split}; only the built-in corpus is made to measure"
-            raise UserError(what, remedy=f"{near}name a file")
+            near = "".join(near_files(self.settings.corpus, _MADE))
+            what = f"data.train is {split}; only the built-in corpora ({', '.join(_MADE)}) are made to measure"
+            raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
@@ -154,22 +171,21 @@ def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
 
 
 def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Dataset:
+    make, sides, beside = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
         raise UserError(
-            f"data.{name} is {split!r}, but the built-in corpus is made to measure",
+            f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure",
             remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
         )
     for key, side in (("source", settings.source), ("target", settings.target)):
-        if side not in _BUILT_IN_SIDES:
-            near = difflib.get_close_matches(side, _BUILT_IN_SIDES, n=1)
+        if side not in sides:
+            near = difflib.get_close_matches(side, sides, n=1)
             raise UserError(
-                f"data.{key} is {side!r}, but the built-in corpus has {', '.join(_BUILT_IN_SIDES)}",
+                f"data.{key} is {side!r}, but the {settings.corpus} corpus has {', '.join(sides)}",
                 remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
             )
-    size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
-    found = phrases(name, size, settings.seed, words=settings.words)
-    fields = {"source": _BUILT_IN_SIDES[settings.source], "target": _BUILT_IN_SIDES[settings.target]}
-    fields |= {"construction": "construction", "distance": "distance"}
+    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings)
+    fields = {"source": sides[settings.source], "target": sides[settings.target]} | {field: field for field in beside}
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
 
 

@@ -41,7 +41,8 @@ class DataSettings(SourceSettings):
     """The parallel corpus."""
 
     corpus: Word = "built-in"
-    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`."""
+    """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is built
+    in, too: English words of two meanings, which German tells apart."""
     root: Word | None = None
     """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
@@ -53,7 +54,7 @@ class DataSettings(SourceSettings):
     """Language or column that is written; as `source`."""
     train: Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
-    built-in corpus, how many sentence pairs to generate."""
+    built-in corpora, how many sentence pairs to generate."""
     validation: Split = "validation"
     """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
     test: Split | None = "test"

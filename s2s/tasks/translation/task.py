@@ -20,14 +20,17 @@ from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
 from s2s.evaluation.significance import Comparison
 from s2s.evaluation.signs import Symptoms
+from s2s.interpretability.figure import attention_picture
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks import writing
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Rescored, Say, Scoring, Task
-from s2s.tasks.translation.attention import attention_picture, weights_between
+from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.data import PairSource, pairs
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs, translator_of
+from s2s.tasks.translation.insides import insides
 from s2s.tasks.translation.inspection import unreachable
 from s2s.tasks.translation.lines import seen_in
 from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
@@ -186,6 +189,9 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         self, run: TranslationRun, part: datasets.Dataset, scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
         return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
+
+    def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
+        return insides(run, focus)
 
     def compare(self, evaluations: Sequence[TranslationEvaluation]) -> list[Comparison]:
         return compare_runs(evaluations)

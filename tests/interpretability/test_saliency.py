@@ -7,11 +7,21 @@ import torch
 from torch import Tensor, nn
 
 from s2s.data.tokenizers import BOS, EOS, train
+from s2s.interpretability.positions import without_words
+from s2s.interpretability.saliency import (
+    Reading,
+    attention_on_words,
+    gradient_times_input,
+    integrated_gradients,
+    on_words,
+    rollout,
+    score_of_class,
+)
+from s2s.interpretability.words import Word, joined_to_words
 from s2s.models.contract import Classifier, Encoder, Memory, mean_over_valid
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import PieceSettings
 from s2s.tasks.pictures import words_picture
-from s2s.tasks.saliency import Reading, attention_on_words, gradient_times_input, joined_to_words, rollout
 
 SIZE = 30
 
@@ -146,3 +156,54 @@ def test_a_picture_of_words_has_each_word_once_on_a_ground_as_dark_as_its_weight
     words[41] = "plain"
     words_picture([Reading("attention", words, weights, "t")]).savefig(io.BytesIO(), format="png")
     assert str(Reading("gradient", ["a", "b"], [0.1, -2.0])) == "b -2.00 · a +0.10"
+
+
+@pytest.mark.parametrize(("kind", "pooling"), [("transformer", "first"), ("lstm", "summary"), ("conv", "attention")])
+def test_integrated_gradients_add_up_to_what_the_score_differs_from_the_baselines(kind, pooling, batch):
+    source, valid = batch[0][:1], batch[1][:1]
+    classifier = _classifier(kind, pooling)
+    vectors = classifier.encoder.embedding(source).detach()
+    baseline = without_words(classifier.encoder.embedding, vectors)
+    score = score_of_class(classifier, valid, 2)
+    shares, difference = integrated_gradients(score, vectors, baseline)
+    due = float((score(vectors) - score(baseline)).detach())
+    assert abs(due) > 1e-3
+    assert float(shares.sum()) == pytest.approx(due, rel=0.01)
+    assert difference == pytest.approx(abs(float(shares.sum()) - due), abs=1e-9)
+
+
+def test_integrated_gradients_are_those_of_captum(batch):
+    captum = pytest.importorskip("captum.attr")
+    source, valid = batch[0][:1], batch[1][:1]
+    classifier = _classifier("transformer", "mean")
+    vectors = classifier.encoder.embedding(source).detach()
+    baseline = without_words(classifier.encoder.embedding, vectors)
+    score = score_of_class(classifier, valid, 1)
+    found = captum.IntegratedGradients(score).attribute(vectors, baseline, n_steps=256)
+    torch.testing.assert_close(integrated_gradients(score, vectors, baseline)[0], found[0].sum(1), rtol=0.01, atol=1e-3)
+
+
+def test_of_a_linear_score_integrated_gradients_are_gradient_times_what_changed():
+    weight, vectors, baseline = (torch.randn(1, 5, 6, dtype=torch.float64) for _ in range(3))
+    shares, difference = integrated_gradients(lambda read: (read * weight).sum((1, 2)), vectors, baseline)
+    torch.testing.assert_close(shares, (weight * (vectors - baseline)).sum(2)[0])
+    assert difference < 1e-9
+
+
+def test_the_baseline_knows_places_and_no_words(batch):
+    for positions in ("sinusoidal", "learned"):
+        settings = encoder_settings("transformer")(width=8, heads=2, encoder_positions=positions)
+        encoder, _ = module_of("transformer").build_encoder(settings, SIZE)
+        with torch.no_grad():
+            encoder.embedding.tokens.weight.zero_()
+        vectors = encoder.embedding(batch[0])
+        torch.testing.assert_close(without_words(encoder.embedding, vectors), vectors)
+    bag = Bag()
+    assert without_words(bag.embedding, bag.embedding(batch[0])).abs().sum() == 0
+
+
+def test_words_have_the_sums_of_their_pieces_for_each_answer():
+    words = [Word("a", (0, 2)), Word("b", (1,))]
+    found = on_words("m", ["x", "y"], words, torch.tensor([[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]]))
+    assert found.weights.tolist() == [[5.0, 2.0], [40.0, 16.0]]
+    assert (found.words, found.answers) == (["a", "b"], ["x", "y"])

@@ -1,0 +1,113 @@
+"""What goes on in a trained model: `inspect` shows one input or two, `align` the words of whole files."""
+
+from pathlib import Path
+
+import click
+
+from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+from s2s.errors import UserError
+from s2s.files import write_atomically
+
+_FILE = click.Path(path_type=Path)
+_PICTURES = (".png", ".svg", ".pdf")
+_LINES_AT_ONCE = 64
+_run = click.argument("run", type=_FILE)
+_checkpoint = click.option(
+    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
+)
+_layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last if absent.")
+
+
+@click.command()
+@_run
+@click.argument("inputs", nargs=-1, metavar="[INPUT] [INPUT]")
+@click.option("--output", type=_FILE, help="A page (.html), a picture (.png, .svg, .pdf) or all numbers (.json).")
+@_layer
+@click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Of the walk through q, k and v.")
+@click.option("--word", help="Whose walk; of an image a patch: row,column. The longest or most ambiguous if absent.")
+@click.option("--translation", help="What a translator shall have written; its own translation if absent.")
+@click.option("--row", type=click.IntRange(1), default=1, show_default=True, help="Of the test set, without INPUT.")
+@_checkpoint
+def inspect(
+    run: Path,
+    inputs: tuple[str, ...],
+    output: Path | None,
+    layer: int | None,
+    head: int,
+    word: str | None,
+    translation: str | None,
+    row: int,
+    checkpoint: str | None,
+) -> None:
+    """Look into the model in RUN while it reads INPUT, or an example of its test set: where it looks, and why.
+
+    INPUT is a text or, where RUN has learned from images, a file. Two texts with a word in common show how it differs.
+    """
+    _check(output, inputs, translation)
+    from s2s.run.folder import opened
+
+    model = opened(run)
+    if translation is not None and model.recipe.task != "translation":
+        raise UserError(f"a run of task {model.recipe.task} translates nothing", "--translation", "leave it out")
+    from s2s.interpretability.inspection import Focus
+    from s2s.run.loaded import look_into
+
+    focus = Focus(inputs, None, row - 1, translation, -1 if layer is None else layer, head, word)
+    found = look_into(model, focus, checkpoint)
+    if output is not None and output.suffix == ".html":
+        from s2s.interpretability.page import page
+
+        write_atomically(output, page(found))
+    elif output is not None and output.suffix == ".json":
+        write_atomically(output, found.to_json())
+    elif output is not None:
+        from s2s.interpretability.figure import inspection_picture
+
+        inspection_picture(found, focus).savefig(output, dpi=100)
+    click.echo(str(found))
+
+
+def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None) -> None:
+    check_output(output)
+    known = (".html", *_PICTURES, ".json")
+    if output is not None and output.suffix not in known:
+        raise UserError(
+            f"{output.suffix or 'no ending'} is not known", where=f"--output {output}", remedy=", ".join(known)
+        )
+    if len(inputs) > 2:
+        raise UserError(f"there are {len(inputs)} inputs", "INPUT", "give one or two, each in quotes")
+    if translation is not None and len(inputs) != 1:
+        raise UserError("is of one sentence", "--translation", "give one INPUT")
+
+
+@click.command()
+@_run
+@click.option(
+    "--input", "source", type=click.File("rb"), default="-", help="A sentence a line; standard input if absent."
+)
+@click.option("--reference", type=_FILE, help="Their translations, line by line; the model's own if absent.")
+@click.option("--output", type=_FILE, help="Where to; standard output if absent.")
+@_layer
+@_checkpoint
+def align(
+    run: Path, source, reference: Path | None, output: Path | None, layer: int | None, checkpoint: str | None
+) -> None:
+    """Say which source word each target word comes from, by attention: 0-0 1-2, a line each (Pharaoh's format)."""
+    from s2s.run.folder import opened
+
+    translator = opened(run, tasks=["translation"])
+    check_output(output)
+    targets = None
+    if reference is not None:
+        from s2s.data.text_files import check_there, lines
+
+        check_there(reference)
+        targets = lines(reference)
+    prompt = told_to_wait(run, source)
+    from s2s.run.loaded import ready
+    from s2s.tasks.translation.attention import aligned
+
+    arriving = chunks(source, _LINES_AT_ONCE, prompt)
+    with lines_to(output) as write:
+        for line in aligned(ready(translator, checkpoint), arriving, targets, -1 if layer is None else layer):
+            write(line)

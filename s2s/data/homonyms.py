@@ -1,0 +1,135 @@
+"""A built-in parallel corpus of English words that have two meanings, which German tells apart: bank is Ufer or Bank.
+
+Two clauses make a sentence. One has the homonym, the other a noun of the field that its meaning is of; all other words
+go with both meanings. So whoever translates the homonym must have looked at that noun, which stands before or after.
+"""
+
+import random
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from s2s.data.phrasebook import SPLITS, split_of
+from s2s.errors import UserError
+
+_ARTICLES = {"m": ("der", "den", "dem"), "f": ("die", "die", "der"), "n": ("das", "das", "dem")}
+_CONTRACTED = {"von dem": "vom"}
+_PATIENCE = 5_000  # fruitless draws in a row after which a split counts as exhausted
+
+
+@dataclass(frozen=True)
+class Homonym:
+    """A sentence and its translation; `word` is the homonym, and `sign` the noun that tells its meaning."""
+
+    source: str
+    target: str
+    word: str
+    sign: str
+
+
+@dataclass(frozen=True)
+class _Noun:
+    english: str
+    gender: str
+    german: str
+    oblique: str
+
+    def phrase(self, case: int, adjective: str = "") -> str:
+        """With its article: 0 nominative, 1 accusative, 2 dative; the adjective is weak, so only of the nominative."""
+        noun = self.german if case == 0 else self.oblique
+        return " ".join(word for word in (_ARTICLES[self.gender][case], adjective, noun) if word)
+
+
+@dataclass(frozen=True)
+class _Lexicon:
+    persons: list[_Noun]
+    of_persons: list[tuple[str, str]]
+    of_things: list[tuple[str, str]]
+    verbs: list[tuple[str, str]]
+    verbs_of: list[tuple[str, str]]
+    meanings: list[tuple[_Noun, list[_Noun]]]
+
+
+def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
+    """The first distinct sentences of a split; which split one belongs to depends on nothing but its letters.
+
+    Raises:
+        UserError: for an unknown split, or more sentences than there are.
+    """
+    if split not in SPLITS:
+        raise UserError(f"the corpus of homonyms has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
+    draw, drawn, fruitless = random.Random(seed), dict[str, Homonym](), 0
+    while len(drawn) < size:
+        made = _sentence(draw)
+        if made.source not in drawn and split_of(made.source) == split:
+            drawn[made.source], fruitless = made, 0
+        elif (fruitless := fruitless + 1) > _PATIENCE:
+            raise UserError(
+                f"the {split} split of the homonyms has no more than about {len(drawn):,} sentences, {size:,} were "
+                "asked for",
+                remedy="ask for fewer",
+            )
+    return list(drawn.values())
+
+
+def _sentence(draw: random.Random) -> Homonym:
+    words = _lexicon()
+    meaning, signs = draw.choice(words.meanings)
+    sign, (is_english, is_german) = draw.choice(signs), draw.choice(words.of_things)
+    english, german = _clause(draw, meaning)
+    told = f"the {sign.english} is {is_english}", f"{sign.phrase(0)} ist {is_german}"
+    order = draw.randrange(3)
+    if order == 0:
+        source, target = f"{told[0]}, and {english}", f"{told[1]}, und {german}"
+    elif order == 1:
+        source, target = f"{english}, and {told[0]}", f"{german}, und {told[1]}"
+    else:
+        source, target = f"{english} because {told[0]}", f"{german}, weil {sign.phrase(0)} {is_german} ist"
+    source, target = (text[0].upper() + text[1:] + "." for text in (source, target))
+    return Homonym(source, target, meaning.english, sign.english)
+
+
+def _clause(draw: random.Random, meaning: _Noun) -> tuple[str, str]:
+    """What has the homonym, in both languages, and does not tell its meaning."""
+    words = _lexicon()
+    kind = draw.randrange(6)
+    if kind == 0:
+        english, german = draw.choice(words.of_things)
+        return f"the {meaning.english} is {english}", f"{meaning.phrase(0)} ist {german}"
+    person, (old, alt) = draw.choice(words.persons), draw.choice(words.of_persons)
+    who = f"the {old} {person.english}", person.phrase(0, f"{alt}e")
+    if kind == 1:
+        english, german = draw.choice(words.verbs_of)
+        what = f"von {meaning.phrase(2)}"
+        for long, short in _CONTRACTED.items():
+            what = what.replace(long, short)
+        return f"{who[0]} {english} of the {meaning.english}", f"{who[1]} {german} {what}"
+    english, german = draw.choice(words.verbs)
+    return f"{who[0]} {english} the {meaning.english}", f"{who[1]} {german} {meaning.phrase(1)}"
+
+
+@cache
+def _lexicon() -> _Lexicon:
+    table = tomllib.loads((Path(__file__).parent / "homonyms.toml").read_text(encoding="utf-8"))
+    meanings = [
+        (_noun(f"{word} {meaning}"), [_noun(sign) for sign in signs.split(", ")])
+        for word, of_word in table["homonyms"].items()
+        for meaning, signs in of_word.items()
+    ]
+    pairs = {
+        key: [tuple(pair.split(" ")) for pair in table[key].split(", ")]
+        for key in ("of_persons", "of_things", "verbs", "verbs_of")
+    }
+    return _Lexicon(persons=[_noun(noun) for noun in table["persons"].split(", ")], meanings=meanings, **pairs)
+
+
+def _noun(text: str) -> _Noun:
+    english, gender, german = text.split(" ")
+    nominative, _, oblique = german.partition("/")
+    return _Noun(english, gender, nominative, oblique or nominative)
+
+
+def signs() -> dict[str, str]:
+    """Of each noun that tells a meaning, the German word that it tells."""
+    return {sign.english: meaning.german for meaning, nouns in _lexicon().meanings for sign in nouns}

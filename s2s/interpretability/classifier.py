@@ -1,0 +1,93 @@
+"""What `s2s inspect` shows of a classifier, whether it reads texts or images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Positions, SameWord
+from s2s.interpretability.positions import positions_of
+from s2s.interpretability.saliency import (
+    attention_on_words,
+    integrated_gradients,
+    on_words,
+    score_of_class,
+    times_input,
+)
+from s2s.interpretability.walk import Source, chosen_words, same_word
+from s2s.interpretability.words import find_word
+from s2s.models.contract import Classifier
+
+
+@dataclass(frozen=True)
+class Read:
+    """An example as a classifier reads it.
+
+    Attributes:
+        source: its pieces and words, or patches.
+        text: what names it.
+        baseline: the vectors of an example with nothing in it.
+        image: its pixels, where it is one.
+        across: patches in a row of an image.
+    """
+
+    source: Source
+    text: str
+    baseline: Float[Tensor, "1 source width"]
+    image: UInt8[np.ndarray, "channels height width"] | None = None
+    across: int = 0
+
+    def place(self, wanted: str | None) -> int | None:
+        """The patch of an image that is looked into: the one in the middle, where none is wanted; None of a text."""
+        if self.image is None:
+            return None
+        words = self.source.words
+        middle = len(words) - self.across * self.across + (self.across // 2) * (self.across + 1)
+        return middle if wanted is None else find_word(words, wanted)
+
+
+def inspection_of(
+    model: Classifier, read: Sequence[Read], classes: Sequence[str], focus: Focus, truth: str | None
+) -> tuple[list[Inspected], SameWord | None, list[Positions]]:
+    """What is found of one example, whose class may be known, or of two with a word in common.
+
+    Raises:
+        UserError: a word, a layer or a head is not there.
+    """
+    sources, encoder = [each.source for each in read], model.encoder
+    patches = [each.place(focus.word) for each in read]
+    words = [patch for patch in patches if patch is not None] or chosen_words(encoder, sources, focus.word)
+    examples = [_inspected(model, each, word, (classes, truth), focus) for each, word in zip(read, words, strict=True)]
+    longest = max(len(source.pieces) for source in sources)
+    same = same_word(encoder, sources, words) if len(read) > 1 else None
+    # an image has no more positions than it has patches
+    positions = positions_of("encoder", encoder.embedding, longest, *([0] if patches[0] is not None else []))
+    return examples, same, positions
+
+
+def _inspected(
+    model: Classifier, read: Read, word: int, named: tuple[Sequence[str], str | None], focus: Focus
+) -> Inspected:
+    source, encoder, (classes, truth) = read.source, model.encoder, named
+    with torch.no_grad():
+        shares = model(source.read, source.valid)[0].cpu().double().softmax(dim=0).tolist()
+        weights = encoder.attention_weights(source.read, source.valid)[0].cpu().double().numpy()
+        vectors = encoder.embedding(source.read)
+    label = int(np.argmax(shares))
+    score, answer = score_of_class(model, source.valid, label), [classes[label]]
+    integrated, difference = integrated_gradients(score, vectors, read.baseline)
+    found = [
+        on_words("gradient x input", answer, source.words, times_input(score, vectors)),
+        on_words("integrated gradients", answer, source.words, integrated[None], difference),
+    ]
+    looked = attention_on_words(model, source.read, source.valid)
+    if looked is not None:
+        found.append(on_words("attention rollout", answer, source.words, looked))
+    likely = sorted(zip(shares, classes, strict=True), reverse=True)[:4]
+    remark = " · ".join(f"{name} {share:.3f}" for share, name in likely) + (f"; it is {truth}" if truth else "")
+    maps = [AttentionMaps("encoder", weights, source.pieces, source.pieces)] if len(weights) else []
+    walk = source.walk(encoder, focus, word)
+    return Inspected(read.text, classes[label], remark, maps, found, walk, read.image, read.across)

@@ -1,0 +1,44 @@
+"""The vectors that tell a model where a token stands."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from s2s.interpretability.inspection import Positions
+from s2s.nn.embeddings import Embedding, sinusoids
+
+_LENGTH = 64
+
+
+def position_vectors(embedding: Any, length: int) -> Tensor | None:
+    """The first so many vectors that an `Embedding` adds to those of tokens, or fewer; None where it adds none."""
+    if not isinstance(embedding, Embedding):
+        return None
+    if embedding.positions is not None:
+        return embedding.positions.weight.detach()[:length]
+    return sinusoids(length, embedding.width) if embedding.kind == "sinusoidal" else None
+
+
+def positions_of(name: str, embedding: Any, wanted: int, least: int = _LENGTH) -> list[Positions]:
+    """The vectors of an encoder's or a decoder's first positions, as many as are wanted and at least so many.
+
+    Returns:
+        One, or none where positions are not told by vectors.
+    """
+    vectors = position_vectors(embedding, max(wanted, least))
+    if vectors is None:
+        return []
+    vectors = vectors.cpu().double()
+    return [Positions(name, embedding.kind, vectors.numpy(), (vectors @ vectors.T).numpy())]
+
+
+def without_words(embedding: Any, vectors: Tensor) -> Tensor:
+    """The baseline of an input: no word anywhere, each place known as before; zeros where places are not told apart."""
+    places = position_vectors(embedding, vectors.shape[1])
+    nothing = torch.zeros_like(vectors) if places is None else places.to(vectors).expand_as(vectors).clone()
+    norm = getattr(embedding, "norm", None)
+    if norm is None:
+        return nothing
+    with torch.no_grad():
+        return norm(nothing)

@@ -1,0 +1,73 @@
+"""Words of which pieces are made, so that what pieces weigh can be told of words."""
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from s2s.data.tokenizers import EOS, SPECIALS, Tokenizer
+from s2s.errors import UserError
+
+_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text, as the model saw it, and the places of its pieces; special pieces are words of their own."""
+
+    text: str
+    places: tuple[int, ...]
+
+    @property
+    def bare(self) -> str:
+        """Without case and the punctuation around it."""
+        return self.text.strip(string.punctuation + "„“”»«…").casefold()
+
+
+def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Word]:
+    """The words of a text's pieces.
+
+    A word begins where a piece begins with a space, or is a piece, known or not; what stands for beginning, end and
+    padding is a word of its own. A space that is a piece of its own is no word: it belongs to the word before it, or to
+    the first.
+    """
+    groups: list[list[int]] = []
+    for place, (piece, shown) in enumerate(zip(ids, tokenizer.pieces(ids), strict=True)):
+        alone = piece <= EOS or (place > 0 and ids[place - 1] <= EOS)
+        if not groups or alone or tokenizer.kind == "word" or shown.startswith("▁"):
+            groups.append([])
+        groups[-1].append(place)
+    words: list[Word] = []
+    spaces: list[int] = []
+    for group in groups:
+        first = ids[group[0]]
+        text = SPECIALS[first] if first <= EOS else tokenizer.decode([ids[i] for i in group]).strip()
+        if text:
+            words.append(Word(text, (*group, *spaces)))
+            spaces = []
+        elif words:
+            words[-1] = Word(words[-1].text, (*words[-1].places, *group))
+        else:
+            spaces += group
+    return words
+
+
+def joined_to_words(
+    tokenizer: Tokenizer, ids: Sequence[int], weights: Sequence[float]
+) -> tuple[list[str], list[float]]:
+    """Pieces joined to words, each with the sum of its pieces' weights; see `words_of`."""
+    words = words_of(tokenizer, ids)
+    return [word.text for word in words], [sum(weights[i] for i in word.places) for word in words]
+
+
+def find_word(words: Sequence[Word], wanted: str) -> int:
+    """The first of the words that is the wanted one, whatever its case and the punctuation around it.
+
+    Raises:
+        UserError: there is no such word.
+    """
+    bare = Word(wanted, ()).bare
+    for number, word in enumerate(words):
+        if word.text == wanted or (bare and word.bare == bare):
+            return number
+    there = ", ".join(word.text for word in words[:_LISTED]) + (", …" if len(words) > _LISTED else "")
+    raise UserError(f"{wanted!r} is not among the words of the input", "--word", f"name one of {there}")

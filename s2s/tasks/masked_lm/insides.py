@@ -1,0 +1,156 @@
+"""What `s2s inspect` shows of a masked-language model: what it expects in a hole, and which words tell it that."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from s2s.data.tokenizers import Tokenizer
+from s2s.errors import UserError
+from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Inspection
+from s2s.interpretability.positions import positions_of, without_words
+from s2s.interpretability.saliency import Score, integrated_gradients, on_words, rollout, times_input
+from s2s.interpretability.walk import Source, chosen_words, same_word
+from s2s.interpretability.words import Word, find_word, words_of
+from s2s.models.masked_lm import MaskedLM
+from s2s.nn.layers import States
+from s2s.tasks.contract import Loaded
+from s2s.tasks.masked_lm.data import collate_masked
+from s2s.tasks.masked_lm.filling import find_blank
+from s2s.tasks.masked_lm.recipe import MaskedRecipe
+
+_BLANK = "___"
+_BEST = 4
+
+MaskedRun = Loaded[MaskedRecipe, MaskedLM]
+
+
+def insides(run: MaskedRun, focus: Focus) -> Inspection:
+    """What is found of one text or two.
+
+    A blank `___` is masked; where one text has none, the word that is looked into is. Of two texts without blanks the
+    word stays, since it is its vectors that are compared.
+
+    Raises:
+        UserError: a text is empty or too long, or has not the word; or there is no such layer or head.
+    """
+    texts = focus.inputs or (str(focus.example["text"][0]),)
+    readings = [_Reading(run, text, cut=not focus.inputs) for text in texts]
+    encoder = run.model.encoder
+    if len(texts) == 1:
+        words = [readings[0].masked(focus.word)]
+    else:
+        words = chosen_words(encoder, [reading.source for reading in readings], focus.word)
+    sources = [reading.source for reading in readings]
+    examples = [reading.inspected(focus, word) for reading, word in zip(readings, words, strict=True)]
+    positions = positions_of("encoder", encoder.embedding, max(len(source.pieces) for source in sources))
+    same = same_word(encoder, sources, words) if len(texts) > 1 else None
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, examples, same, positions)
+
+
+class _Reading:
+    """A text as a model reads it, some of its pieces masked."""
+
+    def __init__(self, run: MaskedRun, text: str, cut: bool) -> None:
+        if not text.strip():
+            raise UserError("the text is empty", remedy="give one in quotes")
+        self.text, self.model, self.tokenizer = text, run.model, run.tokenizers[0]
+        self.begin, self.device = run.recipe.masking.begin, run.computer.device
+        self.blank: int | None = None
+        self.ids, self.words = self._pieces(text)
+        longest = run.recipe.batches.max_length - 1 - int(self.begin)
+        if cut and len(self.ids) > longest:
+            self.ids = self.ids[:longest]
+            self.words = words_of(self.tokenizer, self.ids)
+            self.text = self.tokenizer.decode(self.ids) + " …"
+        self.source = self._read(self.ids)
+
+    def _pieces(self, text: str) -> tuple[list[int], list[Word]]:
+        if _BLANK not in text:
+            ids = self.tokenizer.encode(text)
+            return ids, words_of(self.tokenizer, ids)
+        blank = find_blank(text, self.tokenizer)
+        before, after = words_of(self.tokenizer, blank.left), words_of(self.tokenizer, blank.right)
+        self.blank, first = len(before), len(blank.left) + 1
+        behind = [Word(word.text, tuple(place + first for place in word.places)) for word in after]
+        ids = [*blank.left, self.model.size, *blank.right]
+        return ids, [*before, Word(_BLANK, (len(blank.left),)), *behind]
+
+    def _read(self, ids: Sequence[int]) -> Source:
+        """Pieces as they are read, with those that stand for beginning and end."""
+        row = np.array(ids)
+        batch = collate_masked([row], [row], [np.array([0])], [0], self.begin).to(self.device)
+        longest = self.model.encoder.longest
+        if longest is not None and batch.source.shape[1] > longest:
+            raise UserError(
+                f"a text of {batch.source.shape[1]} pieces is longer than the {longest} positions that the model has "
+                "learned",
+                remedy="shorten it",
+            )
+        begin, names = int(self.begin), _named(self.tokenizer, ids)
+        words = [Word(word.text, tuple(place + begin for place in word.places)) for word in self.words]
+        ends = Word("</s>", (begin + len(ids),))
+        words = [*([Word("<s>", (0,))] if begin else []), *words, ends]
+        return Source(batch.source, batch.source_valid, [*["<s>"] * begin, *names, "</s>"], words)
+
+    def masked(self, wanted: str | None) -> int:
+        """Masks what shall be named, the blank or else a word; gives the word that is looked into."""
+        words, begin = self.source.words, int(self.begin)
+        if wanted is not None:
+            word = find_word(words, wanted)
+        elif self.blank is not None:
+            word = self.blank + begin
+        else:
+            word = chosen_words(self.model.encoder, [self.source], None)[0]
+        if self.blank is None:
+            hidden = {place - begin for place in words[word].places}
+            self.source = self._read([self.model.size if i in hidden else p for i, p in enumerate(self.ids)])
+        return word
+
+    def inspected(self, focus: Focus, word: int) -> Inspected:
+        """What the model names at the blank, or at the word, and what each word weighs for that."""
+        model, source, encoder = self.model, self.source, self.model.encoder
+        asked = source.words[word if self.blank is None else self.blank + int(self.begin)]
+        if asked.text in ("<s>", "</s>"):
+            raise UserError(f"{asked.text} is no word to name", "--word", "name a word of the text")
+        places = sorted(asked.places)
+        with torch.no_grad():
+            vectors = encoder.embedding(source.read)
+            weights = encoder.attention_weights(source.read, source.valid)
+            found = model.log_probabilities(source.read, source.valid, torch.tensor(places, device=self.device))
+        best = found.argmax(dim=1).tolist()
+        answers = self.tokenizer.pieces(best)
+        scores = [self._score(place, piece) for place, piece in zip(places, best, strict=True)]
+        gradients = torch.stack([times_input(score, vectors)[0] for score in scores])
+        ways = [integrated_gradients(score, vectors, without_words(encoder.embedding, vectors)) for score in scores]
+        integrated = torch.stack([shares for shares, _ in ways])
+        saliency = [
+            on_words("gradient x input", answers, source.words, gradients),
+            on_words("integrated gradients", answers, source.words, integrated, max(gap for _, gap in ways)),
+        ]
+        maps = []
+        if weights.shape[1]:
+            saliency.append(on_words("attention rollout", answers, source.words, rollout(weights)[0, places]))
+            maps = [AttentionMaps("encoder", weights[0].cpu().double().numpy(), source.pieces, source.pieces)]
+        likely, pieces = found[0].exp().topk(_BEST)
+        named = zip(self.tokenizer.pieces(pieces.tolist()), likely.tolist(), strict=True)
+        remark = f"{asked.text}: " + " · ".join(f"{piece} {share:.3f}" for piece, share in named)
+        walk = source.walk(encoder, focus, word)
+        return Inspected(self.text, self.tokenizer.decode(best).strip(), remark, maps, saliency, walk)
+
+    def _score(self, place: int, piece: int) -> Score:
+        """Of a piece at a place, less the mean of all pieces' scores."""
+
+        def score(vectors: States) -> Tensor:
+            """For any number of rows that are all of this text."""
+            states = self.model.encoder.read(vectors, self.source.valid.expand(len(vectors), -1)).states
+            scores = self.model.transform(states[:, place]) @ self.model.output.T
+            return scores[:, piece] - scores.mean(dim=1)
+
+        return score
+
+
+def _named(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Pieces by name, the mask piece as a blank."""
+    return [_BLANK if piece == tokenizer.mask else tokenizer.pieces([piece])[0] for piece in ids]
