@@ -1,0 +1,108 @@
+"""Keeps what one run of each task scored on data that come with s2s, for the table of tasks in README.md.
+
+python benchmarks/tasks.py runs/translate runs/captioning runs/lm_builtin
+
+Of each run, its scores on the test set, what it cost and what it ran on go to `docs/results/tasks/<run>.json`; the
+table is written anew from these files, which need nothing to be trained again.
+"""
+
+import argparse
+import json
+import math
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from s2s.tasks.language_model.scoring import interval_of
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results" / "tasks"
+# what is the same for runs of all tasks
+SHARED = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
+Told = dict[str, Any]
+
+
+def _percent(name: str, score: Told) -> Told:
+    return {"name": name, "value": score["value"], "low": score["low"], "high": score["high"], "unit": "%"}
+
+
+def _language_model(test: Told) -> list[Told]:
+    bits = interval_of(test["nats"], test["sizes"])
+    found = [{"name": "bits per byte", "value": bits.value, "low": bits.low, "high": bits.high, "unit": ""}]
+    if test["grammar"] is not None:
+        gap = math.fsum(test["nats"]) / test["documents"] - test["grammar"]
+        found.append({"name": "nats a sentence above the grammar's own", "value": gap, "unit": ""})
+    return found
+
+
+def _tasks(test: Told) -> list[Told]:
+    return [
+        {"name": f"{each['task']} ({each['metric']})", "value": each["value"], "unit": "%"} for each in test["tasks"]
+    ]
+
+
+# what stands for the whole of an evaluation, by task
+SCORES: dict[str, Callable[[Told], list[Told]]] = {
+    "translation": lambda test: [test["scores"]["bleu"] | {"unit": ""}],
+    "captioning": lambda test: [_percent("exact", test["scores"]["exact"])],
+    "classification": lambda test: [_percent("accuracy", test["scores"]["accuracy"])],
+    "images": lambda test: [_percent("accuracy", test["scores"]["accuracy"])],
+    "language-model": _language_model,
+    "text-to-text": _tasks,
+}
+
+
+def summary(run: Path) -> Told:
+    """What is worth keeping of a run.
+
+    Args:
+        run: the folder of a finished and tested run.
+    """
+    recipe = YAML(typ="safe").load(run / "recipe.yaml")
+    test = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))
+    task = recipe.get("task", "translation")
+    return SHARED["described"](run) | {"recipe": recipe["name"], "task": task, "scores": SCORES[task](test)}
+
+
+def table() -> str:
+    """The table, from the kept files."""
+    kept = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")]
+    order = list(SCORES)
+    rows = [
+        "| task | recipe | model | parameters | training | test score (95 % interval) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for found in sorted(kept, key=lambda one: (order.index(one["task"]), one["recipe"], one["kind"])):
+        rows.append(
+            f"| `{found['task']}` | `{found['recipe']}` | `{found['kind']}` | {found['parameters'] / 1e6:.2f} M "
+            f"| {found['updates']:,} updates, {found['minutes']} min | {'; '.join(map(_told, found['scores']))} |"
+        )
+    machines = dict.fromkeys(
+        f"{found['machine']}, torch {found['torch']}, {found['date']}, commit {found['commit'][:7]}" for found in kept
+    )
+    return "\n".join([*rows, "", f"One seed each. Machine: {'; '.join(machines)}.", ""])
+
+
+def _told(score: Told) -> str:
+    figures = 3 if score["unit"] == "" and abs(score["value"]) < 10 else 2
+    ends = f" ({score['low']:.{figures}f}–{score['high']:.{figures}f})" if score.get("low") is not None else ""
+    return f"{score['name']} {score['value']:.{figures}f}{ends}{' ' if score['unit'] else ''}{score['unit']}"
+
+
+def main() -> None:
+    """Keeps the runs given, and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path)
+    RESULTS.mkdir(exist_ok=True)
+    for run in parser.parse_args().runs:
+        kept = json.dumps(summary(run), indent=1, ensure_ascii=False) + "\n"
+        (RESULTS / f"{run.resolve().name}.json").write_text(kept, encoding="utf-8")
+    page = ROOT / "README.md"
+    page.write_text(SHARED["written"](page.read_text(encoding="utf-8"), table(), "tasks"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
