@@ -30,6 +30,9 @@ VARIANTS = [
     ("transformer", {"norm": "post", "decoder_positions": "learned", "max_positions": 12, "tie": False}),
     ("transformer", {"attention": "explicit", "decoder_positions": "none"}),
     ("lstm", {"residual": True, "tie": False, "decoder_layers": 3}),
+    ("transformer", {"decoder_positions": "rope", "heads_kind": "wide", "key_value_heads": 2, "norm_kind": "rms"}),
+    ("transformer", {"decoder_positions": "alibi", "activation": "swiglu"}),
+    ("transformer", {"decoder_positions": "relative", "embedding_norm": True}),
 ]
 CASES = [(kind, {}) for kind in KINDS] + VARIANTS
 

@@ -125,6 +125,9 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             for number, prompt in enumerate(prompts)
         ]
 
+    def read(self, run: LanguageRun, part: datasets.Dataset) -> Windows:
+        return _windows(run.recipe, encode_texts(part, run.tokenizers[0]))
+
     def evaluate(self, run: LanguageRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> LanguageScores:
         recipe, tokenizer = run.recipe, run.tokenizers[0]
         _check_positions(run.model.decoder.longest, recipe)
