@@ -46,7 +46,7 @@ def translate(run: Path, source, output: Path | None, beam, nbest: int, length_p
     check_output(output)
     prompt = told_to_wait(run, source)
     from s2s.run.loaded import ready
-    from s2s.tasks.translation.lines import translated
+    from s2s.tasks.lines import translated
 
     loaded = ready(translator, checkpoint)
     arriving = chunks(source, loaded.recipe.decoding.batch * _BATCHES, prompt)

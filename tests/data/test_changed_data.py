@@ -6,11 +6,11 @@ import os
 import pytest
 
 from s2s.data import caching, text_files
+from s2s.data.pairs import PairSource, load_split
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.masked_lm.data import TextSource
 from s2s.tasks.masked_lm.recipe import PlainTextSettings
-from s2s.tasks.translation.data import PairSource, load_split
 from s2s.tasks.translation.recipe import DataSettings
 
 

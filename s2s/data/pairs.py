@@ -26,16 +26,16 @@ from s2s.data.sources import (
 )
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, table_kind
 from s2s.errors import UserError
+from s2s.recipe.pairs import PairSettings
 from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
-from s2s.tasks.translation.recipe import DataSettings
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 _BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
 _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
-class PairSource(Source[DataSettings, datasets.Dataset]):
+class PairSource(Source[PairSettings, datasets.Dataset]):
     """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
 
     The built-in corpus also has `construction` and `distance`, see `phrasebook.Phrase`. Pairs held out of the training
@@ -136,12 +136,12 @@ class PairSource(Source[DataSettings, datasets.Dataset]):
         return from_table(root / split, self._reading)
 
 
-def load(settings: DataSettings) -> Corpus[datasets.Dataset]:
+def load(settings: PairSettings) -> Corpus[datasets.Dataset]:
     """The corpus that a recipe's `data` section describes."""
     return PairSource(settings).load()
 
 
-def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
+def load_split(settings: PairSettings, name: str) -> datasets.Dataset | None:
     """`train`, `validation` or `test`; None where there is none, or it is held out of the training data."""
     return PairSource(settings).part(name)
 
@@ -153,7 +153,7 @@ def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
-def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Dataset:
+def _built_in(name: str, split: Split, settings: PairSettings) -> datasets.Dataset:
     if not isinstance(split, int) and split != name:
         raise UserError(
             f"data.{name} is {split!r}, but the built-in corpus is made to measure",

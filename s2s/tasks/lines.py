@@ -21,8 +21,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.translation.evaluation import translator_of
-from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.seq2seq import translator_of
 
 FILE = "seen.json"
 # less than this is never far, however alike the validation text is
@@ -120,7 +119,7 @@ Tell = Callable[[str], Any]
 
 
 def translated(
-    run: Loaded[Recipe, Seq2Seq], chunks: Iterable[list[str]], nbest: int, at_once: bool, tell: Tell
+    run: Loaded[Any, Seq2Seq], chunks: Iterable[list[str]], nbest: int, at_once: bool, tell: Tell
 ) -> Iterator[str]:
     """Translated lines, in order, as soon as they are ready.
 
