@@ -6,13 +6,17 @@ inflect them, ``clauses`` renders a structure in both languages, ``chooser`` and
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from typing import TypeVar
 
+from s2s.data.phrasebook.acceptability import judged
 from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.german import cases_of, unmarked
 from s2s.data.phrasebook.patterns import PATTERNS, agreement
+from s2s.data.phrasebook.plurals import singular_and_plural
 from s2s.errors import UserError
 
 SPLITS = ("train", "validation", "test")
@@ -75,27 +79,83 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
     Raises:
         UserError: for an unknown split, a negative size, a depth out of range, or more phrases than there are.
     """
-    if split not in SPLITS:
-        raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
-    if size < 0:
-        raise UserError(f"a corpus of {size} phrases cannot be made", remedy="give a size of 0 or more")
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
     choose = Chooser(random.Random(seed))
-    drawn: dict[str, Phrase] = {}
-    fruitless = 0
-    while len(drawn) < size:
+
+    def draw() -> tuple[str, Phrase]:
         construction = choose.even(_constructions()) if depth is None else "agreement"
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
-        source = _finish(english)
+        source, target = _finish(english), _finish(german)
+        return source, Phrase(source, unmarked(target), cases_of(target), construction, distance)
+
+    return _distinct(draw, split, size, "phrases", "" if depth is None else f" at depth {depth}")
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A German sentence about one, and the same about several."""
+
+    singular: str
+    plural: str
+
+
+def numbered(split: str, size: int, seed: int = 1) -> list[Numbered]:
+    """Give the first distinct sentences about one, each with its plural; of splits, sizes and seeds see `phrases`."""
+    choose = Chooser(random.Random(seed))
+
+    def draw() -> tuple[str, Numbered]:
+        one, several = singular_and_plural(choose)
+        return _finish(one[0]), Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
+
+    return _distinct(draw, split, size, "sentences about one")
+
+
+ACCEPTABILITY = ("acceptable", "unacceptable")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A German sentence, whether it is `acceptable` or `unacceptable`, and which rule broke it, `""` for none."""
+
+    sentence: str
+    judgement: str
+    rule: str
+
+
+def judgements(split: str, size: int, seed: int = 1) -> list[Judged]:
+    """Give the first distinct sentences with their judgements; of splits, sizes and seeds see `phrases`.
+
+    A sentence and what a rule makes of it belong to the same split, and only one of them is there.
+    """
+    choose = Chooser(random.Random(seed))
+
+    def draw() -> tuple[str, Judged]:
+        (english, german, _), rule = judged(choose)
+        return _finish(english), Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
+
+    return _distinct(draw, split, size, "judged sentences")
+
+
+Drawn = TypeVar("Drawn")
+
+
+def _distinct(draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = "") -> list[Drawn]:
+    """Draw until there are so many with different English sentences, by which they belong to a split."""
+    if split not in SPLITS:
+        raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
+    if size < 0:
+        raise UserError(f"a corpus of {size} {noun} cannot be made", remedy="give a size of 0 or more")
+    drawn: dict[str, Drawn] = {}
+    fruitless = 0
+    while len(drawn) < size:
+        source, found = draw()
         if source not in drawn and _split_of(source) == split:
-            target = _finish(german)
-            drawn[source] = Phrase(source, unmarked(target), cases_of(target), construction, distance)
+            drawn[source] = found
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
             raise UserError(
-                f"the {split} split has no more than about {len(drawn):,} phrases, {size:,} were asked for"
-                + ("" if depth is None else f" at depth {depth}"),
-                remedy="ask for fewer" + ("" if depth is None else " or for a larger depth"),
+                f"the {split} split has no more than about {len(drawn):,} {noun}, {size:,} were asked for{where}",
+                remedy="ask for fewer" + (" or for a larger depth" if where else ""),
             )
     return list(drawn.values())
