@@ -181,6 +181,26 @@ def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[
     return padded, places <= lengths
 
 
+def windows(
+    lengths: Int[np.ndarray, " texts"], longest: int
+) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
+    """Cuts long texts into windows of nearly equal length, none with more pieces than `longest`; nothing is left out.
+
+    Texts are counted in pieces without special ones; those without any give no window.
+
+    Returns:
+        Of each window, in order: the text's number, the place of its first piece there, and how many pieces it has.
+    """
+    lengths = lengths.astype(np.int64)
+    counts = -(-lengths // longest)
+    texts = np.repeat(np.arange(len(lengths)), counts)
+    number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # window i of n begins at floor(i · length / n): lengths differ by one at most
+    first = number * lengths[texts] // np.maximum(counts[texts], 1)
+    last = (number + 1) * lengths[texts] // np.maximum(counts[texts], 1)
+    return texts, first, last - first
+
+
 class Pairs(Examples[Batch]):
     """The pairs of a corpus under a recipe's limits.
 

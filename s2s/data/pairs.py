@@ -1,17 +1,17 @@
 """Parallel corpora: where pairs of sentences come from."""
 
 import difflib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import datasets
 import numpy as np
 from jaxtyping import Bool
 
 from s2s.data.caching import cached
-from s2s.data.phrasebook import phrases
+from s2s.data.phrasebook import judgements, numbered, phrases
 from s2s.data.sources import (
     ALIASES,
     Corpus,
@@ -31,7 +31,12 @@ from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-_BUILT_IN_SIDES = {"en": "source", "de": "target", "cases": "cases"}  # and the fields of `Phrase`
+# the sides of each built-in corpus and the fields of its rows
+_BUILT_IN: dict[tuple[str, ...], tuple[Callable[[str, int, int], Sequence[Any]], dict[str, str]]] = {
+    ("en", "de", "cases"): (phrases, {"en": "source", "de": "target", "cases": "cases"}),
+    ("singular", "plural"): (numbered, {"singular": "singular", "plural": "plural"}),
+    ("sentence", "judgement"): (judgements, {"sentence": "sentence", "judgement": "judgement"}),
+}
 _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
@@ -159,18 +164,26 @@ def _built_in(name: str, split: Split, settings: PairSettings) -> datasets.Datas
             f"data.{name} is {split!r}, but the built-in corpus is made to measure",
             remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
         )
+    known = [side for sides in _BUILT_IN for side in sides]
     for key, side in (("source", settings.source), ("target", settings.target)):
-        if side not in _BUILT_IN_SIDES:
-            near = difflib.get_close_matches(side, _BUILT_IN_SIDES, n=1)
+        if side not in known:
+            near = difflib.get_close_matches(side, known, n=1)
             raise UserError(
-                f"data.{key} is {side!r}, but the built-in corpus has {', '.join(_BUILT_IN_SIDES)}",
+                f"data.{key} is {side!r}, but the built-in corpus has {', '.join(known)}",
                 remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
             )
-    size = split if isinstance(split, int) else _BUILT_IN_SIZES[name]
-    found = phrases(name, size, settings.seed)
-    fields = {"source": _BUILT_IN_SIDES[settings.source], "target": _BUILT_IN_SIDES[settings.target]}
-    fields |= {"construction": "construction", "distance": "distance"}
-    return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
+    sides = next(sides for sides in _BUILT_IN if settings.source in sides)
+    if settings.target not in sides:
+        raise UserError(
+            f"data.target is {settings.target!r}, which is of other sentences than {settings.source}",
+            remedy=f"beside {settings.source} there is {' and '.join(s for s in sides if s != settings.source)}",
+        )
+    make, fields = _BUILT_IN[sides]
+    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings.seed)
+    columns = {"source": fields[settings.source], "target": fields[settings.target]}
+    if make is phrases:
+        columns |= {"construction": "construction", "distance": "distance"}
+    return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in columns.items()})
 
 
 def _line_files(source: Path, target: Path) -> datasets.Dataset:

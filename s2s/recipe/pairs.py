@@ -39,7 +39,8 @@ class PairSettings(SourceSettings):
     source: Word = "en"
     """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
     without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases`: for
-    each German word the grammatical case it stands in, `-` for none."""
+    each German word the grammatical case it stands in, `-` for none; of other German sentences, `singular` and
+    `plural`; of others again, `sentence` and `judgement`: whether it is `acceptable` or `unacceptable`."""
     target: Word = "de"
     """Language or column that is written; as `source`."""
     train: Split = "train"
