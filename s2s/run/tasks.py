@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from s2s.tasks.contract import Task
     from s2s.tasks.images.recipe import ImageRecipe
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
+    from s2s.tasks.text_to_text.recipe import TextToTextRecipe
     from s2s.tasks.translation.recipe import Recipe
 
-    AnyTask = Recipe[Any] | ClassificationRecipe[Any] | MaskedRecipe[Any] | ImageRecipe[Any]
+    AnyTask = Recipe[Any] | ClassificationRecipe[Any] | MaskedRecipe[Any] | ImageRecipe[Any] | TextToTextRecipe[Any]
     """What a recipe may be; its key `task` says which."""
 
 TASKS = {
@@ -25,6 +26,7 @@ TASKS = {
     "classification": "s2s.tasks.classification",
     "masked-lm": "s2s.tasks.masked_lm",
     "images": "s2s.tasks.images",
+    "text-to-text": "s2s.tasks.text_to_text",
 }
 """The room of each task, by the word that a recipe's `task` holds; the first is that of a recipe that names none.
 

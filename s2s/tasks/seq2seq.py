@@ -1,9 +1,10 @@
 """What all tasks that write a target for each source have in common: model, loss, trainer, translator."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from s2s.data.batches import Batch, Pairs, every_pair
@@ -65,7 +66,14 @@ def translator_of(run: Loaded[Any, Seq2Seq], nbest: int = 1) -> Translator:
     return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest)
 
 
-def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Encoded, validation: Encoded, kind: str) -> None:
+class Lengths(Protocol):
+    """Examples whose lengths are known: pieces of each source and of each target, `EOS` counted."""
+
+    source_lengths: Int[np.ndarray, " examples"]
+    target_lengths: Int[np.ndarray, " examples"]
+
+
+def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, validation: Lengths, kind: str) -> None:
     """Before anything is made: positions that were not learned would stop the run at its first validation."""
     for part, lengths in (
         (model.encoder, validation.source_lengths),
