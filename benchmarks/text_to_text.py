@@ -18,6 +18,7 @@ from s2s.recipe.reading import recipe_path
 from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.run.training import train
+from s2s.tasks.seq2seq import build_model
 
 _RECIPE = Path(__file__).parents[1] / "recipes" / "text_to_text.yaml"
 
@@ -41,9 +42,16 @@ def alone(recipe: Any, name: str, width: int) -> Any:
     return recipe.model_copy(update={"data": data, "model": recipe.model.model_copy(update=sizes)})
 
 
-def narrow(width: int, heads: int, tasks: int) -> int:
-    """A width at which so many models have, together, at most the parameters of one: its layers grow by the square."""
-    return max(heads, int(width / tasks) // heads * heads)
+def narrow(recipe: Any, tasks: list[str]) -> int:
+    """The largest width at which a model for each task has, all together, at most the parameters of one for all."""
+
+    def count(one: Any) -> int:
+        size = one.tokenizer.size
+        return parameter_count(build_model(one, size, size))
+
+    whole, heads = count(recipe), recipe.model.heads
+    widths = range(2 * heads, recipe.model.width, 2 * heads)
+    return max(w for w in widths if len(tasks) * count(alone(recipe, tasks[0], w)) <= whole)
 
 
 def table(found: dict[str, Any]) -> str:
@@ -69,7 +77,7 @@ def main() -> None:
     arms = {"one model": measured(given.folder / "mixture", recipe)}
     for arm, width in (
         ("one a task, equal updates", model.width),
-        ("one a task, equal parameters", narrow(model.width, model.heads, len(tasks))),
+        ("one a task, equal parameters", narrow(recipe, tasks)),
     ):
         runs = [measured(given.folder / f"{name}-{width}", alone(recipe, name, width)) for name in tasks]
         scores = {name: score for run in runs for name, score in run["tasks"].items()}

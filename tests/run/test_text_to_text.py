@@ -17,19 +17,18 @@ from s2s.tasks.text_to_text.answers import log_probabilities
 RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
 SMALL = [
-    *("training.updates=4", "training.warmup=1", "validation.every=2", "tokenizer.size=400", "batches.tokens=2000"),
+    *("training.updates=4", "training.warmup=1", "validation.every=2", "tokenizer.size=400"),
+    *("decoding.max_ratio=1", "decoding.max_extra=2", "batches.tokens=5000"),
     *("device.precision=fp32", "device.threads=1", "model.width=16", "model.heads=2", "model.feedforward=16"),
     *("model.encoder_layers=1", "model.decoder_layers=1", "data.mixing=2", "training.schedule=constant"),
     *(f"data.corpora.{name}.{split}={size}" for name in TASKS for split, size in
-      (("train", 40), ("validation", 6), ("test", 6))),
+      (("train", 40), ("validation", 4), ("test", 4))),
     *("data.corpora.words={objective: span-corruption, metric: loss, source: de, train: 60, validation: 6, test: 6}",),
 ]  # fmt: skip
 
 
-def s2s(*words, stdin=None):
-    done = CliRunner().invoke(
-        commands, [str(w) for w in words], input=stdin, standalone_mode=False, catch_exceptions=False
-    )
+def s2s(*words):
+    done = CliRunner().invoke(commands, [str(w) for w in words], standalone_mode=False, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -66,7 +65,7 @@ def test_going_on_gives_the_same_bits_beyond_an_epoch(run, tmp_path):
     s2s("train", RECIPE, *SMALL, "training.updates=2", f"run.dir={tmp_path / 'b'}")
     s2s("train", tmp_path / "b", "--resume", "training.updates=4")
     assert metrics(tmp_path / "b") == metrics(run)
-    place = json.loads(next((run / "checkpoints" / "0000004").glob("*progress*")).read_text())
+    place = json.loads((run / "checkpoints" / "0000004" / "state.json").read_text())
     assert place["epoch"] > 0
     files = [folder / "checkpoints" / "0000004" / "model.safetensors" for folder in (run, tmp_path / "b")]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -103,14 +102,19 @@ def test_answers_are_those_of_the_whole_target_and_no_batch_changes_them(run):
     np.testing.assert_allclose(log_probabilities(loaded.model, tokenizer, sources, answers, 1), found, atol=1e-4)
 
 
-def test_the_command_answers_for_a_task(run):
-    text = "Der Mann schläft.\n\nDem Mann schläft.\n"
-    lines = s2s("translate", run, "--task", "acceptable", stdin=text).split("\n")
+def test_the_command_answers_for_a_task(run, tmp_path):
+    (tmp_path / "in.txt").write_text("Der Mann schläft.\n\nDem Mann schläft.\n", encoding="utf-8")
+    lines = s2s("translate", run, "--task", "acceptable", "--input", tmp_path / "in.txt").split("\n")
     assert lines[1] == ""
     assert {lines[0], lines[2]} <= {"acceptable", "unacceptable"}
+    best = s2s("translate", run, "--task", "acceptable", "--nbest", 2, "--beam", 2, "--input", tmp_path / "in.txt")
+    rows = [line.split("\t") for line in best.strip().split("\n")]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert rows[0][2] == lines[0]
+    assert float(rows[0][1]) > float(rows[1][1])
     for words, said in (((), "no task is named"), (("--task", "words"), "no task of this run")):
         with pytest.raises(UserError, match=said):
-            s2s("translate", run, *words, stdin=text)
+            s2s("translate", run, *words)
 
 
 def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):
