@@ -84,6 +84,7 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
     choose = Chooser(random.Random(seed))
 
     def draw() -> tuple[str, Phrase]:
+        """Give the English sentence, and what is made of it."""
         construction = choose.even(_constructions()) if depth is None else "agreement"
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
         source, target = _finish(english), _finish(german)
@@ -105,6 +106,7 @@ def numbered(split: str, size: int, seed: int = 1) -> list[Numbered]:
     choose = Chooser(random.Random(seed))
 
     def draw() -> tuple[str, Numbered]:
+        """Give the English sentence, and what is made of it."""
         one, several = singular_and_plural(choose)
         return _finish(one[0]), Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
 
@@ -131,6 +133,7 @@ def judgements(split: str, size: int, seed: int = 1) -> list[Judged]:
     choose = Chooser(random.Random(seed))
 
     def draw() -> tuple[str, Judged]:
+        """Give the English sentence, and what is made of it."""
         (english, german, _), rule = judged(choose)
         return _finish(english), Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
 
