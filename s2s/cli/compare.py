@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import click
 
+from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_model, own_settings
 from s2s.errors import UserError, quoted
 from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
-from s2s.recipe.installed import models
-from s2s.recipe.page import read_value
 from s2s.recipe.reading import recipe_path
 from s2s.recipe.wording import suggestion
 from s2s.results import Summary
 from s2s.run.tasks import read
+from s2s.training import threads
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -73,14 +73,16 @@ def compare(
 ) -> None:
     """Compare models: `s2s compare rnn transformer` measures what 15 minutes can settle of the classroom table.
 
-    MODEL is an installed model (`s2s models`). `section.key=value` changes the task that all share, and
-    `MODEL.key=value` a setting of one model. With --task, the models name classes of texts instead of translating.
+    MODEL is an installed model (`s2s models`), or one with settings, as in `transformer:norm=post,activation=gelu`.
+    `section.key=value` changes the task that all share, and `MODEL.key=value` a setting of all contenders of that
+    model. With --task, the models name classes of texts instead of translating.
     What is found is in DIR/report.html.
     """
     asked = Order(words, profile, seeds, match, experiments, recipe, out, task)
     planned = None if resume else order(asked)
     if resume:
         check_lone(asked)
+    threads.hold()
     from s2s.experiments.comparison import begin, costs, go_on
 
     if planned and not cost:
@@ -124,27 +126,27 @@ def order(asked: Order) -> Planned:
     Raises:
         UserError: a model or an experiment is unknown, or named twice, or a setting is wrong.
     """
-    names = _models([word for word in asked.words if "=" not in word])
+    names = contenders([word for word in asked.words if is_contender(word)])
     task: Task = "classification" if asked.task else "translation"
     _check_options(asked)
     profile = cast(Profile, asked.profile or "quick")
     plan = plan_of(task, profile)
     experiments = _experiments(asked.experiments, task, plan)
-    overrides = [word for word in asked.words if "=" in word]
-    own = [word for word in overrides if word.partition(".")[0] in models()]
-    _check_owners(own, names)
+    overrides = [word for word in asked.words if not is_contender(word)]
+    of_models = [word for word in overrides if is_of_a_model(word)]
+    own = own_settings(names, of_models, task)
     named = asked.task or asked.recipe
-    base = read(recipe_path(named or Path(plan.recipe)), [word for word in overrides if word not in own])
+    base = read(recipe_path(named or Path(plan.recipe)), [word for word in overrides if word not in of_models])
     _check_recipe(base, task, named)
     seeds = asked.seeds or plan.seeds
-    folder = asked.out or Path("runs") / "-".join(["compare", *names, *([base.name] if asked.task else [])])
+    folder = asked.out or folder_of(names, base.name if asked.task else "")
     summary = Summary(
         command=_command(asked),
         task=task,
         profile=profile,
         match=cast(Literal["parameters", "time"], asked.match or "parameters"),
         models=names,
-        own=_own(own),
+        own=own,
         seeds=list(range(1, seeds + 1)),
         experiments=experiments,
         contenders=[],
@@ -152,19 +154,6 @@ def order(asked: Order) -> Planned:
         seconds=0,
     )
     return Planned(folder, base, summary)
-
-
-def _models(words: Sequence[str]) -> list[str]:
-    known = models()
-    for word in words:
-        if word not in known:
-            raise UserError(f"{word!r} is not an installed model", remedy=suggestion(word, list(known)))
-    if len(words) < 2 or len(set(words)) < len(words):
-        raise UserError(
-            f"a comparison needs two different models or more; given: {', '.join(words) or 'none'}",
-            remedy="s2s compare rnn transformer; `s2s models` lists what is installed",
-        )
-    return list(words)
 
 
 def _experiments(words: Sequence[str], task: Task, plan: Plan) -> list[str]:
@@ -208,22 +197,6 @@ def _check_recipe(base: Any, task: Task, named: Path | None) -> None:
             where=_NAMED_BY[task],
             remedy="leave it out: init_from=null",
         )
-
-
-def _check_owners(own: Sequence[str], names: Sequence[str]) -> None:
-    for word in own:
-        kind = word.partition(".")[0]
-        if kind not in names:
-            raise UserError(f"{kind} is not compared, so {word!r} says nothing", remedy=f"name {kind}, or leave it out")
-
-
-def _own(words: Sequence[str]) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
-    for word in words:
-        key, _, value = word.partition("=")
-        kind, _, name = key.partition(".")
-        found.setdefault(kind, {})[name] = read_value(value)
-    return found
 
 
 def _command(asked: Order) -> str:

@@ -22,6 +22,8 @@ _COMMANDS = {
     "attention": ("use", "Show where a model looks while it translates."),
     "fill": ("use", "Fill a blank with what a masked-language model expects there."),
     "probe": ("use", "Ask a masked-language model what it expects of people."),
+    "doctor": ("diagnose", "Prove that a run computes what it should."),
+    "explain": ("diagnose", "Say why a run is bad, by measured signs."),
     "compare": ("compare", "Compare models: every cell of the classroom table, measured."),
     "reproduce": ("reproduce", "Measure a published finding again."),
     "report": ("compare", "Draw a comparison's report again."),

@@ -32,7 +32,7 @@ from s2s.recipe.wording import near_files
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 # the sides of each built-in corpus and the fields of its rows
-_BUILT_IN: dict[tuple[str, ...], tuple[Callable[[str, int, int], Sequence[Any]], dict[str, str]]] = {
+_BUILT_IN: dict[tuple[str, ...], tuple[Callable[..., Sequence[Any]], dict[str, str]]] = {
     ("en", "de", "cases"): (phrases, {"en": "source", "de": "target", "cases": "cases"}),
     ("singular", "plural"): (numbered, {"singular": "singular", "plural": "plural"}),
     ("sentence", "judgement"): (judgements, {"sentence": "sentence", "judgement": "judgement"}),
@@ -179,7 +179,7 @@ def _built_in(name: str, split: Split, settings: PairSettings) -> datasets.Datas
             remedy=f"beside {settings.source} there is {' and '.join(s for s in sides if s != settings.source)}",
         )
     make, fields = _BUILT_IN[sides]
-    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings.seed)
+    found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings.seed, words=settings.words)
     columns = {"source": fields[settings.source], "target": fields[settings.target]}
     if make is phrases:
         columns |= {"construction": "construction", "distance": "distance"}

@@ -94,7 +94,7 @@ class Translator:
         order = sorted(filled, key=lambda i: len(pieces[i]))
         for first in range(0, len(order), self.settings.batch):
             batch = order[first : first + self.settings.batch]
-            for i, hypotheses in zip(batch, self._search([pieces[i] for i in batch]), strict=True):
+            for i, hypotheses in zip(batch, self.search([pieces[i] for i in batch]), strict=True):
                 translations[i] = Translation(tuple(self._candidate(h) for h in hypotheses))
             advance(len(batch))
         return translations
@@ -110,7 +110,8 @@ class Translator:
                 remedy="split it, or train with a higher model.max_positions",
             )
 
-    def _search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+    def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
         source, valid = (sent(tensor, self.device) for tensor in collate_sources(sources))
         lengths = np.array([len(pieces) for pieces in sources])
         limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra

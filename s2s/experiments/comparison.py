@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -206,10 +207,24 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
             entries[model] = contenders.entered(model, base, summary.own.get(model, {}))
         except NotForThisModel as error:
             entries[model] = error
+    _check_different(entries, summary.own)
     refused = [error for error in entries.values() if isinstance(error, NotForThisModel)]
     if len(refused) == len(entries):
         raise refused[0]
     return entries
+
+
+def _check_different(entries: Mapping[str, Any], own: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
+    models = {name: each.model for name, each in entries.items() if not isinstance(each, NotForThisModel)}
+    for one, other in combinations(models, 2):
+        named = {"kind", *own.get(one, {}), *own.get(other, {})}
+        if all(getattr(models[one], key, None) == getattr(models[other], key, None) for key in named):
+            raise UserError(
+                f"{one} and {other} are the same model",
+                where="command line",
+                remedy="give one of them another setting, or leave it out",
+            )
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
@@ -224,7 +239,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(
-            [each.recipe for each in entrants.contestants],
+            {each.name: each.recipe for each in entrants.contestants},
             {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update},
         )
     contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)

@@ -1,11 +1,12 @@
 """Who is compared: models of equal size, and how long each may learn."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from s2s.contender import file_name, kind_of
 from s2s.errors import UserError
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import Blueprint, beside_width, settings_of, solved
@@ -15,19 +16,19 @@ from s2s.run.tasks import schema_of
 _SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
 
 
-def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
-    """A model's recipe: the base recipe's, with as many parameters as the base recipe's model.
+def entered(name: str, base: Any, own: Mapping[str, object]) -> Any:
+    """A contender's recipe: the base recipe's, with as many parameters as the base recipe's model.
 
     Args:
-        kind: an installed model.
+        name: of the contender; begins with the kind of an installed model.
         base: the task, resolved; its model is the reference for size, layers and dropout.
-        own: settings of this model alone, which come before the reference's.
+        own: settings of this contender alone, which come before the reference's.
 
     Raises:
         NotForThisModel: the model cannot take part.
         UserError: an own setting is wrong, or no width gives the size.
     """
-    discipline, reference = discipline_of(base), base.model
+    kind, discipline, reference = kind_of(name), discipline_of(base), base.model
     discipline.check(kind)
     blueprint = discipline.blueprint(base)
     # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
@@ -37,22 +38,23 @@ def entered(kind: str, base: Any, own: Mapping[str, object]) -> Any:
     names = given if kind == reference.kind else (*_SHARED, "feedforward_ratio")
     shared = usual | {name: given[name] for name in names if name in given}
     options = shared | {"max_positions": base.batches.max_length} | dict(own)
-    _check(kind, own, options, blueprint)
+    _check(name, own, options, blueprint)
     if own or kind != reference.kind:
         parameters = blueprint.parameters(reference.kind, reference)
         reference = solved(kind, blueprint, parameters, options)
     # of its own model's make: what only that model knows is not lost where a recipe is written down
     whole = schema_of(base).whole(type(reference))
-    return whole.model_validate(dict(base) | {"name": kind, "model": reference})
+    return whole.model_validate(dict(base) | {"name": file_name(name), "model": reference})
 
 
-def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: Blueprint) -> None:
+def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: Blueprint) -> None:
+    kind = kind_of(name)
     known = blueprint.section(kind).model_fields
     for key, value in own.items():
         if key not in known or key in ("kind", "width"):
             raise UserError(
                 f"{kind} has no setting {key!r} that can be chosen" if key not in known else f"{key} is not free",
-                where=f"command line: {kind}.{key}={value}",
+                where=f"command line: {name}" if name != kind else f"command line: {kind}.{key}={value}",
                 remedy="widths are solved for, so that all models have as many parameters"
                 if key in known
                 else f"its settings are {', '.join(sorted(known.keys() - {'kind', 'width'}))}",
@@ -63,19 +65,18 @@ def _check(kind: str, own: Mapping[str, object], options: Mapping[str, object], 
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
         raise UserError(
-            f"{place}: {first['msg']}", where=f"command line: {kind}", remedy="mend its setting, or leave it out"
+            f"{place}: {first['msg']}", where=f"command line: {name}", remedy="mend its setting, or leave it out"
         ) from error
 
 
-def equal_time(recipes: Sequence[Any], seconds: Mapping[str, float]) -> dict[str, int]:
+def equal_time(recipes: Mapping[str, Any], seconds: Mapping[str, float]) -> dict[str, int]:
     """How many updates each model may have, so that all train as long as the middle one does with its recipe's number.
 
     Args:
-        recipes: of all models.
+        recipes: of all models, by name.
         seconds: that an update of each takes, by name; models without are left out.
     """
-    timed = [recipe for recipe in recipes if recipe.name in seconds]
-    if not timed:
+    if not seconds:
         return {}
-    budget = statistics.median(seconds[recipe.name] * recipe.training.updates for recipe in timed)
-    return {recipe.name: max(2, round(budget / seconds[recipe.name])) for recipe in timed}
+    budget = statistics.median(seconds[name] * recipes[name].training.updates for name in seconds)
+    return {name: max(2, round(budget / pace)) for name, pace in seconds.items()}

@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from s2s.contender import file_name
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.questions import TABLES, Profile
@@ -33,7 +34,7 @@ class NotForThisModel(UserError):
 class Contestant:
     """One model with everything that was chosen for it."""
 
-    name: str  # as typed in the command; the model's kind
+    name: str  # as typed in the command: the model's kind, and settings of its own where it has some
     # its recipe in full, of the comparison's task, with settings of the matched size, and the depth and rate chosen
     recipe: Any
     # numbers of layers to choose from, the first being its recipe's at first; none where there is no choice
@@ -43,6 +44,11 @@ class Contestant:
     inside: bool = False
     # validation losses of the short trainings at these rates; None where one failed
     losses: tuple[float | None, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The kind of its model."""
+        return self.recipe.model.kind
 
     @property
     def settings(self) -> Section:
@@ -117,7 +123,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Name of its file, without the ending."""
-        parts = [self.model, self.part, "" if self.seed is None else f"seed{self.seed}"]
+        parts = [file_name(self.model), self.part, "" if self.seed is None else f"seed{self.seed}"]
         return "--".join(part for part in parts if part)
 
 

@@ -44,7 +44,7 @@ def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> Cos
 def disk(contest: Contest) -> int:
     """Bytes that the trained models take, at most: a whole run for each model and seed."""
     counts = (
-        discipline_of(each.recipe).blueprint(each.recipe).parameters(each.name, each.settings)
+        discipline_of(each.recipe).blueprint(each.recipe).parameters(each.kind, each.settings)
         for each in contest.contestants
     )
     return _BYTES * len(contest.seeds) * sum(counts)

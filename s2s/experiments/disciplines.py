@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 from rich.console import Console
 
+from s2s.contender import file_name
 from s2s.experiments.contest import Contest, NotForThisModel, check_translates
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
@@ -149,7 +150,7 @@ def trained(contest: Contest, model: str, seed: int | None) -> Path:
         NotForThisModel: the model cannot take part.
         UserError: the training failed.
     """
-    folder = contest.folder / RUNS / f"{model}-seed{seed or 0}"
+    folder = contest.folder / RUNS / f"{file_name(model)}-seed{seed or 0}"
     if (folder / COST).exists():
         return folder
     changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed or 0)}

@@ -48,7 +48,7 @@ class Operations(TorchDispatchMode):
         depth: the longest chain of operations of which each waits for the one before.
         work: floating-point operations (FLOPs) so far: those of products by torch's own formulae, a multiplication with
             an addition being two; of sums, one for each number read; of all others, copies included, one for each
-            number written.
+            number of the largest tensor written.
         span: FLOPs of the longest chain where every operation is itself done by as many processors as it can use: a
             number that takes f FLOPs has a chain of ⌈log₂ f⌉, at least 1, since sums are made two by two.
         undivided: FLOPs of the longest chain where no operation is split.

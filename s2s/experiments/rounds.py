@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from s2s.evaluation.differences import LEVEL, Difference, paired
+from s2s.evaluation.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cell, Cells, Measured
-from s2s.experiments.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
 from s2s.experiments.instruments import reference, rounded
 from s2s.experiments.presenting import Column, Interval, table
 from s2s.experiments.running import kept
@@ -250,9 +250,10 @@ def pairs_table(name: str, title: str, races: Mapping[str, Race]) -> Table:
         for ((a, b), found), corrected in zip(race.pairs.items(), p, strict=True):
             ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
             equal = found.equivalence_p(math.log1p(MARGIN))
-            seen = 100 * math.expm1(found.detectable(level=LEVEL / len(race.pairs)))
-            gate = "yes" if race.steady(a, b).passed else "no"
-            rows.append((what, f"{b} / {a}", ratio, corrected, equal, seen, gate))
+            steady = race.steady(a, b).passed
+            # of too few rounds nothing is concluded, so nobody asks what they could have shown
+            seen = 100 * math.expm1(found.detectable(level=LEVEL / len(race.pairs))) if steady else None
+            rows.append((what, f"{b} / {a}", ratio, corrected, equal, seen, "yes" if steady else "no"))
     columns = [
         "of",
         "models",

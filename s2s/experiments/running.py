@@ -28,6 +28,7 @@ from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured
 from s2s.files import write_atomically
 from s2s.recipe.schema import DeviceSettings
+from s2s.training import threads
 from s2s.training.devices import Computer, prepare_process
 
 Item = TypeVar("Item")
@@ -207,6 +208,7 @@ class Workers:
 
 def _prepare(device: DeviceSettings) -> None:
     """An interruption is the parent's to handle, and nothing outlives the parent."""
+    threads.let_go()
     prepare_process(device)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

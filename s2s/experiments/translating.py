@@ -1,7 +1,7 @@
 """Translation models: short trainings that leave nothing behind, their losses, and the scores of what they write."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from s2s.experiments.whole_runs import seeds_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Section
 from s2s.tasks.translation.prepared import Prepared
-from s2s.tasks.translation.recipe import BatchSettings, Recipe
+from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model, translation_trainer
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
@@ -99,30 +99,6 @@ def deciding(trainer: Trainer) -> dict[str, Tensor]:
     """The weights that would be kept now: the average, where one is made."""
     with trainer.optimization.averaged():
         return weights_of(trainer.model)
-
-
-def pair_losses(
-    model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer
-) -> Float[np.ndarray, " pairs"]:
-    """Cross-entropy of each pair, in nats, summed over its target tokens, with dropout off."""
-    losses = np.zeros(len(data))
-    for rows, each, valid in token_losses(model, data, batches, computer):
-        losses[rows] = (each * valid).sum(axis=1)
-    return losses
-
-
-def token_losses(
-    model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Batch by batch: rows of pairs, cross-entropy of their target's pieces in nats, and which of these are real."""
-    model.eval()
-    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
-    with torch.no_grad(), computer.mixed_precision():
-        for rows in plan(data.source_lengths, data.target_lengths, max(batches.tokens, longest), 0, 0):
-            batch = collate(*data.rows(rows), rows).to(computer.device)
-            scores = model.logits(batch.source, batch.source_valid, batch.target_in).float()
-            each = nn.functional.cross_entropy(scores.transpose(1, 2), batch.target_out, reduction="none")
-            yield rows, each.cpu().double().numpy(), batch.target_valid.cpu().numpy()
 
 
 def joined_texts(count: int, together: int, texts: int) -> list[list[int]]:

@@ -291,7 +291,7 @@ def described(contestant: Contestant, tried: Tried) -> Contender:
     return Contender(
         model=contestant.name,
         settings=contestant.settings.model_dump(mode="json"),
-        parameters=blueprint.parameters(contestant.name, contestant.settings),
+        parameters=blueprint.parameters(contestant.kind, contestant.settings),
         learning_rate=contestant.learning_rate,
         rates={f"{rate:g}": loss for rate, loss in sorted(_short(losses, layers).items())},
         inside=contestant.inside,

@@ -87,7 +87,7 @@ def built(contest: Contest, contestant: Contestant, longest: int, device: torch.
     if "max_positions" in given:
         settings = type(settings).model_validate(given | {"max_positions": max(given["max_positions"], longest + 1)})
     torch.manual_seed(seed_for(contest.seeds[0]))
-    return module_of(contestant.name).build(settings, VOCABULARY, VOCABULARY).to(device).train()
+    return module_of(contestant.kind).build(settings, VOCABULARY, VOCABULARY).to(device).train()
 
 
 def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:

@@ -11,15 +11,15 @@ from pydantic import model_validator
 from s2s.recipe.schema import Inner, Layers, Length, Probability, Section, Width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import nn
 
     from s2s.models.contract import Encoder, Seq2Seq
     from s2s.nn.attention import Attention
+    from s2s.nn.embeddings import Embedding
     from s2s.nn.layers import FeedForward, Residual
+    from s2s.nn.positions import PositionBias, Side
 
-Positions = Literal["sinusoidal", "learned", "none"]
+Positions = Literal["sinusoidal", "learned", "rope", "alibi", "relative", "none"]
 
 
 class EncoderSettings(Section):
@@ -30,17 +30,31 @@ class EncoderSettings(Section):
     width: Width = 256
     """Size of every vector between layers (d_model)."""
     heads: Width = 4
-    """Attention heads; they divide the width among them."""
+    """Attention heads, of queries."""
+    heads_kind: Literal["split", "wide"] = "split"
+    """Heads divide the width among them, or each has the whole width, for `heads` times as many parameters (Bloem 2019,
+    "Transformers from scratch")."""
+    key_value_heads: Width | None = None
+    """Heads of keys and values, each of which serves equally many heads of queries (Ainslie et al. 2023); as many as
+    `heads` when null."""
     feedforward: Inner = 1024
     """Inner size of the feed-forward blocks (d_ff)."""
     encoder_layers: Layers = 3
     """Layers that read the source."""
     norm: Literal["pre", "post"] = "pre"
-    """Layer normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
-    activation: Literal["relu", "gelu"] = "relu"
-    """Non-linearity of the feed-forward blocks."""
+    """Normalisation before each block (Xiong et al. 2020) or after the sum, as first published."""
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """`layer` takes away the mean and divides by the deviation (Ba et al. 2016); `rms` divides by the root of the mean
+    square (Zhang & Sennrich 2019)."""
+    embedding_norm: bool = False
+    """Normalise what the first layer reads: token vectors with their positions, as BERT does."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward blocks; `swiglu` has a gate, a third matrix of width times `feedforward`
+    (Shazeer 2020)."""
     encoder_positions: Positions = "sinusoidal"
-    """How the encoder knows where a token stands."""
+    """How the encoder knows where a token stands: by a vector that is added to it (`sinusoidal`, `learned`), in each
+    layer's self-attention (`rope`, Su et al. 2021; `alibi`, Press et al. 2022; `relative`, as in T5, Raffel et al.
+    2020), or not."""
     max_positions: Length = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     dropout: Probability = 0.1
@@ -55,11 +69,23 @@ class EncoderSettings(Section):
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "EncoderSettings":
-        if self.width % self.heads:
+        if self.width % self.heads and self.heads_kind == "split":
             raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
-        if self.width % 2 and self.encoder_positions == "sinusoidal":
-            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+        if self.heads % (self.key_value_heads or 1):
+            raise ValueError(f"key_value_heads ({self.key_value_heads}) must divide heads ({self.heads})")
+        self._check_positions(self.encoder_positions)
         return self
+
+    @property
+    def head_size(self) -> int:
+        """Numbers of one head's queries, keys and values."""
+        return self.width if self.heads_kind == "wide" else self.width // self.heads
+
+    def _check_positions(self, positions: Positions) -> None:
+        if self.width % 2 and positions == "sinusoidal":
+            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+        if self.head_size % 2 and positions == "rope":
+            raise ValueError(f"a head of {self.head_size} numbers has no pairs to turn; rope needs an even number")
 
 
 class Settings(EncoderSettings):
@@ -74,9 +100,8 @@ class Settings(EncoderSettings):
     vocabulary."""
 
     @model_validator(mode="after")
-    def _width_is_even(self) -> "Settings":
-        if self.width % 2 and self.decoder_positions == "sinusoidal":
-            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+    def _positions_fit(self) -> "Settings":
+        self._check_positions(self.decoder_positions)
         return self
 
 
@@ -88,17 +113,23 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     """
     from s2s.models.contract import Seq2Seq
     from s2s.models.transformer_network import DecoderLayer, TransformerDecoder
-    from s2s.nn.embeddings import Embedding, tables
+    from s2s.nn.embeddings import tables
 
     source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
     encoder = _encoder(settings, source)
-    attention, feedforward, residual = _parts(settings)
-    embedding = Embedding(target, settings.decoder_positions, settings.max_positions)
+    parts = _Parts(settings, settings.decoder_positions)
+    embedding = parts.embedding(target)
     layers = [
-        DecoderLayer(attention(), attention(), feedforward(), (residual(), residual(), residual()))
+        DecoderLayer(
+            parts.attention(among=True),
+            parts.attention(),
+            parts.feedforward(),
+            (parts.residual(), parts.residual(), parts.residual()),
+        )
         for _ in range(settings.decoder_layers)
     ]
-    return Seq2Seq(encoder, TransformerDecoder(embedding, layers, _last_norm(settings), settings.dropout), projection)
+    decoder = TransformerDecoder(embedding, layers, parts.last_norm(), settings.dropout, parts.bias("decoder"))
+    return Seq2Seq(encoder, decoder, projection)
 
 
 def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder, int]":
@@ -110,35 +141,71 @@ def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder
 
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
     from s2s.models.transformer_network import EncoderLayer, TransformerEncoder
-    from s2s.nn.embeddings import Embedding
 
-    attention, feedforward, residual = _parts(settings)
-    embedding = Embedding(tokens, settings.encoder_positions, settings.max_positions)
+    parts = _Parts(settings, settings.encoder_positions)
+    embedding = parts.embedding(tokens)
     layers = [
-        EncoderLayer(attention(), feedforward(), (residual(), residual())) for _ in range(settings.encoder_layers)
+        EncoderLayer(parts.attention(among=True), parts.feedforward(), (parts.residual(), parts.residual()))
+        for _ in range(settings.encoder_layers)
     ]
-    return TransformerEncoder(embedding, layers, _last_norm(settings), settings.dropout)
+    return TransformerEncoder(embedding, layers, parts.last_norm(), settings.dropout, parts.bias("encoder"))
 
 
-def _parts(
-    settings: EncoderSettings,
-) -> "tuple[Callable[[], Attention], Callable[[], FeedForward], Callable[[], Residual]]":
-    """What makes the parts of a layer, each a fresh one."""
-    from torch import nn
+class _Parts:
+    """Makes the parts of an encoder or a decoder, each a fresh one, by the settings and its own kind of positions."""
 
-    from s2s.nn.attention import Attention
-    from s2s.nn.layers import Dropout, FeedForward, Residual
+    def __init__(self, settings: EncoderSettings, positions: Positions) -> None:
+        from s2s.nn.positions import Rotary
 
-    width, rate, before = settings.width, settings.dropout, settings.norm == "pre"
-    return (
-        lambda: Attention(width, settings.heads, settings.attention_dropout, settings.attention),
-        lambda: FeedForward(width, settings.feedforward, settings.activation, settings.activation_dropout),
-        lambda: Residual(nn.LayerNorm(width), Dropout(rate), before),
-    )
+        self.settings, self.positions = settings, positions
+        # all layers turn by the same angles
+        self.rotary = Rotary(settings.head_size) if positions == "rope" else None
 
+    def embedding(self, tokens: "nn.Embedding") -> "Embedding":
+        """Vectors of tokens, with those of positions where there are any."""
+        from s2s.nn.embeddings import Embedding
 
-def _last_norm(settings: EncoderSettings) -> "nn.Module":
-    """What is normalised before each block is normalised behind the last one, too."""
-    from torch import nn
+        s, kind = self.settings, self.positions
+        added = kind if kind == "sinusoidal" or kind == "learned" else "none"
+        return Embedding(tokens, added, s.max_positions, norm=self._norm() if s.embedding_norm else None)
 
-    return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+    def attention(self, among: bool = False) -> "Attention":
+        """Attention `among` the positions of one side, or from one side to the other, where no distances are."""
+        from s2s.nn.attention import Attention
+
+        s = self.settings
+        rotary = self.rotary if among else None
+        return Attention(s.width, s.heads, s.attention_dropout, s.attention, s.head_size, s.key_value_heads, rotary)
+
+    def feedforward(self) -> "FeedForward":
+        """The feed-forward block of a layer."""
+        from s2s.nn.layers import FeedForward
+
+        s = self.settings
+        return FeedForward(s.width, s.feedforward, s.activation, s.activation_dropout)
+
+    def residual(self) -> "Residual":
+        """What is around each block."""
+        from s2s.nn.layers import Dropout, Residual
+
+        return Residual(self._norm(), Dropout(self.settings.dropout), self.settings.norm == "pre")
+
+    def bias(self, side: "Side") -> "PositionBias | None":
+        """What distances add to the scores of self-attention."""
+        from s2s.nn.positions import Alibi, RelativeBuckets
+
+        s = self.settings
+        if self.positions == "alibi":
+            return Alibi(s.heads, side)
+        return RelativeBuckets(s.heads, s.width, side) if self.positions == "relative" else None
+
+    def last_norm(self) -> "nn.Module":
+        """What is normalised before each block is normalised behind the last one, too."""
+        from torch import nn
+
+        return self._norm() if self.settings.norm == "pre" else nn.Identity()
+
+    def _norm(self) -> "nn.Module":
+        from s2s.nn.layers import norm_of
+
+        return norm_of(self.settings.norm_kind, self.settings.width)

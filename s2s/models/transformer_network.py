@@ -8,9 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
-from s2s.nn.attention import Attention, Heads, Mask, causal_mask
+from s2s.nn.attention import Attention, Heads, Mask, biased, causal_mask
 from s2s.nn.embeddings import Embedding
 from s2s.nn.layers import Dropout, FeedForward, Inputs, Looks, Residual, States, Tokens, Valid, Vectors
+from s2s.nn.positions import PositionBias
 
 KeysAndValues = tuple[Tensor, Tensor]
 
@@ -24,12 +25,12 @@ class EncoderLayer(nn.Module):
         self.feedforward = feedforward
         self.attention_block, self.feedforward_block = residuals
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """The layer's output for each position."""
         x = self.attention_block(x, lambda read: self.attention(read, *self.attention.keys_and_values(read), mask))
         return self.feedforward_block(x, self.feedforward)
 
-    def weights(self, x: Tensor, mask: Tensor) -> Heads:
+    def weights(self, x: Tensor, mask: Mask) -> Heads:
         """Where each position looks."""
         read = self.attention_block.read(x)
         return self.attention.weights(read, self.attention.keys_and_values(read)[0], mask)
@@ -38,18 +39,26 @@ class EncoderLayer(nn.Module):
 class TransformerEncoder(Encoder):
     """Reads the source with self-attention; the summary is the mean over real tokens."""
 
-    def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module, dropout: float) -> None:
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: list[EncoderLayer],
+        norm: nn.Module,
+        dropout: float,
+        bias: PositionBias | None = None,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.longest = embedding.longest
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.bias = bias
 
     def read(self, vectors: States, valid: Valid) -> Memory:
         """One vector for each source position."""
         x = self.dropout(vectors)
-        mask = valid[:, None, None, :]
+        mask = self._mask(valid)
         for layer in self.layers:
             x = layer(x, mask)
         x = self.norm(x)
@@ -58,11 +67,15 @@ class TransformerEncoder(Encoder):
     def attention_weights(self, source: Inputs, valid: Valid) -> Float[Tensor, "batch layer head source source"]:
         """Where each head of each layer looks."""
         x = self.dropout(self.embedding(source))
-        mask, weights = valid[:, None, None, :], []
+        mask, weights = self._mask(valid), []
         for layer in cast("list[EncoderLayer]", list(self.layers)):
             weights.append(layer.weights(x, mask))
             x = layer(x, mask)
         return torch.stack(weights, dim=1)
+
+    def _mask(self, valid: Valid) -> Mask:
+        length = valid.shape[1]
+        return biased(valid[:, None, None, :], self.bias and self.bias(length, length))
 
 
 @dataclass(frozen=True)
@@ -102,14 +115,15 @@ class DecoderLayer(nn.Module):
     def look_back(self, x: Tensor, past: KeysAndValues | None, mask: Mask) -> tuple[Tensor, KeysAndValues]:
         """After self-attention over the target so far: the states, and the keys and values to keep."""
         kept: list[KeysAndValues] = []
+        first = past[0].shape[2] if past else 0
 
         def attend(read: Tensor) -> Tensor:
             """The newest positions, looking at those before them and at themselves."""
-            key, value = self.self_attention.keys_and_values(read)
+            key, value = self.self_attention.keys_and_values(read, first)
             if past is not None:
                 key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
             kept.append((key, value))
-            return self.self_attention(read, key, value, mask)
+            return self.self_attention(read, key, value, mask, first)
 
         return self.self_block(x, attend), kept[0]
 
@@ -126,13 +140,21 @@ class DecoderLayer(nn.Module):
 class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
     """Writes the target with masked self-attention and attention over the source."""
 
-    def __init__(self, embedding: Embedding, layers: list[DecoderLayer], norm: nn.Module, dropout: float) -> None:
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: list[DecoderLayer],
+        norm: nn.Module,
+        dropout: float,
+        bias: PositionBias | None = None,
+    ) -> None:
         super().__init__()
         self.embedding = embedding
         self.longest = embedding.longest
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.bias = bias
 
     def start(self, memory: Memory, limit: int) -> tuple[TransformerContext, TransformerState]:
         """Projects the source once for all steps; the target so far is empty."""
@@ -163,7 +185,8 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
     ) -> tuple[Tensor, TransformerState, list[Tensor]]:
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
-        mask = _mask(tokens.shape[1], length, tokens.device)
+        new = tokens.shape[1]
+        mask = biased(_mask(new, length, tokens.device), self.bias and self.bias(new, length))
         kept, weights = [], []
         for i, layer in enumerate(self._layers()):
             past = (state.keys[i], state.values[i]) if state.length else None

@@ -9,14 +9,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.nn.layers import Dropout, States, Vectors
+from s2s.nn.positions import Bias, Rotary
 
 Heads = Float[Tensor, "batch head steps size"]
 Asked = Float[Tensor, "batch head target size"]
 Offered = Float[Tensor, "batch head source size"]
+KeyHeads = Float[Tensor, "batch key_head source size"]
 Weights = Float[Tensor, "batch head target source"]
-Mask = Bool[Tensor, "#batch #head #target source"] | Literal["causal"] | None
-"""Where a target position may look: where it is True; at itself and what comes before it; everywhere. No kernel has to
-read a matrix to know what `causal` means, and none need be held: memory then grows with the length, not its square."""
+Biases = Float[Tensor, "#batch head target source"]
+Mask = Bool[Tensor, "#batch #head #target source"] | Biases | Literal["causal"] | None
+"""Where a target position may look: where it is True; everywhere, with these numbers added to the scores; at itself and
+what comes before it; everywhere. No kernel has to read a matrix to know what `causal` means, and none need be held:
+memory then grows with the length, not its square."""
 Implementation = Literal["auto", "fused", "explicit"]
 
 # Measured on processor cores by benchmarks/attention.py: in bf16, and with no more sources than this, the softmax in
@@ -29,7 +33,9 @@ def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
     if isinstance(mask, str):
         mask = causal_mask(query.shape[2], key.shape[2], query.device)
-    if mask is not None:
+    if mask is not None and mask.is_floating_point():
+        scores = scores + mask
+    elif mask is not None:
         # added in place: a mask filled in would copy all scores, and once more on the way back
         scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, float("-inf"))
     return scores.softmax(dim=-1)
@@ -38,29 +44,53 @@ def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
 class Attention(nn.Module):
     """Multi-head attention of targets over sources.
 
-    Heads divide the width, and dropout is that of attention weights.
+    Args:
+        width: size of the vectors that are read and written.
+        heads: of the queries.
+        dropout: of attention weights.
+        implementation: how equation 1 is computed.
+        size: of a head; when None, heads divide the width.
+        key_value_heads: of keys and values, each of which serves equally many heads of queries in their order (Ainslie
+            et al. 2023); as many as of queries when None.
+        rotary: turns queries and keys by where they stand, in self-attention.
     """
 
-    def __init__(self, width: int, heads: int, dropout: float, implementation: Implementation) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float,
+        implementation: Implementation,
+        size: int | None = None,
+        key_value_heads: int | None = None,
+        rotary: Rotary | None = None,
+    ) -> None:
         super().__init__()
         self.heads = heads
+        self.key_value_heads = key_value_heads or heads
         self.implementation: Implementation = implementation
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.output = nn.Linear(width, width)
+        size = size or width // heads
+        self.query = nn.Linear(width, heads * size)
+        self.key = nn.Linear(width, self.key_value_heads * size)
+        self.value = nn.Linear(width, self.key_value_heads * size)
+        self.output = nn.Linear(heads * size, width)
         self.dropout = Dropout(dropout)
+        self.rotary = rotary
         for linear in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def keys_and_values(self, states: States) -> tuple[Heads, Heads]:
-        """What the states offer to be looked for and to be read, split into heads."""
-        return self._split(self.key(states)), self._split(self.value(states))
+    def keys_and_values(self, states: States, first: int = 0) -> tuple[Heads, Heads]:
+        """What the states, the first of which stands at position `first`, offer to be looked for and to be read.
 
-    def forward(self, states: Vectors, key: Offered, value: Offered, mask: Mask) -> Vectors:
-        """What each target position reads from the source positions that it may look at."""
-        read = self.read(self._split(self.query(states)), key, value, mask)
+        They are split into heads of keys and values.
+        """
+        key, value = self._split(self.key(states)), self._split(self.value(states))
+        return key if self.rotary is None else self.rotary(key, first), value
+
+    def forward(self, states: Vectors, key: KeyHeads, value: KeyHeads, mask: Mask, first: int = 0) -> Vectors:
+        """What each target position, counted from `first` on, reads from the source positions it may look at."""
+        read = self.read(self._asked(states, first), self._shared(key), self._shared(value), mask)
         return self.output(read.transpose(1, 2).flatten(2))
 
     def read(self, query: Asked, key: Offered, value: Offered, mask: Mask) -> Asked:
@@ -68,21 +98,45 @@ class Attention(nn.Module):
         if self._fused(query, key):
             rate = self.dropout.rate if self.training else 0.0
             causal = isinstance(mask, str)
-            seen = None if causal else mask
+            seen = None if isinstance(mask, str) else mask
+            if seen is not None and seen.is_floating_point():
+                seen = seen.to(query.dtype)
             return functional.scaled_dot_product_attention(query, key, value, seen, dropout_p=rate, is_causal=causal)
         return self.dropout(attention_weights(query, key, mask)) @ value
 
-    def weights(self, states: Vectors, key: Offered, mask: Mask) -> Weights:
-        """Where each target position looks."""
-        return attention_weights(self._split(self.query(states)), key, mask)
+    def weights(self, states: Vectors, key: KeyHeads, mask: Mask) -> Weights:
+        """Where each target position looks, the first of them at position 0."""
+        return attention_weights(self._asked(states, 0), self._shared(key), mask)
+
+    def _asked(self, states: Tensor, first: int) -> Tensor:
+        query = self.query(states).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return query if self.rotary is None else self.rotary(query, first)
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.unflatten(-1, (self.key_value_heads, -1)).transpose(1, 2)
+
+    def _shared(self, offered: Tensor) -> Tensor:
+        """Each head of keys or values once for each head of queries that it serves."""
+        if self.key_value_heads == self.heads:
+            return offered
+        return offered.repeat_interleave(self.heads // self.key_value_heads, dim=1)
 
     def _fused(self, query: Tensor, key: Tensor) -> bool:
         if self.implementation != "auto":
             return self.implementation == "fused"
         return query.device.type != "cpu" or query.dtype != torch.bfloat16 or key.shape[2] > _EXPLICIT_UP_TO
+
+
+def biased(mask: Mask, bias: Bias | None) -> Mask:
+    """The mask with a bias on the scores, which is minus infinity where nobody may look; as it is where there is none.
+
+    A bias is a matrix in any case, so a mask that is none becomes one.
+    """
+    if bias is None:
+        return mask
+    if isinstance(mask, str):
+        mask = causal_mask(bias.shape[1], bias.shape[2], bias.device)
+    return bias[None] if mask is None else bias[None].masked_fill(~mask, float("-inf"))
 
 
 def causal_mask(targets: int, sources: int, device: torch.device) -> Bool[Tensor, "targets sources"]:

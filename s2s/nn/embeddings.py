@@ -35,6 +35,7 @@ class Embedding(nn.Module):
         positions: kind of position information.
         max_positions: number of learned positions; without meaning for the other kinds.
         scaled: whether vectors are scaled; as they are in the table, they have about length one.
+        norm: normalises the sum of both, as BERT does (Devlin et al. 2019); nothing does when None.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Embedding(nn.Module):
         positions: Literal["sinusoidal", "learned", "none"],
         max_positions: int,
         scaled: bool = True,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.tokens: nn.Module = tokens
         self.kind = positions
         self.width = tokens.embedding_dim
         self.scale = math.sqrt(self.width) if scaled else 1.0
+        self.norm = norm
         self.positions = nn.Embedding(max_positions, self.width) if positions == "learned" else None
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=self.width**-0.5)
@@ -72,7 +75,10 @@ class Embedding(nn.Module):
         Raises:
             UserError: learned positions end before the last token.
         """
-        x = self.tokens(tokens) * self.scale
+        x = self._placed(self.tokens(tokens) * self.scale, first)
+        return x if self.norm is None else self.norm(x)
+
+    def _placed(self, x: Vectors, first: int) -> Vectors:
         last = first + x.shape[1]
         if self.positions is not None:
             if last > self.positions.num_embeddings:

@@ -58,21 +58,37 @@ def _scaled_mask(x: Tensor, dropped: int) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a non-linearity between them, applied to each position alone."""
+    """Two linear maps with a non-linearity between them, applied to each position alone.
 
-    def __init__(self, width: int, inner: int, activation: Literal["relu", "gelu"], dropout: float) -> None:
+    With `swiglu`, a third map is a gate: SiLU(gate(x)) times expand(x) is contracted (Shazeer 2020, equation 6, with
+    biases as in the other kinds).
+    """
+
+    def __init__(self, width: int, inner: int, activation: Literal["relu", "gelu", "swiglu"], dropout: float) -> None:
         super().__init__()
         self.expand = nn.Linear(width, inner)
         self.contract = nn.Linear(inner, width)
-        self.activation = {"relu": functional.relu, "gelu": functional.gelu}[activation]
+        self.gate = nn.Linear(width, inner) if activation == "swiglu" else None
+        self.activation = {"relu": functional.relu, "gelu": functional.gelu, "swiglu": functional.silu}[activation]
         self.dropout = Dropout(dropout)
-        for linear in (self.expand, self.contract):
+        for linear in (self.expand, self.contract, *([self.gate] if self.gate else [])):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Vectors) -> Vectors:
         """The block's output for each position."""
-        return self.contract(self.dropout(self.activation(self.expand(x))))
+        inner = self.expand(x)
+        inner = self.activation(inner) if self.gate is None else self.activation(self.gate(x)) * inner
+        return self.contract(self.dropout(inner))
+
+
+def norm_of(kind: Literal["layer", "rms"], width: int) -> nn.Module:
+    """What brings a vector to one size: its mean and variance (Ba et al. 2016), or its mean square alone.
+
+    The second is that of Zhang & Sennrich (2019): without a mean and without a bias. Both have the same guard against
+    division by zero, in every precision.
+    """
+    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-5)
 
 
 class Residual(nn.Module):

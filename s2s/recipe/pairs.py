@@ -52,6 +52,9 @@ class PairSettings(SourceSettings):
     """As `validation`; nothing is tested when null."""
     seed: Seed = 1
     """Seed of the built-in corpus, of the pairs held out, and of how many pairs are joined."""
+    words: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the nouns, verbs, adjectives and adverbs of each kind that the built-in corpus is made of; numbers in
+    words occur only with all of them. With few, how sentences are built is most of what there is to learn."""
     filters: FilterSettings = FilterSettings()
     """Which training pairs are dropped."""
 

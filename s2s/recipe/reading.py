@@ -68,6 +68,20 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
     return _absolute(recipe, path.parent, {override.key for override in parsed})
 
 
+def model_mistakes(task: str, kind: str, own: Mapping[str, object], tasks: Tasks) -> dict[str, str]:
+    """What is wrong with settings of a model of this kind, by key and in the words in which a recipe's mistakes are.
+
+    Each is looked at alone: what does not go together depends on the settings that are not named.
+
+    Raises:
+        UserError: there is no such model, or it cannot do the task.
+    """
+    schema = tasks[task]
+    tree = {"model": {"kind": kind, **own}}
+    _, wrongs = _held_against(schema, schema.settings(kind), tree, tasks)
+    return {key[1]: what for key, what in wrongs.items() if key[0] == "model" and len(key) > 1}
+
+
 def recipe_path(path: Path) -> Path:
     """The recipe that a path names: a file, `recipe.yaml` in a run's folder, or one that comes with s2s.
 

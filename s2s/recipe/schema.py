@@ -133,8 +133,9 @@ class OptimizationSettings(Section):
 
     updates: Updates = 3000
     """Number of parameter updates."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Adam (Kingma & Ba 2015), or with weight decay decoupled from the gradient (Loshchilov & Hutter 2019)."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """Adam (Kingma & Ba 2015), Adam with weight decay decoupled from the gradient (Loshchilov & Hutter 2019), or
+    stochastic gradient descent."""
     learning_rate: PositiveFloat = 1e-3
     """Peak rate, reached at the end of the warm-up."""
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
@@ -146,12 +147,25 @@ class OptimizationSettings(Section):
     """Decay of Adam's two moment averages."""
     epsilon: PositiveFloat = 1e-9
     """Adam's guard against division by zero."""
+    momentum: Probability = 0.0
+    """Share of its last move that SGD keeps (Polyak 1964)."""
+    nesterov: bool = False
+    """Nesterov's form of momentum (Sutskever et al. 2013)."""
     weight_decay: NonNegativeFloat = 0.0
     """Decay of matrices; biases, norms and embeddings are exempt."""
+    l1: NonNegativeFloat = 0.0
+    """This times the sum of the absolute values is added to the loss, of the same tensors as `weight_decay`; with
+    adamw it is decoupled, too: each number comes nearer to zero by this times the rate, and stays there."""
     clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null: no clipping."""
     ema: Share | None = None
     """Decay of an exponential average of the weights, which is then what validates, is kept and decodes."""
+    freeze: tuple[Word, ...] = ()
+    """Parts of the model that stay as they are, by the names that gradient norms have, or patterns of them:
+    `[encoder.embedding, encoder.layers.0, "*.bias"]`; a module's name stands for all in it."""
+    noise_scale: bool = False
+    """Measure the gradient noise scale, the number of items at which a gradient is as much signal as noise (McCandlish
+    et al. 2018), from the micro-batches of each update; it needs two of them or more."""
     average_last: Count | None = None
     """When training ends, average the weights of this many last checkpoints and decode with the average."""
 
@@ -165,6 +179,14 @@ class OptimizationSettings(Section):
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
                 "try training.warmup=0.1, a share of the updates"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> "OptimizationSettings":
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum is SGD's, and {self.optimizer} has betas; set optimizer: sgd, or momentum: 0")
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov is a form of momentum, which is 0; set momentum: 0.9, or nesterov: false")
         return self
 
 

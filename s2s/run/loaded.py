@@ -129,6 +129,11 @@ def evaluate(
     return evaluation
 
 
+def usual_split(run: Loaded[Any, Any]) -> str:
+    """What a run is looked at by: its test set, or its validation set where it has none."""
+    return "test" if run.recipe.data.test is not None else "validation"
+
+
 def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
     """The examples of a split, of which a run has learned none, by its recipe with what was changed for now.
 

@@ -15,13 +15,13 @@ from s2s.models.contract import parameter_count
 from s2s.run import folder as folders
 from s2s.run import manifest
 from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
-from s2s.run.pretrained import Beginning, begin_with, open_source
+from s2s.run.pretrained import Beginning, Source, begin_with, open_source
 from s2s.run.room import room_to_train
 from s2s.run.stopping import Wish, resumable
 from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
-from s2s.training.devices import NAMES, ProductTimes, choose, measure, precision_of
+from s2s.training.devices import NAMES, Computer, ProductTimes, choose, measure, precision_of
 from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
@@ -88,6 +88,8 @@ class Running(Generic[R, D, M]):
         self._train(log)
         memory = self.trainer.computer.peak_memory() / 2**30
         log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
+        if noise := log.noise():
+            log.say(noise)
         if last := self.recipe.training.average_last:
             average(self.course.model, self.checkpoints.validated()[-last:])
             self.checkpoints.save_average(self.course.model, self.progress)
@@ -258,10 +260,7 @@ def train(
         prepared = data or task.prepare(recipe, tokenizers, say)
         recipe = task.resolved(recipe, prepared)
 
-        model = task.build(recipe, prepared.tokenizers)
-        beginning = begin_with(model, recipe, source, folder)
-        examples, loss = task.examples(recipe, prepared, model.to(computer.device)), task.loss(recipe)
-        trainer = Trainer(model, examples, loss, recipe.training, recipe.seeds, computer, beginning.scales)
+        trainer, beginning = trainer_of(task, recipe, prepared, computer, (source, folder))
 
     with ExitStack() as stack:
         kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
@@ -272,5 +271,19 @@ def train(
         with run.begin() as log:
             run.train(log)
             run.test(log, folders.of_now(overrides))
-        check_sound(folder, model, task.guessing(prepared))
+        check_sound(folder, trainer.model, task.guessing(prepared))
     return folder
+
+
+def trainer_of(
+    task: Task[R, D, M], recipe: R, data: D, computer: Computer, origin: tuple[Source | None, Path | None]
+) -> tuple[Trainer[M, Any], Beginning]:
+    """A trainer of a run that has done nothing yet, and what its model begins with.
+
+    The origin is the run whose encoder a new run begins with, where there is one, and the folder of a run that goes on.
+    """
+    model, settings = task.build(recipe, data.tokenizers), dict(recipe)
+    beginning = begin_with(model, recipe, *origin)
+    examples, loss = task.examples(recipe, data, model.to(computer.device)), task.loss(recipe)
+    trainer = Trainer(model, examples, loss, settings["training"], recipe.seeds, computer, beginning.scales)
+    return trainer, beginning

@@ -12,12 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from torch import nn
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from s2s.data.examples import Examples
 from s2s.data.sources import Corpus, Source
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.evaluation.signs import Symptoms
 from s2s.files import write_atomically
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import AnyRecipe
@@ -158,6 +161,21 @@ def save_pictures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, byte
     return drawn
 
 
+@dataclass(frozen=True)
+class Rescored:
+    """Log probabilities of what a search found, in nats: as it reports them, and by feeding the whole again.
+
+    Attributes:
+        reported: by the search.
+        again: by teacher forcing.
+        longest: most items that one of them is the sum of.
+    """
+
+    reported: Float[Tensor, " hypotheses"]
+    again: Float[Tensor, " hypotheses"]
+    longest: int
+
+
 class Task(ABC, Generic[R, D, M]):
     """What a task has of its own; it keeps nothing: one object serves all its runs.
 
@@ -249,6 +267,39 @@ class Task(ABC, Generic[R, D, M]):
     @abstractmethod
     def evaluate(self, run: Loaded[R, M], part: Any, scoring: Scoring, meter: Meter) -> Evaluation:
         """Scores a trained model on a part, as the source gives it."""
+
+    def read(self, run: Loaded[R, M], part: Any) -> Examples[Any]:
+        """A part of a corpus, as a trained model reads it: whole, and nothing varied.
+
+        Raises:
+            UserError: the task cannot say.
+        """
+        raise UserError(
+            f"task {run.recipe.model_dump()['task']} does not say how it reads a part of its corpus",
+            remedy="give its class a method `read`",
+        )
+
+    def log_probabilities(self, model: M, batch: Any) -> Float[Tensor, "items choices"] | None:
+        """The log probability of each choice at each item of a batch, row after row.
+
+        None where a task chooses nothing: then `s2s doctor` looks at the loss.
+        """
+        return None
+
+    def stepped(self, model: M, batch: Any, turned: bool) -> Float[Tensor, "items choices"] | None:
+        """The same as `log_probabilities`, but each item is fed by itself; None where nothing is written.
+
+        With `turned`, the rows of the decoder's state change places before each step, as in a search.
+        """
+        return None
+
+    def rescored(self, run: Loaded[R, M], batch: Any) -> "Rescored | None":
+        """What a search found for a batch, scored again; None where nothing is searched."""
+        return None
+
+    def symptoms(self, run: Loaded[R, M], part: Any, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
+        """What is to be seen in a model's answers to a part; `rows` say where its examples stand in their split."""
+        return Symptoms(f"{len(part):,} examples; only the log of the training was looked at")
 
     def compare(self, evaluations: Sequence[Any]) -> Sequence[Any]:
         """Tests each evaluation against the first; nothing where the task has no test.

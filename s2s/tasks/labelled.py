@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,6 +19,9 @@ from s2s.data.examples import LabelledBatch, LabelledExamples, batches_on
 from s2s.errors import UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
+from s2s.evaluation.signs import Sign, Symptoms, Worst
+from s2s.evaluation.signs.classes import class_signs
+from s2s.evaluation.signs.pieces import entropy
 from s2s.models.contract import Classifier
 from s2s.recipe.schema import AnyRecipe
 from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, draw
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 # Training examples that are classified at each validation, to see what is known by heart.
 _LOOKED_AT = 1000
 _SHOWN_CLASSES = 8
+_WORST = 10
 
 R = TypeVar("R", bound=AnyRecipe)
 D = TypeVar("D", bound=Prepared)
@@ -44,7 +48,9 @@ def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
 
     def loss(model: Classifier, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
-        scores = model(batch.source, batch.source_valid).float()
+        scores = model(batch.source, batch.source_valid)
+        # in fp64, for `s2s doctor`, too
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         plain = functional.cross_entropy(scores, batch.labels, reduction="sum")
         if not smoothing:
             return plain, plain
@@ -95,7 +101,7 @@ class Labelling(Task[R, D, Classifier]):
 
     @abstractmethod
     def read(self, run: Loaded[R, Classifier], part: Any) -> LabelledExamples:
-        """A part of a corpus, as a trained model reads it."""
+        """See `Task.read`; with their classes."""
 
     @abstractmethod
     def named(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> LabelledExamples:
@@ -128,6 +134,9 @@ class Labelling(Task[R, D, Classifier]):
 
     def loss(self, recipe: R) -> Loss[Classifier, LabelledBatch]:
         return classification_loss(dict(recipe)["training"].label_smoothing)
+
+    def log_probabilities(self, model: Classifier, batch: LabelledBatch) -> Float[Tensor, "examples classes"]:
+        return model(batch.source, batch.source_valid).log_softmax(dim=1)
 
     def introduce(self, course: Course[R, D, Classifier], say: Say) -> None:
         counts = {name: part.counts() for name, part in course.data.corpus.parts().items()}
@@ -184,6 +193,35 @@ class Labelling(Task[R, D, Classifier]):
             examples=shown,
             **cut,
         )
+
+    def described(self, part: Any, row: int) -> str:
+        """An example of a part, as a line can show it; empty where none can."""
+        return ""
+
+    def symptoms(
+        self, run: Loaded[R, Classifier], part: Any, rows: Int[np.ndarray, " examples"], meter: Meter
+    ) -> Symptoms:
+        examples = self.read(run, part)
+        with meter("classifying", len(examples)) as advance:
+            probabilities = class_probabilities(run.model, examples, advance)
+        truth, right = examples.labels, measures.accuracy(examples.labels, probabilities.argmax(axis=1))
+        worst = []
+        for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:_WORST].tolist():
+            said, wanted = int(probabilities[row].argmax()), int(truth[row])
+            given = f"row {rows[row] + 1}, {part.names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
+            answer = f"{part.names[said]} ({probabilities[row, said]:.3f})"
+            worst.append(Worst(self.described(part, row), answer, part.names[wanted], given))
+        return Symptoms(
+            summary=f"{len(part):,} {self.evaluation.noun}: accuracy {right.value:.2f} % ({right.low:.2f} to "
+            f"{right.high:.2f})",
+            signs=[*class_signs(truth, probabilities, part.names), *self.strange(run, part)],
+            worst=worst,
+            ignorant=entropy(truth),
+        )
+
+    def strange(self, run: Loaded[R, Classifier], part: Any) -> list[Sign]:
+        """Signs in what is read; none, unless a task has some."""
+        return []
 
     def compare(self, evaluations: "Sequence[LabelledEvaluation]") -> list[ClassifierComparison]:
         return compare_evaluations(evaluations)

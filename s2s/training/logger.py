@@ -3,9 +3,10 @@
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -17,6 +18,7 @@ from torch.utils.tensorboard.writer import SummaryWriter
 
 from s2s.errors import UserError
 from s2s.files import write_atomically
+from s2s.training.noise import Noise, noise_scale
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
 from s2s.training.trainer import Update
 
@@ -24,6 +26,8 @@ METRICS = "metrics.jsonl"
 _CURVE_POINTS = 1000
 _WARMING = 5
 _ESTIMATED_AFTER = 5.0
+# updates that the noise scale is told by: that of one is mostly chance
+_NOISY = 100
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class RunLog:
         self._interval = max(1, total // _CURVE_POINTS)
         self._recent: list[Update] = []
         self._waiting: list[Update] = []
+        self._noises: deque[Noise] = deque(maxlen=_NOISY)
         self._spoke = time.monotonic()
         self._first: list[float] | None = []
         self._bar = Progress(*bar_columns("training"), console=console, disable=not console.is_terminal)
@@ -82,17 +87,19 @@ class RunLog:
             self._note(self._waiting.pop(0))
 
     def _note(self, update: Update) -> None:
-        self._write(
-            {
-                "update": update.update,
-                "loss": update.loss,
-                "count": update.count,
-                "tokens": update.tokens,
-                "seconds": round(update.seconds, 6),
-                "learning_rate": update.learning_rate,
-                "gradient_norm": update.gradient_norm,
-            }
-        )
+        entry: dict[str, object] = {
+            "update": update.update,
+            "loss": update.loss,
+            "count": update.count,
+            "tokens": update.tokens,
+            "seconds": round(update.seconds, 6),
+            "learning_rate": update.learning_rate,
+            "gradient_norm": update.gradient_norm,
+        }
+        if noise := update.noise:
+            self._noises.append(noise)
+            entry["noise"] = asdict(noise)
+        self._write(entry)
         self._recent.append(update)
         if update.update % self._interval == 0 or update.update == self._total:
             self._draw_curves()
@@ -174,8 +181,18 @@ class RunLog:
         } | {f"gradient_norm/{name}": norm for name, norm in last.layer_norms.items()}
         if self._perplexity:
             values["training/perplexity"] = math.exp(min(loss, 50))
+        if (scale := noise_scale(self._noises)) is not None:
+            values["training/noise_scale"] = scale
         for name, value in values.items():
             self._board.add_scalar(name, value, last.update)
+
+    def noise(self) -> str:
+        """The gradient noise scale by the last updates, in words; empty where it was not measured."""
+        if not self._noises:
+            return ""
+        scale = noise_scale(self._noises)
+        found = f"about {scale:,.0f} items" if scale is not None else "beyond what so few updates tell"
+        return f"gradient noise scale by the last {len(self._noises)} updates: {found}"
 
     def _estimate(self, update: Update) -> None:
         """Says once how long this machine will take: no description of a recipe can know."""

@@ -7,13 +7,10 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import OptimizationSettings
-
-# what Adam keeps of each parameter that has had a gradient: how many it had, their mean and that of their squares
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+from s2s.training.optimizers import Group, optimizer_of
 
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
@@ -40,7 +37,7 @@ def group_of(name: str) -> str:
 
 
 class Optimization:
-    """Adam over a model's parameters, with everything that happens between gradient and new weights.
+    """An optimiser over a model's parameters, with everything that happens between gradient and new weights.
 
     The rate of a parameter is multiplied by its factor in `scales`, 1 where it has none.
     """
@@ -52,11 +49,11 @@ class Optimization:
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        self._groups: dict[tuple[float, float], list[tuple[str, Tensor]]] = {}
+        self._groups: dict[tuple[bool, float], list[tuple[str, Tensor]]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
-            decay = settings.weight_decay if p.dim() > 1 and id(p) not in embeddings else 0.0
-            self._groups.setdefault((decay, (scales or {}).get(name, 1.0)), []).append((name, p))
-        self._moments: dict[str, dict[str, Tensor]] = {}
+            shrinks = p.dim() > 1 and id(p) not in embeddings
+            self._groups.setdefault((shrinks, (scales or {}).get(name, 1.0)), []).append((name, p))
+        self._optimizer = optimizer_of(settings)
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema else None
 
@@ -79,44 +76,20 @@ class Optimization:
         clip = self.settings.clip
         if clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, clip, norm)
-        for (decay, scale), group in self._groups.items():
-            self._move(group, scale * learning_rate(update, self.settings), decay, broken)
+        for (shrinks, scale), group in self._groups.items():
+            rate = scale * learning_rate(update, self.settings)
+            decay, l1 = (self.settings.weight_decay, self.settings.l1) if shrinks else (0.0, 0.0)
+            decoupled = self.settings.optimizer == "adamw"
+            if l1 and not decoupled:
+                _add_signs(group, l1)
+            self._optimizer.move(group, rate, decay, broken)
+            if l1 and decoupled:
+                _shrink(group, rate * l1, broken)
         self.forget_gradients()
         if self.average is not None and self.settings.ema:
             # a young average trusts the newest weights more: without this it would remember the initial ones
             decay = min(self.settings.ema, (1 + update) / (10 + update))
             get_ema_multi_avg_fn(decay)(self.average, [p.detach() for p in self.parameters], update)
-
-    @torch.no_grad()
-    def _move(self, group: list[tuple[str, Tensor]], rate: float, decay: float, broken: Tensor | None) -> None:
-        moved, gradients, moments = [], [], []
-        for name, p in group:
-            if p.grad is not None:
-                if not self._moments.get(name):
-                    start = (p.new_zeros((), dtype=torch.float32), torch.zeros_like(p), torch.zeros_like(p))
-                    self._moments[name] = dict(zip(_MOMENTS, start, strict=True))
-                moved.append(p)
-                gradients.append(p.grad)
-                moments.append(self._moments[name])
-        # the function and not torch's class: that imports a compiler, which takes as long as importing torch
-        adam(
-            moved,
-            gradients,
-            [kept["exp_avg"] for kept in moments],
-            [kept["exp_avg_sq"] for kept in moments],
-            [],
-            [kept["step"] for kept in moments],
-            fused=True,
-            found_inf=broken,
-            decoupled_weight_decay=self.settings.optimizer == "adamw",
-            amsgrad=False,
-            beta1=self.settings.betas[0],
-            beta2=self.settings.betas[1],
-            lr=rate,
-            weight_decay=decay,
-            eps=self.settings.epsilon,
-            maximize=False,
-        )
 
     def forget_gradients(self) -> None:
         """The next gradient begins at nothing."""
@@ -143,29 +116,41 @@ class Optimization:
             layer.flatten_parameters()
 
     def state(self) -> dict[str, Tensor]:
-        """Adam's moments and the average, by parameter name."""
-        moments = {
-            f"adam.{key}.{name}": value for name in self.names for key, value in self._moments.get(name, {}).items()
-        }
-        return moments | self._averages()
+        """What the optimiser keeps and the average, by parameter name."""
+        return self._optimizer.state(self.names) | self._averages()
 
     def _averages(self) -> dict[str, Tensor]:
         # detached: within `averaged`, what is told here stays the average
         return {f"average.{name}": a.detach() for name, a in zip(self.names, self.average or [], strict=False)}
 
+    @property
+    def _named(self) -> Group:
+        return list(zip(self.names, self.parameters, strict=True))
+
     def expected(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], set[str]]:
         """What `state` gives, in shapes and kinds, and which names may be missing: of what never had a gradient."""
-        moments, may = {}, set()
-        for name, p in zip(self.names, self.parameters, strict=True):
-            wanted = {f"adam.{key}.{name}": like for key, like in zip(_MOMENTS, (p.new_zeros(()), p, p), strict=True)}
-            may |= set() if wanted.keys() & tensors.keys() else wanted.keys()
-            moments |= wanted
-        return moments | self._averages(), may
+        wanted, may = self._optimizer.expected(self._named, tensors)
+        return wanted | self._averages(), may
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes over what `state` gave."""
-        for name, p in zip(self.names, self.parameters, strict=True):
-            saved = {key: tensors.get(f"adam.{key}.{name}") for key in _MOMENTS}
-            self._moments[name] = {key: tensor.to(p.device) for key, tensor in saved.items() if tensor is not None}
+        self._optimizer.load(self._named, tensors)
         for name, a in self._averages().items():
             a.copy_(tensors[name])
+
+
+@torch.no_grad()
+def _add_signs(group: Group, l1: float) -> None:
+    """Adds to each gradient that of `l1` times the sum of the absolute values."""
+    for _, p in group:
+        if p.grad is not None:
+            p.grad.add_(p.sign(), alpha=l1)
+
+
+@torch.no_grad()
+def _shrink(group: Group, limit: float, broken: Tensor | None) -> None:
+    """Brings each number nearer to zero by the limit, and to zero where it is less, unless `broken` is 1."""
+    for _, p in group:
+        if p.grad is not None:
+            least = p.new_tensor(limit) if broken is None else limit * (1 - broken)
+            p.copy_(p.sign() * (p.abs() - least).clamp(min=0))

@@ -5,7 +5,7 @@ Whoever iterates decides when to validate, save, log or stop.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +21,8 @@ from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.checkpoint import check_fit
 from s2s.training.devices import Computer, seed_for
 from s2s.training.finite import check_weights, explain
+from s2s.training.freezing import freeze
+from s2s.training.noise import Noise, noise_of
 from s2s.training.optimization import Optimization, learning_rate
 
 Whole = TypeVar("Whole", bound=nn.Module)
@@ -36,9 +38,9 @@ class Measured:
     A CUDA device sends them by itself, and only who asks too early waits.
     """
 
-    def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor]) -> None:
+    def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor], part_norms: Sequence[Tensor] = ()) -> None:
         self._names = list(layer_norms)
-        self._on_device = torch.cat([number.view(1) for number in (loss, *layer_norms.values())])
+        self._on_device = torch.cat([number.view(1) for number in (loss, *layer_norms.values(), *part_norms)])
         self._numbers = self._on_device
         self._sent: torch.cuda.Event | None = None
         if self._on_device.device.type == "cuda":
@@ -76,7 +78,12 @@ class Measured:
     @property
     def layer_norms(self) -> dict[str, float]:
         """The gradient's norm, layer by layer."""
-        return dict(zip(self._names, self._values[1:], strict=True))
+        return dict(zip(self._names, self._values[1:], strict=False))
+
+    @property
+    def part_norms(self) -> list[float]:
+        """The norm of what each micro-batch gave to the gradient, where it was asked for."""
+        return self._values[1 + len(self._names) :]
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,7 @@ class Update:
         real_share: real tokens among all positions of its batches.
         clip: the longest gradient allowed; None where any is.
         measured: what the device found; to ask for it is to wait for the device.
+        parts: items of each micro-batch.
     """
 
     update: int
@@ -104,6 +112,7 @@ class Update:
     real_share: float
     clip: float | None
     measured: Measured
+    parts: tuple[int, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -124,6 +133,16 @@ class Update:
     def layer_norms(self) -> dict[str, float]:
         """The gradient's norm, layer by layer."""
         return self.measured.layer_norms
+
+    @property
+    def noise(self) -> Noise | None:
+        """What the micro-batches say of the gradient's noise; None where it is not measured, or cannot be."""
+        norms = self.measured.part_norms
+        if not norms or 0 in self.parts:
+            return None
+        # the gradient is divided by the items of the update, and here each micro-batch's by its own
+        squares = [(norm * self.count / part) ** 2 for norm, part in zip(norms, self.parts, strict=True)]
+        return noise_of(self.parts, squares, self.gradient_norm**2)
 
     @property
     def clipped(self) -> bool:
@@ -147,6 +166,9 @@ class Trainer(Generic[Whole, Batch]):
 
     It is the same for every task; what differs is in the examples and the loss. The rate of a parameter is multiplied
     by its factor in `scales`, 1 where it has none.
+
+    Raises:
+        UserError: `training.freeze` names nothing, or all; or noise shall be measured, and an update has one batch.
     """
 
     def __init__(
@@ -159,6 +181,7 @@ class Trainer(Generic[Whole, Batch]):
         computer: Computer,
         scales: Mapping[str, float] | None = None,
     ) -> None:
+        freeze(model, training.freeze)
         self.model = model
         self.examples = examples
         self.loss = loss
@@ -168,6 +191,13 @@ class Trainer(Generic[Whole, Batch]):
         self.optimization = Optimization(model, training, scales)
         self.update = 0
         self._go_to(0, 0)
+        if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
+            raise UserError(
+                "an update has one batch only: between batches there is nothing to compare",
+                where="training.noise_scale",
+                remedy="let an update learn from two batches or more: lower batches.tokens, or what gives a batch its "
+                "size, and set training.tokens_per_update or training.examples_per_update to what it was",
+            )
         self._ahead = Ahead(examples, computer.device)
         self._unproven: _Unproven[Batch] | None = None
         # what torch.compile gives calls like the model and has its attributes
@@ -234,11 +264,11 @@ class Trainer(Generic[Whole, Batch]):
         count = max(1, sum(batch.count for batch in batches))
         self._seed_dropout(number)
         self.model.train()
-        loss = torch.stack([self._add_gradient(self._called, count, batch) for batch in batches]).sum()
+        loss, part_norms = self._add_gradients(batches, count)
         # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
         self._prove()
         norm, layer_norms = self.optimization.gradient_norms()
-        measured = Measured(loss, layer_norms)
+        measured = Measured(loss, layer_norms, part_norms)
         self._unproven = _Unproven(number, (self.epoch, self.position), batches, count, measured)
         if runs_ahead(self.computer.device):
             self.optimization.step(number, norm, measured.broken)
@@ -256,6 +286,7 @@ class Trainer(Generic[Whole, Batch]):
             real_share=float(np.mean([batch.real_share for batch in batches])),
             clip=self.settings.clip,
             measured=measured,
+            parts=tuple(batch.count for batch in batches),
         )
 
     def _batches(self) -> list[Batch]:
@@ -266,6 +297,25 @@ class Trainer(Generic[Whole, Batch]):
 
     def _seed_dropout(self, update: int) -> None:
         torch.manual_seed(seed_for(self.seeds.dropout, update))
+
+    def _add_gradients(self, batches: Sequence[Batch], count: int) -> tuple[Tensor, list[Tensor]]:
+        """The gradient of the mean over the `count` items of all batches; their plain loss, summed.
+
+        Where noise is measured, also the norm of what each of several batches gave.
+        """
+        if not self.settings.noise_scale or len(batches) < 2:
+            return torch.stack([self._add_gradient(self._called, count, batch) for batch in batches]).sum(), []
+        losses, norms, whole = [], [], list[Tensor | None]()
+        for batch in batches:
+            losses.append(self._add_gradient(self._called, count, batch))
+            own = [p.grad for p in self.optimization.parameters]
+            norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
+            # added up as autograd would have done
+            whole = [_sum(before, part) for before, part in zip(whole, own, strict=True)] if whole else own
+            self.optimization.forget_gradients()
+        for p, gradient in zip(self.optimization.parameters, whole, strict=True):
+            p.grad = gradient
+        return torch.stack(losses).sum(), norms
 
     def _add_gradient(self, model: Whole, count: int, batch: Batch) -> Tensor:
         """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
@@ -286,6 +336,10 @@ class Trainer(Generic[Whole, Batch]):
         self._seed_dropout(last.number)
         again = partial(self._add_gradient, self.model, last.count)
         raise explain(self.model, again, last.batches, last.number, self.examples.noun)
+
+
+def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
+    return part if before is None else before if part is None else before.add_(part)
 
 
 def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:

@@ -1,12 +1,15 @@
 """What `s2s compare` makes of its words, before anything heavy is loaded."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from s2s.cli.compare import Order, check_lone, order
+from s2s.contender import file_name, kind_of
 from s2s.errors import UserError
 from s2s.questions import PLANS, TABLES, experiments_of, plan_of
+from s2s.recipe.schema import NAME_PATTERN
 
 
 def _order(*words, **options):
@@ -33,6 +36,40 @@ def test_words_with_an_equals_sign_change_the_task_or_one_model():
     # in the order of the table, whatever the order of the command
     assert planned.summary.experiments == ["parallelism", "memory"]
     assert planned.summary.command.endswith("--seeds 1 --experiment memory --experiment parallelism")
+
+
+ROPE = "transformer:encoder_positions=rope,decoder_positions=rope"
+
+
+def test_a_contender_carries_settings_and_those_of_its_model_hold_where_it_has_none():
+    words = ("transformer", ROPE, "transformer:dropout=0.3", "rnn", "transformer.dropout=0.2", "data.train=500")
+    planned = order(_order(*words))
+    assert planned.summary.models == ["transformer", ROPE, "transformer:dropout=0.3", "rnn"]
+    assert planned.summary.own == {
+        "transformer": {"dropout": 0.2},
+        ROPE: {"dropout": 0.2, "encoder_positions": "rope", "decoder_positions": "rope"},
+        "transformer:dropout=0.3": {"dropout": 0.3},
+    }
+    assert planned.base.data.train == 500
+    # a colon in a value makes no contender
+    assert order(_order("rnn", "gru", "data.root=a:b")).base.data.root.endswith("a:b")
+    assert len(planned.folder.name.encode()) < 255
+
+
+def test_a_contender_is_part_of_a_file_name_that_no_other_has():
+    names = [
+        "rnn",
+        ROPE,
+        "transformer:a=b,c=d",
+        "transformer:a=b-c=d",
+        "transformer:a-b=c,d",
+        "transformer:" + 300 * "x",
+    ]
+    files = [file_name(name) for name in names]
+    assert files[0] == "rnn"
+    assert len(set(files)) == len(names)
+    assert all(re.fullmatch(NAME_PATTERN, name) and len(name) < 80 for name in files)
+    assert {kind_of(name) for name in names[1:]} == {"transformer"}
 
 
 @pytest.mark.parametrize(
@@ -103,6 +140,22 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
         (("rnn", "gru"), {"task": "ag_new"}, r"ag_new: no such recipe\n.*did you mean ag_news"),
         (("rnn", "gru", "init_from=runs/a"), {"task": "ag_news"}, r"recipe has init_from\n.*init_from=null"),
         (("rnn", "gru", "lstm.dropout=0"), {}, r"lstm is not compared"),
+        (
+            ("rnn", "transformer:encoder_positions=rop"),
+            {},
+            r"command line: transformer:\S*: encoder_positions: is 'rop', expected one of .*did you mean rope\?",
+        ),
+        (
+            ("rnn:layers=2", "transformer:encoder_position=rope,dropout=2"),
+            {},
+            r"rnn:layers=2: layers: unknown key(.|\n)*dropout: is 2, expected(.|\n)*did you mean encoder_positions",
+        ),
+        (("rnn", "transformer:rope"), {}, r"transformer:rope.* is no model with settings\n.*transformer:encoder_pos"),
+        (("rnn", "transformer:"), {}, r"transformer:.* is no model with settings"),
+        (("rnn", "tranformer:norm=post"), {}, r"'tranformer' is not an installed model\n.*did you mean transformer"),
+        (("rnn:dropout=0,residual=true", "rnn:residual=true,dropout=0"), {}, "two different models or more"),
+        (("rnn", "transformer:norm=["), {}, r"is not a YAML value"),
+        (("rnn", "lstm", "lstm.bidirectional=maybe"), {}, r"lstm: bidirectional: is .maybe., expected true or false"),
         (("rnn", "gru", "training.update=50"), {}, r"training.update=50.*\n?.*updates"),
     ],
 )

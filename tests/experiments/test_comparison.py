@@ -154,8 +154,48 @@ def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
         _begin(folder, "rnn", "lstm")
 
 
+ROPE = "transformer:encoder_positions=rope,decoder_positions=rope"
+WIDE = "transformer:heads_kind=wide"
+
+
+def test_contenders_of_one_kind_have_rates_cells_and_columns_of_their_own(counting, tmp_path):
+    folder = _begin(tmp_path / "variants", "transformer", ROPE, WIDE, "transformer.dropout=0.2")
+    told = io.StringIO()
+    comparison.go_on(folder, Console(file=told))
+    summary, result = read_summary(folder / COMPARISON), read_result(folder / "memory" / RESULT)
+    assert [c.model for c in summary.contenders] == result.models == ["transformer", ROPE, WIDE]
+    plain, rope, wide = (c.settings for c in summary.contenders)
+    assert (plain["encoder_positions"], rope["encoder_positions"], rope["decoder_positions"]) == (
+        *("sinusoidal", "rope", "rope"),
+    )
+    assert (plain["heads_kind"], wide["heads_kind"]) == ("split", "wide")
+    assert {c["dropout"] for c in (plain, rope, wide)} == {0.2}
+    sizes = [c.parameters for c in summary.contenders]
+    assert max(sizes) <= 1.1 * min(sizes)
+    assert wide["width"] < plain["width"]
+    # three contenders, two seeds; each has trials of its own
+    assert len(list((folder / "cells" / "memory").glob("*.json"))) == 6
+    trials = [path.name.rpartition("--")[0] for path in (folder / "cells" / "tuning").glob("*.json")]
+    assert len(set(trials)) == 3
+    assert len({trials.count(name) for name in set(trials)}) == 1
+    # the rates are those of different models
+    assert plain != rope
+    assert summary.contenders[0].rates != summary.contenders[1].rates != summary.contenders[2].rates
+    page = draw(folder).read_text(encoding="utf-8")
+    assert all(name in page for name in (ROPE, WIDE))
+    asked = list(counting.asked)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert counting.asked == asked
+
+
+def test_contenders_that_come_to_the_same_model_are_refused(counting, tmp_path):
+    with pytest.raises(UserError, match="transformer and transformer:norm=pre are the same model"):
+        _begin(tmp_path / "same", "transformer", "transformer:norm=pre")
+    assert not (tmp_path / "same").exists()
+
+
 def test_a_wrong_setting_leaves_nothing_behind(counting, tmp_path):
-    with pytest.raises(UserError, match="no setting 'layers'"):
+    with pytest.raises(UserError, match="layers: unknown key"):
         _begin(tmp_path / "wrong", "rnn", "lstm", "rnn.layers=3")
     assert not (tmp_path / "wrong").exists()
 

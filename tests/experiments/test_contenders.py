@@ -57,7 +57,7 @@ def test_a_wrong_setting_of_a_model_is_named(base, own, message):
 
 
 def test_equal_time_gives_slow_models_fewer_updates(base):
-    recipes = [base.model_copy(update={"name": name}) for name in ("slow", "middle", "fast")]
+    recipes = {name: base.model_copy(update={"name": "any"}) for name in ("slow", "middle", "fast")}
     updates = equal_time(recipes, {"slow": 0.4, "middle": 0.2, "fast": 0.1})
     total = base.training.updates
     assert updates == {"slow": total // 2, "middle": total, "fast": 2 * total}

@@ -19,6 +19,8 @@ RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "translate": (("translate",), ()),
     "classify": (("classify",), ()),
     "evaluate": (("evaluate",), ()),
+    "doctor": (("doctor",), ()),
+    "explain": (("explain",), ()),
     "attention": (("attention",), ("A text.",)),
     "fill": (("fill",), ("A ___.",)),
     "probe": (("probe", "bias"), ("--text", "A ___.", "--words", "a/b")),

@@ -15,6 +15,14 @@ KINDS = sorted(models())
 VARIANTS = [
     ("transformer", {"norm": "post", "encoder_positions": "learned", "decoder_positions": "none", "tie": "target"}),
     ("transformer", {"attention": "explicit", "activation": "gelu", "tie": "none"}),
+    ("transformer", {"encoder_positions": "rope", "decoder_positions": "rope", "heads_kind": "wide"}),
+    (
+        "transformer",
+        {"encoder_positions": "alibi", "decoder_positions": "alibi", "heads": 6, "width": 36}
+        | {"activation": "swiglu", "norm_kind": "rms", "embedding_norm": True},
+    ),
+    ("transformer", {"encoder_positions": "relative", "decoder_positions": "relative", "attention": "explicit"}),
+    ("transformer", {"encoder_positions": "relative", "decoder_positions": "rope", "key_value_heads": 2}),
     ("rnn", {"bidirectional": False, "residual": True}),
     ("gru", {"bidirectional": False, "encoder_layers": 1, "decoder_layers": 3}),
     ("lstm", {"bidirectional": False, "reverse_source": True, "residual": True}),

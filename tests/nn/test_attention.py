@@ -105,3 +105,56 @@ def test_attention_dropout_acts_in_training_only(case, implementation):
     assert not torch.allclose(dropping(targets, *dropping.keys_and_values(sources), mask), expected)
     dropping.eval()
     torch.testing.assert_close(dropping(targets, *dropping.keys_and_values(sources), mask), expected)
+
+
+def _grouped(groups: int | None, size: int | None = None) -> Attention:
+    torch.manual_seed(3)
+    return Attention(12, 4, 0.0, "auto", size, groups).double()
+
+
+def test_as_many_heads_of_keys_as_of_queries_is_plain_attention_to_the_bit(case):
+    targets, sources, mask = case
+    plain, grouped = _grouped(None), _grouped(4)
+    assert torch.equal(
+        plain(targets, *plain.keys_and_values(sources), mask), grouped(targets, *grouped.keys_and_values(sources), mask)
+    )
+
+
+@pytest.mark.parametrize(("groups", "size"), [(2, None), (1, None), (2, 5)])
+def test_grouped_queries_are_plain_attention_whose_keys_and_values_are_tied(case, groups, size):
+    targets, sources, mask = case
+    ours, tied = _grouped(groups, size), _grouped(None, size)
+    with torch.no_grad():
+        for name in ("query", "output"):
+            getattr(tied, name).load_state_dict(getattr(ours, name).state_dict())
+        for name in ("key", "value"):
+            own, theirs = getattr(ours, name), getattr(tied, name)
+            wide = size or 3
+            for head in range(4):
+                group = head // (4 // groups)
+                theirs.weight[head * wide : (head + 1) * wide] = own.weight[group * wide : (group + 1) * wide]
+                theirs.bias[head * wide : (head + 1) * wide] = own.bias[group * wide : (group + 1) * wide]
+    offered = ours.keys_and_values(sources)
+    assert offered[0].shape[1] == offered[1].shape[1] == groups
+    torch.testing.assert_close(
+        ours(targets, *offered, mask), tied(targets, *tied.keys_and_values(sources), mask), atol=1e-12, rtol=0
+    )
+    torch.testing.assert_close(
+        ours.weights(targets, offered[0], mask), tied.weights(targets, tied.keys_and_values(sources)[0], mask)
+    )
+
+
+def test_wide_heads_are_the_sum_of_single_heads_of_the_whole_width(case):
+    """As in the lecture: each head is attention of its own over all of the width, and one matrix joins them."""
+    targets, sources, mask = case
+    wide = Attention(12, 3, 0.0, "auto", 12).double()
+    total = wide.output.bias.expand(2, 5, 12)
+    for head in range(3):
+        rows = slice(12 * head, 12 * (head + 1))
+        query, key, value = (
+            functional.linear(x, p.weight[rows], p.bias[rows])
+            for x, p in ((targets, wide.query), (sources, wide.key), (sources, wide.value))
+        )
+        looks = attention_weights(query[:, None], key[:, None], mask)[:, 0]
+        total = total + looks @ value @ wide.output.weight[:, rows].T
+    torch.testing.assert_close(wide(targets, *wide.keys_and_values(sources), mask), total, atol=1e-12, rtol=0)

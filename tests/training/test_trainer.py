@@ -15,6 +15,7 @@ from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import mean_loss, translation_trainer
 from s2s.training.devices import choose
+from s2s.training.noise import noise_of
 from s2s.training.trainer import Trainer
 
 SIZE = 20
@@ -92,6 +93,72 @@ def test_resuming_mid_epoch_is_the_same_as_never_stopping(pairs, precision):
         _weights(fresh) + fresh.optimization.average, _weights(straight) + straight.optimization.average, strict=True
     ):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+        {"freeze": ("encoder.layers", "*.self_attention"), "ema": 0.9},
+        {"noise_scale": True, "tokens_per_update": 100, "l1": 0.01},
+    ],
+    ids=str,
+)
+def test_every_way_to_learn_resumes_to_the_same_bits(pairs, changes):
+    whole = _trainer(pairs, dropout=0.3, **changes)
+    losses = [update.loss for update in whole.updates(9)]
+    stopped = _trainer(pairs, dropout=0.3, **changes)
+    list(stopped.updates(4))
+    tensors, place = stopped.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    again = _trainer(pairs, dropout=0.3, **changes)
+    again.load_state(tensors, place)
+    assert [update.loss for update in again.updates(9)] == losses[4:]
+    assert all(torch.equal(a, b) for a, b in zip(_weights(again), _weights(whole), strict=True))
+
+
+def test_what_is_frozen_does_not_move_and_has_no_state(pairs):
+    trainer = _trainer(pairs, freeze=("decoder.layers.0.feedforward", "encoder.layers"), weight_decay=0.1, ema=0.5)
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    list(trainer.updates(5))
+    same = {name for name, p in trainer.model.named_parameters() if torch.equal(p, before[name])}
+    assert same == {n for n in before if n.startswith(("decoder.layers.0.feedforward.", "encoder.layers."))}
+    kept = {name for name in trainer.state()[0] if not name.startswith("model.")}
+    assert not [name for name in kept if any(name.endswith(f".{frozen}") for frozen in same)]
+
+
+def test_the_state_of_one_optimiser_is_not_taken_for_that_of_another(pairs):
+    adam, sgd = _trainer(pairs), _trainer(pairs, optimizer="sgd", momentum=0.5)
+    for trainer, other in ((adam, sgd), (sgd, adam)):
+        list(trainer.updates(1))
+        with pytest.raises(UserError, match="do not fit the model"):
+            other.load_state(*trainer.state())
+
+
+def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart(pairs):
+    plain = _trainer(pairs, tokens_per_update=80)
+    noisy = _trainer(pairs, tokens_per_update=80, noise_scale=True)
+    for update, same in zip(noisy.updates(2), plain.updates(2), strict=True):
+        assert same.noise is None
+        assert (update.loss, update.gradient_norm) == (same.loss, same.gradient_norm)
+    assert all(torch.equal(a, b) for a, b in zip(_weights(noisy), _weights(plain), strict=True))
+    alone, batches = _trainer(pairs, tokens_per_update=80), noisy._batches()
+    alone.model.load_state_dict(noisy.model.state_dict())
+    squares = []
+    for batch in batches:
+        alone._add_gradient(alone.model, batch.count, batch)
+        squares.append(sum(float(p.grad.square().sum()) for p in alone.model.parameters() if p.grad is not None))
+        alone.optimization.forget_gradients()
+    update = noisy._one_update()
+    assert len(update.parts) == len(batches) > 1
+    expected = noise_of(update.parts, squares, update.gradient_norm**2)
+    assert update.noise.spread == pytest.approx(expected.spread, rel=1e-3)
+    assert update.noise.square == pytest.approx(expected.square, rel=1e-3)
+
+
+def test_noise_between_batches_needs_more_than_one(pairs):
+    with pytest.raises(UserError, match=r"training.noise_scale: an update has one batch only(.|\n)*tokens_per_update"):
+        _trainer(pairs, tokens=60 * 9, noise_scale=True)
 
 
 def test_dropout_differs_between_updates_and_seeds(pairs):

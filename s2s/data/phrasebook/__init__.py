@@ -45,8 +45,10 @@ class Phrase:
 
 
 @cache
-def _constructions() -> tuple[str, ...]:
-    return tuple(name for name, (weight, _) in PATTERNS.items() for _ in range(weight))
+def _constructions(numbers: bool) -> tuple[str, ...]:
+    """Each as often as its weight says; without those of numbers, which German writes as one word each."""
+    drawn = [name for name, (weight, _) in PATTERNS.items() for _ in range(weight)]
+    return tuple(name for name in drawn if numbers or name != "number")
 
 
 def _split_of(source: str) -> str:
@@ -63,7 +65,7 @@ def _finish(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
-def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -> list[Phrase]:
+def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, words: float = 1.0) -> list[Phrase]:
     """Give the first distinct phrases of a split.
 
     A sentence belongs to one split whatever the seed and the size, and a larger size begins with the phrases of a
@@ -75,17 +77,20 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None) -
         seed: which stream of random sentences.
         depth: when given, only sentences of the construction ``"agreement"`` with exactly this many relative clauses
             between subject and verb, four German words each; 0 to 20.
+        words: share of the nouns, verbs, adjectives and adverbs of each kind that occur, at least two of each; numbers
+            in words, of which there are thousands, occur only with all of them.
 
     Raises:
         UserError: for an unknown split, a negative size, a depth out of range, or more phrases than there are.
     """
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
-    choose = Chooser(random.Random(seed))
+    choose = Chooser(random.Random(seed), words)
+    constructions = _constructions(numbers=words == 1)
 
     def draw() -> tuple[str, Phrase]:
         """Give the English sentence, and what is made of it."""
-        construction = choose.even(_constructions()) if depth is None else "agreement"
+        construction = choose.even(constructions) if depth is None else "agreement"
         english, german, distance = PATTERNS[construction][1](choose) if depth is None else agreement(choose, depth)
         source, target = _finish(english), _finish(german)
         return source, Phrase(source, unmarked(target), cases_of(target), construction, distance)
@@ -101,9 +106,9 @@ class Numbered:
     plural: str
 
 
-def numbered(split: str, size: int, seed: int = 1) -> list[Numbered]:
-    """Give the first distinct sentences about one, each with its plural; of splits, sizes and seeds see `phrases`."""
-    choose = Chooser(random.Random(seed))
+def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
+    """Give the first distinct sentences about one, each with its plural; of the rest see `phrases`."""
+    choose = Chooser(random.Random(seed), words)
 
     def draw() -> tuple[str, Numbered]:
         """Give the English sentence, and what is made of it."""
@@ -125,12 +130,12 @@ class Judged:
     rule: str
 
 
-def judgements(split: str, size: int, seed: int = 1) -> list[Judged]:
-    """Give the first distinct sentences with their judgements; of splits, sizes and seeds see `phrases`.
+def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Judged]:
+    """Give the first distinct sentences with their judgements; of the rest see `phrases`.
 
     A sentence and what a rule makes of it belong to the same split, and only one of them is there.
     """
-    choose = Chooser(random.Random(seed))
+    choose = Chooser(random.Random(seed), words)
 
     def draw() -> tuple[str, Judged]:
         """Give the English sentence, and what is made of it."""

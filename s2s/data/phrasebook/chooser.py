@@ -33,14 +33,17 @@ def _at(source: str, target: str, case: int, where: Nominal) -> Pair:
 class Chooser:
     """Draws words and phrases at random; whatever it gives is grammatical and makes sense."""
 
-    def __init__(self, generator: random.Random) -> None:
+    def __init__(self, generator: random.Random, words: float = 1.0) -> None:
         self.generator = generator
         self.random = generator.random
+        self.words = words  # share of the words of each kind that it knows
 
     def pick(self, items: Sequence[Item]) -> Item:
-        """Give one of the items, the first about three times as often as the last."""
+        """Give one of the items that it knows, the first about three times as often as the last."""
         draw = self.random()
-        return items[int(len(items) * draw * (0.5 + 0.5 * draw))]
+        # of one word alone nobody could draw another one
+        count = max(min(2, len(items)), round(self.words * len(items)))
+        return items[int(count * draw * (0.5 + 0.5 * draw))]
 
     def even(self, items: Sequence[Item]) -> Item:
         """Give one of the items, all equally often."""

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Shaped
 
 from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
+from s2s.evaluation.gates import Gate, Judgement, converged, failed, judged, rate_inside, translates
 from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, holm, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import Gate, Judgement, converged, failed, judged, rate_inside, translates
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, series, table
 from s2s.results import Figure, Finding, Table
 

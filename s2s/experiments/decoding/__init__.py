@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from s2s.experiments import gates
+from s2s.evaluation import gates
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
 from s2s.experiments.decoding.conclude import TYPICAL, conclude, part
 from s2s.experiments.instruments import Marks, rounded, undisturbed

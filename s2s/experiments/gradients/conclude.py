@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from s2s.evaluation.differences import welch
+from s2s.evaluation.gates import converged, failed
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest
-from s2s.experiments.gates import converged, failed
 from s2s.experiments.gradients.figures import SWEPT, Seen, Turned, average, figures
 from s2s.experiments.gradients.paths import GOOD_FIT, Fit, brief, factor, factor_of, half_life
 from s2s.experiments.gradients.sweep import WORDS

@@ -77,15 +77,19 @@ def _doubling(first: int, last: int) -> tuple[int, ...]:
     return (first, *(_doubling(2 * first, last) if first < last else ()))
 
 
-def _up_to(last: int, updates: int, seconds: float) -> Distances:
-    return Distances(_doubling(1, last), (2 * last, 4 * last, 8 * last), updates, seconds)
+def _up_to(last: int, updates: int, seconds: float, times: int = 8) -> Distances:
+    """Trained at doublings up to the last one, tested at doublings up to so many times as far."""
+    return Distances(_doubling(1, last), _doubling(2 * last, times * last), updates, seconds)
 
 
 _BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
 
+# eight times as far as they were trained on, most models recall: there they could not be told apart
+_FAR = 64
+
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(
-        distances={"recall": _up_to(32, 1_500, 15)},
+        distances={"recall": _up_to(32, 3_000, 20, _FAR)},
         parameters=60_000,
         examples=3_000,
         held_out=64,
@@ -95,7 +99,7 @@ SIZES: dict[Scale, Sizes] = {
     ),
     "lecture": Sizes(
         distances={
-            "recall": _up_to(32, 1_500, 10),
+            "recall": _up_to(32, 3_000, 15, _FAR),
             "copy": _up_to(32, 1_500, 19),
             # the trials of what does not leave chance are as long as its trainings
             "associative": replace(_up_to(16, 1_500, 30), trials=4.0, forms=("full",)),
@@ -110,7 +114,7 @@ SIZES: dict[Scale, Sizes] = {
     ),
     "definitive": Sizes(
         distances={
-            "recall": _up_to(64, 10_000, 60),
+            "recall": _up_to(64, 10_000, 60, _FAR),
             "copy": _up_to(64, 10_000, 120),
             "associative": _up_to(32, 10_000, 150),
             "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000, 120),
@@ -233,7 +237,7 @@ def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson
 
     def _build() -> Seq2Seq:
         torch.manual_seed(seed_for(seed))
-        model = module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+        model = module_of(settings.model_dump()["kind"]).build(settings, exercise.pieces, exercise.pieces)
         return headed(model, exercise.asking, exercise.pieces) if part.form == "head" else model
 
     check_translates(_build(), cell.model)
@@ -249,8 +253,8 @@ def small(contestant: Contestant, pieces: int, longest: int, *, parameters: int,
     """
     options = beside_width(contestant.settings) | OPTIONS | {"max_positions": longest}
     if width is not None:
-        return capacity.as_wide(contestant.name, options, width)
-    return matched(contestant.name, pieces, parameters, options, step=1)
+        return capacity.as_wide(contestant.kind, options, width)
+    return matched(contestant.kind, pieces, parameters, options, step=1)
 
 
 def _numbers(contest: Contest) -> dict[str, object]:

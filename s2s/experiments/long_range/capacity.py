@@ -12,8 +12,8 @@ import torch
 
 from s2s.data.exercises import Symbols, joined, unseen
 from s2s.errors import UserError
+from s2s.evaluation.gates import converged
 from s2s.experiments.contest import Cell, Contest, Measured, check_translates
-from s2s.experiments.gates import converged
 from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
 from s2s.experiments.matching import settings_of
 from s2s.models.contract import Seq2Seq
@@ -63,7 +63,7 @@ def measure(
 
     def _build() -> Seq2Seq:
         torch.manual_seed(seed_for(seed))
-        return module_of(cell.model).build(settings, exercise.pieces, exercise.pieces)
+        return module_of(contest.contestant(cell.model).kind).build(settings, exercise.pieces, exercise.pieces)
 
     model = _build()
     check_translates(model, cell.model)

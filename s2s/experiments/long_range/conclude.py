@@ -6,9 +6,9 @@ from dataclasses import replace
 from s2s.data.agreement import Agreement
 from s2s.data.exercises import EXERCISES
 from s2s.evaluation.differences import Difference
+from s2s.evaluation.gates import Gate, Judgement, failed, judged
 from s2s.evaluation.inference import holm, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, by_model
-from s2s.experiments.gates import Gate, Judgement, failed, judged
 from s2s.experiments.long_range import capacity, shown
 from s2s.experiments.long_range.reach import MARGIN, Models, Pairs, Part, Trials, differences
 from s2s.experiments.presenting import filled, finding

@@ -25,8 +25,8 @@ from s2s.data.encoding import Encoded
 from s2s.data.exercises import Examples
 from s2s.data.tokenizers import BOS, PAD
 from s2s.errors import UserError
+from s2s.evaluation.gates import above_chance
 from s2s.evaluation.inference import wilson
-from s2s.experiments.gates import above_chance
 from s2s.experiments.tuning import Trial, inside, next_trials
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import SeedSettings

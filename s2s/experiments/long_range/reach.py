@@ -9,10 +9,10 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from s2s.evaluation.differences import Difference, welch
+from s2s.evaluation.gates import Gate, above_chance, converged, rate_inside
 from s2s.evaluation.inference import Estimate, Share, mean, wilson
 from s2s.evaluation.survival import Times
 from s2s.experiments.contest import Measured
-from s2s.experiments.gates import Gate, above_chance, converged, rate_inside
 
 MARGIN = 0.5
 """Doublings of distance that nobody cares about: half of the step between two distances tested."""

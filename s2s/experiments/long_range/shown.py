@@ -7,10 +7,10 @@ from operator import itemgetter
 from scipy import special
 
 from s2s.evaluation.differences import LEVEL
+from s2s.evaluation.gates import failed
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import kaplan_meier, log_rank_p
 from s2s.experiments.contest import Measured
-from s2s.experiments.gates import failed
 from s2s.experiments.long_range import capacity
 from s2s.experiments.long_range.reach import MARGIN, Models, Part, Trials, differences, half_distance
 from s2s.experiments.presenting import Column, Interval, axis, figure, series, table

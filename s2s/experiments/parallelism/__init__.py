@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from s2s.experiments import gates
+from s2s.evaluation import gates
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.instruments import Marks, flops_of_reference, rounded, undisturbed, unfused
 from s2s.experiments.operations import Operations
@@ -115,8 +115,10 @@ def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
         for n in fitting(slow, sizes.counted):
             points += _learning(slow, n, UNFUSED, _CPU) + _learning(fast, n, Form(), contest.computer.device)
         for n in fitting(slow, sizes.written):
+            # drawn before: what a model has no part in is not counted
+            pairs = texts(1, n, n, _CPU)
             with torch.no_grad(), unfused(), Operations() as operations:
-                for _ in generated(slow, texts(1, n, n, _CPU)):
+                for _ in generated(slow, pairs):
                     pass
             points.append(_point(UNFUSED, "generating", n, operations))
     return {"points": points}

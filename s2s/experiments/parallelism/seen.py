@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from s2s.evaluation.gates import steady_rounds
 from s2s.experiments.contest import Measured
-from s2s.experiments.gates import steady_rounds
 from s2s.experiments.rounds import Race, references
 from s2s.experiments.workload import AS_BUILT, UNFUSED
 

@@ -19,22 +19,23 @@ from s2s.experiments.translating import (
     counts_of,
     greedy,
     joined_texts,
-    pair_losses,
     resized,
     schooled,
     sizes_of,
     some_pairs,
-    token_losses,
 )
 from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Section
 from s2s.run.loaded import load
+from s2s.tasks.translation.losses import pair_losses, token_losses
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
 
 _SIDES = ("encoder_positions", "decoder_positions")
 _NONE = "none"
+# kinds that are no vector of a position; the question, and the papers beside it, are about vectors
+_IN_ATTENTION = ("rope", "alibi", "relative")
 _ENDS = ".!?"
 # words and number of the long texts; pieces of a bin of places, and those that it must have
 _LONG, _LONG_TEXTS = 60, 60
@@ -128,7 +129,10 @@ def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
     own = own_kinds(settings)
     if own is None:
         return []
-    choices = [get_args(type(settings).model_fields[side].annotation) for side in _SIDES]
+    choices = [
+        [kind for kind in get_args(type(settings).model_fields[side].annotation) if kind not in _IN_ATTENTION]
+        for side in _SIDES
+    ]
     left_out = [(a, b) for a in (own[0], _NONE) for b in (own[1], _NONE)]
     both = [kind for kind in choices[0] if kind in choices[1]]
     others = product(choices[0], choices[1]) if every else zip(both, both, strict=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import welch
+from s2s.evaluation.gates import Gate, converged, failed, rate_inside, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import Gate, converged, failed, rate_inside, translates
 from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, series, table
 from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, listed, seeds_in_words, signed

@@ -7,12 +7,12 @@ from typing import Any
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.conclude import RUN, conclude
-from s2s.experiments.source_use import source_use
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
 from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import parameter_count
 from s2s.run.loaded import load
 from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.source_use import source_use
 from s2s.tasks.translation.task import build_model
 
 _VALIDATED = 1.3

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
+from s2s.evaluation.gates import TIE, Gate, Judgement, converged, judged, rate_inside, uses_its_source
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import TIE, Gate, Judgement, converged, judged, rate_inside, uses_its_source
 from s2s.experiments.presenting import (
     Column,
     Interval,

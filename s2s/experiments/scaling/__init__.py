@@ -13,12 +13,12 @@ from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measu
 from s2s.experiments.matching import size_of, without_embeddings
 from s2s.experiments.running import keep, kept
 from s2s.experiments.scaling.conclude import MARGIN, conclude
-from s2s.experiments.source_use import source_use
 from s2s.experiments.translating import flops_per_token, resized, schooled, sizes_of, unigram_loss
 from s2s.experiments.tuning import HIGHEST, LOWEST, Losses, Trial, _beyond, best_trial, inside, short_training
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
+from s2s.tasks.translation.source_use import source_use
 from s2s.tasks.translation.task import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
@@ -71,9 +71,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     contestant = contest.contestant(cell.model)
     factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
     pieces = contestant.recipe.tokenizer.sizes
-    named = tuple((each.name, each.settings) for each in contest.contestants)
+    named = tuple((each.kind, each.settings) for each in contest.contestants)
     wanted = budget(named, pieces, factor)
-    settings = resized(contestant.settings, contestant.name, pieces, wanted)
+    settings = resized(contestant.settings, contestant.kind, pieces, wanted)
     whole = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
     losses = _trials(contest, contestant, whole, factor)
     best = best_trial(losses) or Trial(contestant.learning_rate)

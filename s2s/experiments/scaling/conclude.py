@@ -9,10 +9,10 @@ from itertools import combinations
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference
+from s2s.evaluation.gates import LEARNING, Gate, failed, judged, rate_inside, uses_its_source
 from s2s.evaluation.inference import Estimate, exponent, holm, mean
 from s2s.evaluation.laws import Saturating, gains_more, saturating
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.gates import LEARNING, Gate, failed, judged, rate_inside, uses_its_source
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
 from s2s.results import Figure, Finding, Table
 

@@ -10,17 +10,16 @@ import datasets
 import numpy as np
 from torch import Tensor
 
+from s2s.contender import file_name
 from s2s.data.batches import plan
 from s2s.data.encoding import Encoded
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
-from s2s.experiments.source_use import exchanged_rows, source_use
 from s2s.experiments.transfer.conclude import ARMS, MARGIN, SHARES, conclude
 from s2s.experiments.translating import (
     chosen_pairs,
     counts_of,
     deciding,
     greedy,
-    pair_losses,
     schooled,
     sizes_of,
     some_pairs,
@@ -28,8 +27,10 @@ from s2s.experiments.translating import (
 )
 from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened
 from s2s.files import locked, whole, write_atomically
+from s2s.tasks.translation.losses import pair_losses
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.source_use import exchanged_rows, source_use
 from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
 
@@ -182,7 +183,7 @@ def pretrained(
         wanted: target tokens for an update, see `with_batches`.
     """
     folder = contest.folder / RUNS
-    name = f"transfer-{'real' if related else 'unrelated'}-{model}-seed{seed}"
+    name = f"transfer-{'real' if related else 'unrelated'}-{file_name(model)}-seed{seed}"
     weights, notes = (folder / f"{name}{ending}" for ending in (".safetensors", ".json"))
     folder.mkdir(parents=True, exist_ok=True)
     # other shares of the same pairs may be measured meanwhile, and need the same weights

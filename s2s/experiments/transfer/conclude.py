@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
+from s2s.evaluation.gates import Gate, converged, failed, judged, uses_its_source
 from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.gates import Gate, converged, failed, judged, uses_its_source
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
 from s2s.experiments.translating import corpus_score
 from s2s.experiments.verdicts import p_in_words

@@ -11,7 +11,9 @@ from jaxtyping import Int
 
 from s2s.data.encoding import SIDE, Lists, encode_texts
 from s2s.data.examples import LabelledBatch
-from s2s.data.tokenizers import Tokenizer
+from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.evaluation.signs import Sign
+from s2s.evaluation.signs.pieces import unknown
 from s2s.models.contract import Classifier
 from s2s.recipe.installed import module_of
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
@@ -139,6 +141,13 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
         rows = run.tokenizers[0].encode_batch(lines) if lines else []
         pieces = Lists(pyarrow.chunked_array([rows], type=pyarrow.list_(pyarrow.int32())))
         return _as_read(run.recipe, pieces, np.zeros(len(lines), dtype=np.int64))
+
+    def described(self, part: Labelled, row: int) -> str:
+        return " ".join(part.texts[row]["text"].split())
+
+    def strange(self, run: TextRun, part: Labelled) -> list[Sign]:
+        pieces = encode_texts(part.texts, run.tokenizers[0])
+        return [unknown(np.concatenate(pieces.rows(np.arange(len(part)))), UNK, None)]
 
     def counts(self, course: TextCourse) -> dict[str, int]:
         """Texts by split, and those of which only the beginning is read."""

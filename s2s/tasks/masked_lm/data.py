@@ -6,7 +6,7 @@ as the mask piece, 10 % as a random piece, and 10 % as they are. Each epoch choo
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import datasets
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from s2s.data.batches import accumulate, collate_sources, plan, widths_for, windows
 from s2s.data.encoding import Pieces
-from s2s.data.examples import Collated, Examples, Plan
+from s2s.data.examples import Collated, Examples, Plan, widened
 from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table, joined, split_table, text_columns
 from s2s.data.text_files import Columns
 from s2s.data.tokenizers import SPECIALS
@@ -68,6 +68,12 @@ class MaskedBatch(Collated):
     source_valid: Bool[Tensor, "batch source"]
     chosen: Int[Tensor, " chosen"]
     targets: Int[Tensor, " chosen"]
+
+    def padded(self, columns: int) -> "MaskedBatch":
+        """The places of the chosen pieces move with their rows."""
+        source, valid = (widened(tensor, columns) for tensor in (self.source, self.source_valid))
+        rows = self.chosen // self.source.shape[1]
+        return replace(self, source=source, source_valid=valid, chosen=self.chosen + rows * columns)
 
 
 def chosen_counts(lengths: Int[np.ndarray, " rows"], share: float) -> Int[np.ndarray, " rows"]:

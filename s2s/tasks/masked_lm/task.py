@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import ClassVar
 
 import datasets
+import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from s2s.data.encoding import SIDE, Lists, PreparedTexts, cut, encode_texts
 from s2s.data.examples import batches_on
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.evaluation.signs import Symptoms
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
 from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText, TextSource
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
+from s2s.tasks.masked_lm.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
 from s2s.training import drawing
 from s2s.training.devices import Computer, seed_for
@@ -129,6 +133,18 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
     def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:
         return masked_loss
 
+    def read(self, run: MaskedRun, part: datasets.Dataset) -> MaskedText:
+        tokenizer = run.tokenizers[0]
+        return examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+
+    def symptoms(
+        self, run: MaskedRun, part: datasets.Dataset, rows: Int[np.ndarray, " texts"], meter: Meter
+    ) -> Symptoms:
+        return symptoms(run, part, self.read(run, part), meter)
+
+    def log_probabilities(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
+        return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
+
     def guessing(self, data: PreparedTexts[datasets.Dataset]) -> float:
         return math.log(data.tokenizer.size)
 
@@ -161,7 +177,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         return {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
 
     def evaluate(self, run: MaskedRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> MaskedScores:
-        examples = examples_of(run.recipe, encode_texts(part, run.tokenizers[0]), run.tokenizers[0].size)
+        examples = self.read(run, part)
         with meter("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
         return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, len(part), masked, loss, accuracy)

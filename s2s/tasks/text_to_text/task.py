@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from s2s.data.batches import Batch
 from s2s.data.corruption import SENTINELS
@@ -15,6 +16,7 @@ from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
+from s2s.tasks import writing
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring, Task
 from s2s.tasks.lines import seen_in
 from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
@@ -74,6 +76,18 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
 
     def loss(self, recipe: TextToTextRecipe) -> Loss[Seq2Seq, Batch]:
         return sequence_loss(recipe.training.label_smoothing)
+
+    def read(self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture) -> Mixed:
+        recipe, cut = run.recipe, run.tokenizers[0]
+        longest, corpora = recipe.batches.max_length, recipe.data.corpora
+        pieces = {name: in_pieces(each, corpora[name], cut, longest)[0] for name, each in part.parts.items()}
+        return every_one(pieces, recipe.batches)
+
+    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.teacher_forced(model, batch)
+
+    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.stepped(model, batch, turned)
 
     def guessing(self, data: PreparedMixture) -> float:
         return math.log(data.tokenizer.size)

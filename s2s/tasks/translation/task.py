@@ -8,26 +8,37 @@ from typing import ClassVar
 
 import datasets
 import numpy as np
-from torch import nn
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
-from s2s.data.batches import Batch, Pairs
-from s2s.data.encoding import Encoded
+from s2s.data.batches import Batch, Pairs, every_pair
+from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.pairs import PairSource, pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
 from s2s.evaluation.significance import Comparison
+from s2s.evaluation.signs import Symptoms
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring, Task
+from s2s.tasks import writing
+from s2s.tasks.contract import TOKENIZER, Course, Loaded, Rescored, Say, Scoring, Task
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import build_model, check_lengths, mean_loss, sequence_loss, translation_trainer
+from s2s.tasks.seq2seq import (
+    build_model,
+    check_lengths,
+    mean_loss,
+    sequence_loss,
+    translation_trainer,
+    translator_of,
+)
 from s2s.tasks.translation.attention import attention_picture, weights_between
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.inspection import unreachable
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.symptoms import symptoms
 from s2s.training import drawing
 from s2s.training.devices import choose
 from s2s.training.divergence import astray
@@ -85,6 +96,27 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
         return sequence_loss(recipe.training.label_smoothing)
+
+    def read(self, run: TranslationRun, part: datasets.Dataset) -> Pairs:
+        return every_pair(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
+
+    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.teacher_forced(model, batch)
+
+    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.stepped(model, batch, turned)
+
+    def symptoms(
+        self, run: TranslationRun, part: datasets.Dataset, rows: Int[np.ndarray, " pairs"], meter: Meter
+    ) -> Symptoms:
+        return symptoms(run, part, rows, meter)
+
+    def rescored(self, run: TranslationRun, batch: Batch) -> Rescored:
+        """All hypotheses of the beam that the recipe asks for, of the sources as pieces."""
+        real = zip(batch.source, batch.source_valid, strict=True)
+        sources = [row[valid].tolist()[:-1] for row, valid in real]
+        found = translator_of(run, run.recipe.decoding.beam).search(sources)
+        return writing.rescored(run.model, batch.source, batch.source_valid, found)
 
     def guessing(self, data: Prepared) -> float:
         return math.log(data.target_tokenizer.size)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from s2s.evaluation.differences import Difference, welch
-from s2s.evaluation.inference import Estimate
-from s2s.experiments.gates import (
+from s2s.evaluation.gates import (
     Gate,
     above_chance,
     converged,
@@ -22,6 +21,7 @@ from s2s.experiments.gates import (
     steady_rounds,
     uses_its_source,
 )
+from s2s.evaluation.inference import Estimate
 
 
 def test_a_translator_that_needs_no_source_is_not_compared():

@@ -1,0 +1,161 @@
+"""Signs in the log of a training: over-fitted, not finished, nothing learned, a rate too high or too low."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from s2s.evaluation.gates import LEARNING, converged, slope_per_doubling
+from s2s.evaluation.signs import Sign, plain_sign
+
+_WINDOW = 20
+_AFTER = 10
+_LEAPS = 2
+_GUESSING = 0.9
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a training's log says.
+
+    Attributes:
+        losses: of each update, in nats per item.
+        tokens: that each update learned from.
+        looks: of each validation, the number of updates before it, and its scores.
+        first: number of the first update of the log.
+    """
+
+    losses: Sequence[float]
+    tokens: Sequence[int]
+    looks: Sequence[tuple[int, Mapping[str, float]]]
+    first: int = 1
+
+    @staticmethod
+    def of(entries: Sequence[Mapping]) -> "Learning":
+        """From the lines of a run's metrics.jsonl."""
+        updates = [entry for entry in entries if "loss" in entry]
+        looks = [(entry["update"], entry["validation"]) for entry in entries if "validation" in entry]
+        looks = [look for look in looks if "loss" in look[1]]
+        first = updates[0]["update"] if updates else 1
+        return Learning([u["loss"] for u in updates], [u["tokens"] for u in updates], looks, first)
+
+    def tokens_at(self, update: int) -> float:
+        """Tokens learned from up to an update."""
+        return float(sum(self.tokens[: update - self.first + 1]))
+
+    def validation(self) -> tuple[list[float], list[float]]:
+        """Tokens and loss at each look."""
+        return [self.tokens_at(update) for update, _ in self.looks], [scores["loss"] for _, scores in self.looks]
+
+    def training_before(self, update: int) -> float:
+        """The mean training loss of the updates just before this one; where it was measured then, that."""
+        measured = [scores.get("training_loss") for at, scores in self.looks if at == update]
+        if measured and measured[0] is not None:
+            return measured[0]
+        last = update - self.first + 1
+        return statistics.fmean(self.losses[max(0, last - _WINDOW) : last] or [float("nan")])
+
+
+def learning_signs(log: Learning, ignorant: float | None) -> list[Sign]:
+    """All of them; `ignorant` is the loss of one who reads nothing, where it is known."""
+    signs = [over_fitted(log), still_learning(log), restless(log)]
+    return signs if ignorant is None or not log.losses else [*signs, *guessing(log, ignorant)]
+
+
+def over_fitted(log: Learning) -> Sign:
+    """The validation loss rises while the training loss falls."""
+    name, remedy = (
+        "over-fitted",
+        "stop there (validation.patience=3, validation.metric=loss), raise model.dropout or training.weight_decay, or "
+        "get more training data; the checkpoint in use is the best one by validation.metric",
+    )
+    _, losses = log.validation()
+    if len(losses) < 2:
+        return plain_sign(name, False, "fewer than two looks at the validation set", 0.0, "", remedy)
+    best, last = int(np.argmin(losses)), len(losses) - 1
+    rise = losses[last] - losses[best]
+    fall = log.training_before(log.looks[best][0]) - log.training_before(log.looks[last][0])
+    most = max(0.05, 0.05 * losses[best])
+    said = (
+        f"the validation loss ended {rise:.3f} nats above its lowest ({losses[best]:.3f}, update "
+        f"{log.looks[best][0]:,}), the training loss fell by {fall:.3f} since"
+    )
+    threshold = f"where it rose by {most:.2f} nats (a twentieth of the loss; less may be chance) while the other fell"
+    return plain_sign(name, rise > most and fall > 0, said, rise, threshold, remedy)
+
+
+def still_learning(log: Learning) -> Sign:
+    """The validation loss, or the training loss where there are too few looks, still falls at the end."""
+    tokens, losses = log.validation()
+    of_what = "validation"
+    if len(losses) < 3:
+        tokens, losses, of_what = *_windows(log), "training"
+    slope = slope_per_doubling(tokens, losses)
+    gate = converged(tokens, losses)
+    said = gate.sentence.replace("its loss", f"its {of_what} loss")
+    threshold = (
+        f"where it falls by {LEARNING:g} nats or more with twice the tokens: longer training is then worth its time"
+    )
+    remedy = "train for longer: s2s train RUN --resume training.updates=N, twice as many at least"
+    found = slope is not None and not gate.passed
+    return plain_sign("not trained to the end", found, said, -(slope or 0.0), threshold, remedy)
+
+
+def restless(log: Learning) -> Sign:
+    """A loss that leaps and stays up for some updates, or that ends far above what it was.
+
+    One update alone says nothing: batches hold examples of one length, and the longest are the hardest.
+    """
+    leaps, i = 0, _WINDOW
+    while i + _AFTER <= len(log.losses):
+        before, after = log.losses[i - _WINDOW : i], log.losses[i : i + _AFTER]
+        leapt = _far_above(statistics.median(after), statistics.median(before))
+        leaps += leapt
+        # what comes down again is no second leap
+        i += _WINDOW if leapt else 1
+    means = [statistics.fmean(log.losses[i : i + _WINDOW]) for i in range(max(0, len(log.losses) - _WINDOW + 1))]
+    worse = bool(means) and _far_above(means[-1], min(means))
+    ended = f"; it ended at {means[-1]:.2f} nats and had been at {min(means):.2f}" if worse else ""
+    said = f"the training loss leapt and stayed up {leaps} times in {len(log.losses):,} updates{ended}"
+    threshold = (
+        f"where it does so {_LEAPS} times, by half a nat and a tenth for {_AFTER} updates, or ends so far above its "
+        "lowest: single hard batches do not"
+    )
+    remedy = "lower training.learning_rate, lengthen training.warmup, set training.clip=1"
+    return plain_sign("rate too high", leaps >= _LEAPS or worse, said, leaps, threshold, remedy)
+
+
+def guessing(log: Learning, ignorant: float) -> list[Sign]:
+    """The loss is no better than that of one who reads nothing: and it stays there, or is still coming down to it."""
+    # what was learned by heart was learned, however badly it serves elsewhere
+    loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
+    tokens, losses = _windows(log)
+    slope = slope_per_doubling(tokens, losses)
+    falling = slope is not None and -slope >= LEARNING
+    at_it = loss >= _GUESSING * ignorant
+    said = f"the loss was {loss:.3f} nats at best; who knows only how often each answer is right has {ignorant:.3f}"
+    moving = f"; it {'still falls' if falling else 'does not fall any more'}"
+    threshold = f"where it is above {_GUESSING:.0%} of that: what is read then hardly counts"
+    measured = said + (moving if at_it else "")
+    nothing = "lower training.learning_rate and raise training.warmup; are texts and answers of data.train misaligned?"
+    slow = "raise training.learning_rate, shorten training.warmup, raise training.updates"
+    return [
+        plain_sign(
+            "learned nothing", at_it and not falling, measured, loss, f"{threshold}; and does not fall", nothing
+        ),
+        plain_sign("rate too low", at_it and falling, measured, loss, f"{threshold}; and still falls", slow),
+    ]
+
+
+def _far_above(loss: float, usual: float) -> bool:
+    # as where a whole training is told to have gone astray
+    return not loss <= usual + max(0.5, 0.1 * usual)
+
+
+def _windows(log: Learning, count: int = 8) -> tuple[list[float], list[float]]:
+    """Tokens and mean training loss of the last half of a training, in so many parts."""
+    half = np.arange(len(log.losses))[len(log.losses) // 2 :]
+    parts = [part for part in np.array_split(half, count) if len(part)]
+    cumulated = np.cumsum(log.tokens) if log.tokens else np.zeros(0)
+    return [float(cumulated[p[len(p) // 2]]) for p in parts], [float(np.mean(np.array(log.losses)[p])) for p in parts]

@@ -1,0 +1,109 @@
+"""Signs in written texts: copied, repeated, of the wrong length.
+
+Texts are cut into words, or into characters where the references are single words.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from s2s.evaluation.inference import draws, estimate, ratios
+from s2s.evaluation.signs import Sign, share_sign
+
+_COPIED = 0.8
+_TIMES = 3
+_LONGEST_PHRASE = 4
+_RATIO = 0.1
+
+Cut = Callable[[str], list[str]]
+
+
+def text_signs(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut_off: int) -> list[Sign]:
+    """All of them; `cut_off` outputs were ended by the limit of their length."""
+    cut = unit_of(references)
+    return [
+        copied(sources, outputs, references, cut),
+        repeated(outputs, references, cut),
+        *lengths(outputs, references, cut, cut_off),
+    ]
+
+
+def unit_of(references: Sequence[str]) -> Cut:
+    """What cuts texts: into words, or into characters where most references have but one word."""
+    single = sum(len(text.split()) <= 1 for text in references)
+    return list if single > len(references) / 2 else str.split
+
+
+def copied(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sign:
+    """Outputs that are (nearly) their sources, though the references are not."""
+
+    def _alike(one: str, other: str) -> bool:
+        return difflib.SequenceMatcher(None, cut(one), cut(other), autojunk=False).ratio() >= _COPIED
+
+    rows = zip(sources, outputs, references, strict=True)
+    there = [_alike(source, output) for source, output, reference in rows if not _alike(source, reference)]
+    return share_sign(
+        "copies the source",
+        sum(there),
+        len(there),
+        f"outputs are their source to {_COPIED:.0%} or more, where the reference is not",
+        5,
+        "a name or a number alone is no whole sentence",
+        "look for untranslated pairs with `s2s data check` and drop them from data.train; train for longer "
+        "(training.updates)",
+    )
+
+
+def says_again(words: Sequence[str]) -> bool:
+    """Whether up to four words stand three times in succession."""
+    for size in range(1, _LONGEST_PHRASE + 1):
+        same = 0
+        for place in range(size, len(words)):
+            same = same + 1 if words[place] == words[place - size] else 0
+            if same >= size * (_TIMES - 1):
+                return True
+    return False
+
+
+def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sign:
+    """Outputs that say the same words again and again, though the references do not."""
+    there = [says_again(cut(o)) for o, r in zip(outputs, references, strict=True) if not says_again(cut(r))]
+    return share_sign(
+        "repeats itself",
+        sum(there),
+        len(there),
+        f"outputs say up to {_LONGEST_PHRASE} words {_TIMES} times in a row, where the reference does not",
+        2,
+        "people write so nearly never",
+        "train for longer (training.updates); a model with attention, and model.coverage=true where it has that; "
+        "lower decoding.max_ratio only hides it",
+    )
+
+
+def lengths(outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off: int) -> list[Sign]:
+    """Whether outputs are shorter or longer than references, all together, and how many were cut off."""
+    written, wanted = (np.array([len(cut(text)) for text in texts], dtype=float) for texts in (outputs, references))
+    whole = max(1.0, float(wanted.sum()))
+    ratio = float(written.sum()) / whole
+    # a resample without any word of a reference says nothing
+    found = estimate(ratio, ratios(written, np.maximum(wanted, 1e-9), draws(len(written))))
+    low, high = found.low or 0.0, found.high or 0.0
+    said = f"{ratio:.3f} ({low:.3f} to {high:.3f}) times the references' length, {written.sum():,.0f} of {whole:,.0f}"
+    short = f"where the interval is below {1 - _RATIO:g}: BLEU falls by 11 % for that alone"
+    long = f"where the interval is above {1 + _RATIO:g}: every tenth word is one too many"
+    more = "raise decoding.length_penalty, lower decoding.beam; raise decoding.max_ratio where many are cut off"
+    less = "lower decoding.length_penalty; train for longer (training.updates), so that the end is learned"
+    return [
+        Sign("too short", high < 1 - _RATIO, said, ratio, low, high, short, more),
+        Sign("too long", low > 1 + _RATIO, said, ratio, low, high, long, less),
+        share_sign(
+            "cut off",
+            cut_off,
+            len(outputs),
+            "outputs ended at the longest length allowed",
+            2,
+            "a trained model ends by itself",
+            "raise decoding.max_ratio or decoding.max_extra where references are longer; else train for longer",
+        ),
+    ]

@@ -1,0 +1,71 @@
+"""Signs in what a masked-language model expects."""
+
+import datasets
+import numpy as np
+import torch
+
+from s2s.data.examples import batches_on
+from s2s.data.tokenizers import UNK
+from s2s.evaluation.signs import Sign, Symptoms, Worst, share_sign
+from s2s.evaluation.signs.pieces import entropy, unknown
+from s2s.models.masked_lm import MaskedLM
+from s2s.tasks.contract import Loaded
+from s2s.tasks.masked_lm.data import MaskedText
+from s2s.tasks.masked_lm.recipe import MaskedRecipe
+from s2s.training.progress import Meter
+
+WORST = 10
+_SHOWN_PIECES = 8
+
+
+def symptoms(
+    run: Loaded[MaskedRecipe, MaskedLM], part: datasets.Dataset, examples: MaskedText, meter: Meter
+) -> Symptoms:
+    """Names the masked pieces of a part and looks at the answers."""
+    wanted, said, losses, windows = [], [], [], []
+    with meter("measuring", len(examples)) as advance, torch.inference_mode():
+        for rows, batch in batches_on(examples, run.computer.device):
+            found = run.model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
+            wanted.append(batch.targets.cpu().numpy())
+            said.append(found.argmax(1).cpu().numpy())
+            losses.append(-found.gather(1, batch.targets[:, None])[:, 0].double().cpu().numpy())
+            windows.append(rows[(batch.chosen // batch.source.shape[1]).cpu().numpy()])
+            advance(len(rows))
+    targets, answers, loss, window = (np.concatenate(each) for each in (wanted, said, losses, windows))
+    pieces = np.concatenate(examples.window(np.arange(len(examples))))
+    return Symptoms(
+        summary=f"{len(part):,} texts, {len(targets):,} masked pieces: loss {loss.mean():.3f} nats, "
+        f"{100 * (targets == answers).mean():.2f} % right",
+        signs=[one_piece(targets, answers, run.tokenizers[0].pieces), unknown(pieces, UNK, None)],
+        worst=_worst(run, examples, (targets, answers, loss, window)),
+        ignorant=entropy(targets),
+    )
+
+
+def one_piece(targets: np.ndarray, answers: np.ndarray, shown) -> Sign:
+    """The most frequent answer, where it is wrong."""
+    kinds, counts = np.unique(answers, return_counts=True)
+    usual = kinds[counts.argmax()]
+    wrong = int(((answers == usual) & (targets != usual)).sum())
+    return share_sign(
+        "says always the same",
+        wrong,
+        len(answers),
+        f"masked pieces are wrongly named {shown([int(usual)])[0]!r} ({len(kinds):,} different answers in all)",
+        33,
+        "a third of all answers being one wrong piece is what frequencies alone teach",
+        "train for longer (training.updates); lower training.learning_rate and raise training.warmup",
+    )
+
+
+def _worst(run: Loaded, examples: MaskedText, found: tuple[np.ndarray, ...]) -> list[Worst]:
+    targets, answers, loss, window = found
+    kinds, which = np.unique(window, return_inverse=True)
+    means = np.bincount(which, loss) / np.bincount(which)
+    cutter, worst = run.tokenizers[0], []
+    for place in np.argsort(-means, kind="stable")[:WORST]:
+        mine = np.flatnonzero(which == place)[:_SHOWN_PIECES]
+        text = cutter.decode(examples.window(kinds[place : place + 1])[0].tolist())
+        said, right = (" ".join(cutter.pieces(each[mine].tolist())) for each in (answers, targets))
+        worst.append(Worst(text, said, right, f"window {kinds[place] + 1}, {means[place]:.2f} nats per masked piece"))
+    return worst

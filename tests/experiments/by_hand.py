@@ -1,0 +1,186 @@
+"""Numbers of a comparison, computed a second time: from what the methods say and the literature, by other means.
+
+Nothing of the product is imported here. Loops stand where the product has arrays, all cases are counted where it has a
+formula, and what it wrote itself is scipy's.
+"""
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+from scipy import stats
+
+Interval = tuple[float, float, float]
+
+
+def student(values: Sequence[float]) -> Interval:
+    """The mean and the ends of Student's 95 % interval."""
+    middle, count = math.fsum(values) / len(values), len(values)
+    half = float(stats.t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+    return middle, middle - half, middle + half
+
+
+def geometric(values: Sequence[float]) -> Interval:
+    """The geometric mean with the ends of Student's interval of the logarithms."""
+    return tuple(math.exp(each) for each in student([math.log(value) for value in values]))  # type: ignore[return-value]
+
+
+def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
+    """Slope, height at 0 and R² of the line with the least squares, from the sums that make it."""
+    count, total, height = len(x), math.fsum(x), math.fsum(y)
+    square, joint = math.fsum(a * a for a in x), math.fsum(a * b for a, b in zip(x, y, strict=True))
+    slope = (count * joint - total * height) / (count * square - total**2)
+    start = (height - slope * total) / count
+    missed = math.fsum((b - start - slope * a) ** 2 for a, b in zip(x, y, strict=True))
+    spread = math.fsum((b - height / count) ** 2 for b in y)
+    return slope, start, 1 - missed / spread if spread else 1.0
+
+
+def exponent(n: Sequence[float], values: Sequence[float]) -> tuple[float, float, float, float]:
+    """The b of values ~ n^b by `np.polyfit`, its R², by which share the furthest value is away, b of the last two."""
+    x, y = np.log(n), np.log(values)
+    slope, start = np.polyfit(x, y, 1)
+    factors = np.asarray(values) / (math.exp(start) * np.asarray(n, dtype=float) ** slope)
+    # by how many times, in either direction
+    furthest = max(factors.max(), 1 / factors.min()) - 1
+    return float(slope), float(np.corrcoef(x, y)[0, 1] ** 2), float(furthest), float((y[-1] - y[-2]) / (x[-1] - x[-2]))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Of the p-values that are no larger than one, each counts as often as there are ones that are no smaller."""
+    ranked = sorted(range(len(p)), key=lambda i: p[i])
+    return [
+        min(1.0, max((len(p) - place) * p[i] for place, i in enumerate(ranked[: ranked.index(each) + 1])))
+        for each in range(len(p))
+    ]
+
+
+def law_by_akaike(n: Sequence[float], counts: Sequence[float]) -> tuple[str, float]:
+    """The law with the lowest Akaike criterion, and its rate; a law misses whole counts by a twelfth at least.
+
+    A count that is no larger at the end does not grow.
+    """
+    logs, count = [math.log2(each) for each in n], len(n)
+    slope, start, _ = line(n, counts)
+    doubling, at_one, _ = line(logs, counts)
+    power, scale, _ = line([math.log(each) for each in n], [math.log(each) for each in counts])
+    level = statistics.fmean(counts)
+    laws = {
+        "constant": (0.0, [level] * count, 1),
+        "logarithmic": (doubling, [at_one + doubling * each for each in logs], 2),
+        "linear": (slope, [start + slope * each for each in n], 2),
+        "power": (power, [math.exp(scale) * each**power for each in n], 2),
+    }
+
+    def akaike(name: str) -> float:
+        _, fitted, free = laws[name]
+        missed = statistics.fmean((a - b) ** 2 for a, b in zip(counts, fitted, strict=True))
+        return count * math.log(max(missed, 1 / 12)) + 2 * free
+
+    best = "constant" if counts[-1] <= counts[0] else min(laws, key=akaike)
+    return best, laws[best][0]
+
+
+def half_distance(distances: Sequence[float], right: Sequence[float], chance: Sequence[float]) -> float:
+    """Where the way from the first share of right answers to chance is half gone, straight on a logarithmic axis."""
+    gone = [
+        (share - none) / (right[0] - chance[0]) if right[0] > chance[0] else 0.0
+        for share, none in zip(right, chance, strict=True)
+    ]
+    first = next((i for i, left in enumerate(gone) if left <= 0.5), None)
+    if first is None:
+        return float(distances[-1])
+    if first == 0:
+        return float(distances[0])
+    # the place on the axis where the line between two neighbours is at one half
+    return float(2 ** np.interp(-0.5, [-gone[first - 1], -gone[first]], np.log2(distances[first - 1 : first + 1])))
+
+
+def median_by_product_limit(ended: Sequence[float], waited: Sequence[float]) -> tuple[float | None, ...]:
+    """Kaplan and Meier's median, with the ends of its 95 % interval: Greenwood's variance of log(−log S)."""
+    found: list[float | None] = [None, None, None]
+    left, variance = Fraction(1), Fraction(0)
+    for time in sorted(set(ended)):
+        risk = sum(each >= time for each in (*ended, *waited))
+        died = sum(each == time for each in ended)
+        left *= Fraction(risk - died, risk)
+        if risk == died:
+            shares = [0.0, 0.0, 0.0]
+        else:
+            variance += Fraction(died, risk * (risk - died))
+            log = math.log(left)
+            spread = float(stats.norm.ppf(0.975)) * math.sqrt(variance) / abs(log)
+            shares = [float(left), float(left) ** math.exp(spread), float(left) ** math.exp(-spread)]
+        found = [time if old is None and share <= 0.5 else old for old, share in zip(found, shares, strict=True)]
+    return tuple(found)
+
+
+def log_rank_by_counting(first: Sequence[tuple[float, bool]], second: Sequence[tuple[float, bool]]) -> float:
+    """Share of all ways to deal the runs out in which as many more or fewer ended than expected (Mantel 1966).
+
+    Runs are (time, whether it ended); sums are fractions, so equal ones are equal.
+    """
+    runs = [*first, *second]
+
+    def apart(chosen: frozenset[int]) -> Fraction:
+        total = Fraction(0)
+        for time in {time for time, ended in runs if ended}:
+            risk = [i for i, (each, _) in enumerate(runs) if each >= time]
+            died = [i for i in risk if runs[i] == (time, True)]
+            expected = Fraction(len(died) * sum(i in chosen for i in risk), len(risk))
+            total += sum(i in chosen for i in died) - expected
+        return abs(total)
+
+    seen = apart(frozenset(range(len(first))))
+    ways = [apart(frozenset(each)) for each in combinations(range(len(runs)), len(first))]
+    return sum(each >= seen for each in ways) / len(ways)
+
+
+def cut_13a(text: str) -> list[str]:
+    """Words and marks as `mteval-v13a.pl` tells them apart: Western text, marks within numbers kept."""
+    text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
+    for name, mark in (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")):
+        text = text.replace(name, mark)
+    text = re.sub(r"""([!"#$%&()*+/:;<=>?@\[\\\]^_`{|}~])""", r" \1 ", f" {text} ")
+    # a full stop or comma stays only between two digits; a hyphen leaves a digit before it
+    text = re.sub(r"(?<![0-9])([.,])", r" \1 ", text)
+    text = re.sub(r"([.,])(?![0-9])", r" \1 ", text)
+    return re.sub(r"(?<=[0-9])-", " - ", text).split()
+
+
+def ngrams(words: Sequence[str]) -> Iterator[Counter]:
+    """Of one word, of two, of three and of four."""
+    for n in (1, 2, 3, 4):
+        yield Counter(zip(*(words[i:] for i in range(n)), strict=False))
+
+
+def bleu_counts(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    """By sentence: words written, words wanted; and for each n, n-grams that are right, and that were written."""
+    rows = []
+    for text, reference in zip(texts, references, strict=True):
+        written, wanted = cut_13a(text), cut_13a(reference)
+        row = [len(written), len(wanted)]
+        for one, two in zip(ngrams(written), ngrams(wanted), strict=True):
+            row += [sum(min(count, two[gram]) for gram, count in one.items()), sum(one.values())]
+        rows.append(row)
+    return np.array(rows)
+
+
+def bleu(sums: np.ndarray) -> np.ndarray:
+    """BLEU (Papineni et al. 2002) of each row of summed counts, in percent.
+
+    Where no n-gram of a size is right, 1/2 of one is taken for it, the next time 1/4, and so on (Chen & Cherry 2014,
+    method 3).
+    """
+    sums = np.atleast_2d(np.asarray(sums, dtype=float))
+    logs, halvings = np.zeros(len(sums)), np.zeros(len(sums))
+    for right, written in (sums[:, i : i + 2].T for i in range(2, 10, 2)):
+        halvings += right == 0
+        with np.errstate(divide="ignore"):
+            logs += np.log(np.where(right == 0, 0.5**halvings, right) / written)
+    return 100 * np.exp(logs / 4 + np.minimum(0, 1 - sums[:, 1] / sums[:, 0]))

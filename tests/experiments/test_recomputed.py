@@ -1,0 +1,358 @@
+"""Every number of a comparison once more, from the files that it keeps: another way has to come to the same."""
+
+import json
+import math
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, stats
+from torch import nn
+
+from s2s.data.tokenizers import BOS, EOS
+from s2s.experiments.whole_runs import prepared, seeds_of
+from s2s.recipe.installed import module_of
+from s2s.run.tasks import read
+from s2s.tasks.translation.task import build_model
+from tests.experiments import by_hand, recounting
+from tests.experiments.kept_comparison import (
+    LOOKED,
+    MODELS,
+    ROUNDS,
+    SEEDS,
+    cell,
+    compared,
+    figure,
+    findings,
+    result,
+    table,
+)
+
+PAIRS = list(combinations(MODELS, 2))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A comparison that is over."""
+    return compared(tmp_path_factory.mktemp("kept") / "comparison", "parallelism", "memory", "gradients")
+
+
+def _recipe(folder: Path, model: str) -> Any:
+    """The contender's own, as it is kept."""
+    contenders = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["contenders"]
+    page = folder.parent / f"{model}.yaml"
+    page.write_text(next(each["recipe"] for each in contenders if each["model"] == model), encoding="utf-8")
+    return read(page)
+
+
+def _ends(found: dict) -> tuple[float, float, float]:
+    return found["value"], found["low"], found["high"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what is counted
+
+
+@pytest.fixture(scope="module")
+def recounted(folder):
+    """By model: what was done, in which form, at which length, counted number by number."""
+    said = result(folder, "parallelism")["method"]
+    vocabulary = int(re.search(r"vocabulary of ([\d,]+)", said)[1].replace(",", ""))
+    counts = {}
+    for kind in MODELS:
+        torch.manual_seed(9)
+        model = module_of(kind).build(_recipe(folder, kind).model, vocabulary, vocabulary).train()
+        own = recounting.recounted(model, (8, 16, 32), (4, 8, 16), torch.randint(4, vocabulary, (2, 1, 32)))
+        counts |= {(kind, *key): each for key, each in own.items()}
+    return counts
+
+
+def test_depth_work_and_span_are_those_of_the_graph_of_single_numbers(folder, recounted):
+    for kind in MODELS:
+        points = cell(folder, "parallelism", f"{kind}--work")["points"]
+        kept = {(kind, each["what"], each["n"]): each for each in points if each["form"] == "unfused"}
+        mine = {key: own for key, own in recounted.items() if key[0] == kind}
+        assert {key: {name: each[name] for name in mine[key]} for key, each in kept.items()} == mine
+
+
+def test_the_table_says_of_depth_work_and_span_what_was_counted(folder, recounted):
+    said = result(folder, "parallelism")
+    chains, ratios = (figure(said, name) for name in ("depth", "work-span"))
+    for kind in MODELS:
+        own = [recounted[kind, "training", n] for n in (8, 16, 32)]
+        assert chains[kind]["x"] == ratios[kind]["x"] == [8, 16, 32]
+        assert chains[kind]["y"] == [each["depth"] for each in own]
+        assert ratios[kind]["y"] == pytest.approx([each["work"] / each["span"] for each in own], rel=1e-12)
+        assert findings(said, "sequential steps")[kind]["value"] == own[-1]["depth"]
+        assert findings(said, "parallel computation")[kind]["value"] == pytest.approx(ratios[kind]["y"][-1])
+    for row in table(said, "work"):
+        own = recounted[row["model"], row["of"], row["n"]]
+        assert (row["work"], row["span"], row["undivided span"]) == (own["work"], own["span"], own["undivided"])
+        assert row["work / undivided span"] == pytest.approx(own["work"] / own["undivided"])
+
+
+def test_the_law_of_a_chain_is_that_of_the_lowest_criterion(folder, recounted):
+    words = {
+        "constant": "does not grow with n",
+        "linear": "grows as n: by {:.3g} with each token",
+        "logarithmic": "grows with log n: by {:.3g} with each doubling",
+        "power": "grows as n^{:.2f}",
+    }
+    said = result(folder, "parallelism")
+    law_of = {(row[0], row[2]): row[-2:] for row in _rows(said, "growth") if row[1] == "unfused"}
+    for kind in MODELS:
+        laws = []
+        for what, lengths in (("training", (8, 16, 32)), ("generating", (4, 8, 16))):
+            own = [recounted[kind, what, n] for n in lengths]
+            found = [by_hand.law_by_akaike(lengths, [each[key] for each in own]) for key in ("depth", "count")]
+            laws.append([words[law].format(rate) for law, rate in found])
+            assert law_of[kind, what] == laws[-1]
+        verdict = findings(said, "sequential steps")[kind]["verdict"]
+        assert verdict == f"{laws[0][0]} in training; {laws[1][0]} in generation"
+    # a recurrence takes as many more steps with each token, whatever the token
+    assert [recounted["rnn", "training", n]["depth"] - 12 * n for n in (8, 16, 32)] == [24] * 3
+
+
+def _rows(said: dict, name: str) -> list[list]:
+    return next(each["rows"] for each in said["tables"] if each["name"] == name)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# gradients
+
+
+def _by_differences(folder: Path, kind: str, seed: int) -> list[float]:
+    """‖∂ loss / ∂ vector‖ of the last token fed, the one before it and so on: each number moved a little, up and down.
+
+    The decoder reads all tokens at once, not one by one.
+    """
+    recipe = _recipe(folder, kind)
+    data = prepared(recipe)
+    sizes = data.source_tokenizer.size, data.target_tokenizer.size
+    model = build_model(recipe.model_copy(update={"seeds": seeds_of(seed)}), *sizes).double().eval()
+    read, written = ([w for i in range(20) for w in data.validation.pair(i)[side]] for side in (0, 1))
+    span = LOOKED.span
+    source = torch.tensor([[*read[: span - 1], EOS]])
+    fed, answer = torch.tensor([[BOS, *written[:span]]]), written[span]
+    width, step = recipe.model.width, 1e-4
+    moved = torch.zeros(2 * span * width, span + 1, width, dtype=torch.float64)
+    for row, (token, number) in enumerate((t, w) for t in range(1, span + 1) for w in range(width)):
+        moved[2 * row, token, number], moved[2 * row + 1, token, number] = step, -step
+
+    def move(_: nn.Module, asked: tuple, vectors: torch.Tensor) -> torch.Tensor | None:
+        return vectors + moved if asked[0].shape == moved.shape[:2] else None
+
+    hooks = [part.register_forward_hook(move) for part in model.modules() if isinstance(part, nn.Embedding)]
+    with torch.no_grad():
+        memory = model.encoder(source, torch.ones_like(source, dtype=torch.bool)).select(
+            torch.zeros(len(moved), dtype=int)
+        )
+        context, state = model.decoder.start(memory, span + 1)
+        last = model.decoder(context, state, fed.expand(len(moved), -1))[0][:, -1]
+        losses = -torch.log_softmax(model.projection(last), dim=1)[:, answer]
+    for hook in hooks:
+        hook.remove()
+    slopes = (losses[0::2] - losses[1::2]) / (2 * step)
+    return slopes.reshape(span, width).norm(dim=1).flip(0).tolist()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_kept_by_distance_are_those_of_finite_differences(folder, kind):
+    kept = cell(folder, "gradients", f"{kind}--own--seed2")["curves"]["inputs"]
+    assert kept["distance"] == list(range(LOOKED.span))
+    assert kept["median"] == pytest.approx(_by_differences(folder, kind, 2), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_factor_per_step_is_that_of_the_line_through_kept_gradients(folder, kind):
+    slopes, fits, left = [], [], []
+    for seed in SEEDS:
+        kept = cell(folder, "gradients", f"{kind}--own--seed{seed}")["curves"]["inputs"]["median"][1:]
+        slope, _, explained = by_hand.line(range(1, len(kept) + 1), [math.log(each) for each in kept])
+        slopes.append(slope)
+        fits.append(explained)
+        left.append(kept[-1] / kept[0])
+    wanted = [math.exp(each) for each in by_hand.student(slopes)]
+    said = result(folder, "gradients")
+    found = findings(said, "vanishing and exploding gradients")[kind]
+    assert _ends(found) == pytest.approx(wanted, rel=6e-6)
+    row = next(
+        row for row in table(said, "gradient-factors") if (row["model"], row["with respect to"]) == (kind, "input")
+    )
+    assert [row[name] for name in ("factor per step", "low", "high")] == list(_ends(found))
+    assert row["R²"] == pytest.approx(np.mean(fits), abs=3e-6)
+    assert row["left at the largest distance / at 1"] == pytest.approx(by_hand.geometric(left)[0], rel=6e-6)
+    if wanted[0] < 1:
+        assert row["half-life (steps)"] == pytest.approx(math.log(2) / -math.log(wanted[0]), rel=1e-4)
+
+
+def test_factors_of_turned_initialisations_are_those_of_their_slopes(folder):
+    said = result(folder, "gradients")
+    for row in table(said, "gradient-sweep"):
+        part = {"rnn": "by-radius", "mingru": "by-bias"}[row["model"]]
+        slopes = []
+        for seed in SEEDS:
+            values = cell(folder, "gradients", f"{row['model']}--{part}--seed{seed}")["values"]
+            (fit,) = next(each["fits"] for each in values if each["value"] == row["value"])
+            slopes += fit["slopes"]
+        wanted = [math.exp(each) for each in by_hand.student(slopes)]
+        assert len(slopes) == len(SEEDS)
+        assert [row[name] for name in ("factor per step", "low", "high")] == pytest.approx(wanted, rel=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# memory
+
+
+def test_exponents_of_memory_are_slopes_from_a_quarter_of_the_longest_on(folder):
+    said = result(folder, "memory")
+    rows = table(said, "exponents")
+    assert {(row["model"], row["form"], row["of"]) for row in rows} == {
+        (kind, form, what)
+        for kind, form in (*((kind, "as built") for kind in MODELS), ("transformer", "explicit attention"))
+        for what in ("training", "inference")
+    }
+    for row in rows:
+        points = cell(folder, "memory", f"{row['model']}--peaks")["peaks"]
+        peaks = {
+            each["n"]: each["bytes"] for each in points if (each["form"], each["what"]) == (row["form"], row["of"])
+        }
+        long = [n for n in peaks if n >= max(peaks) / 4]
+        assert (row["from n"], row["to n"]) == (long[0], long[-1]) == (512, 2048)
+        slope, explained, furthest, last = by_hand.exponent(long, [peaks[n] for n in long])
+        assert row["b"] == pytest.approx(slope, rel=1e-9)
+        assert row["R²"] == pytest.approx(explained, abs=1e-9)
+        assert row["furthest peak, %"] == pytest.approx(100 * furthest, rel=1e-6)
+        assert row["b of the last two lengths"] == pytest.approx(last)
+    memory = findings(said, "memory")
+    for kind in MODELS:
+        own = next(row for row in rows if (row["model"], row["form"], row["of"]) == (kind, "as built", "training"))
+        assert memory[kind]["value"] == own["b"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# speed
+
+
+RACES = {
+    "n = 32": ("tokens", "2 threads", 32),
+    "n = 16": ("tokens", "2 threads", 16),
+    "n = 64": ("tokens", "2 threads", 64),
+    "one pair at a time": ("pair", "2 threads", 32),
+    "1 thread": ("tokens", "1 thread", 32),
+}
+
+
+def _speeds(folder: Path, race: str) -> dict[str, list[float]]:
+    """Tokens a second, by round."""
+    batch, place, n = RACES[race]
+    speeds = {}
+    for kind in MODELS:
+        rounds = [cell(folder, "parallelism", f"{kind}--round-{i}")["points"] for i in ROUNDS]
+        there = [next(p for p in r if (p["batch"], p["place"], p["n"]) == (batch, place, n)) for r in rounds]
+        speeds[kind] = [point["rows"] * n / point["seconds"] for point in there]
+    return speeds
+
+
+def _steady(folder: Path, place: str, *kinds: str) -> list[int]:
+    """Rounds in which the product before or after any of these was at most 10 % slower than ever."""
+    products = [
+        [s for kind in kinds for s in cell(folder, "parallelism", f"{kind}--round-{i}")["references"][place]]
+        for i in ROUNDS
+    ]
+    fastest = min(map(min, products))
+    return [i for i, own in enumerate(products) if max(own) / fastest - 1 <= 0.1]
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_who_trains_faster_is_told_by_the_paired_t_test_of_logarithms(folder, race):
+    speeds = {kind: np.log(own) for kind, own in _speeds(folder, race).items()}
+    rows = [row for row in table(result(folder, "parallelism"), "pairs") if row["of"] == race]
+    assert [row["models"] for row in rows] == [f"{b} / {a}" for a, b in PAIRS]
+    tests = []
+    for (a, b), row in zip(PAIRS, rows, strict=True):
+        held = _steady(folder, RACES[race][1], a, b)
+        assert len(held) == (6 if "rnn" in (a, b) else 7)
+        one, two = speeds[a][held], speeds[b][held]
+        test = stats.ttest_rel(two, one)
+        tests.append(test.pvalue)
+        wanted = np.exp([np.mean(two - one), *test.confidence_interval(0.95)])
+        assert [row[name] for name in ("times as fast", "low", "high")] == pytest.approx(wanted, abs=5.1e-4)
+        sides = [
+            stats.ttest_1samp(two - one, end, alternative=way).pvalue
+            for end, way in ((-math.log(1.05), "greater"), (math.log(1.05), "less"))
+        ]
+        assert row["p (equal within 5%)"] == pytest.approx(max(sides), abs=5.1e-5)
+        seen = 100 * math.expm1(_detectable(len(held) - 1, len(PAIRS)) * stats.sem(two - one))
+        assert row["seen in 80 % (%)"] == pytest.approx(seen, abs=0.051)
+    assert [row["p (Holm)"] for row in rows] == pytest.approx(by_hand.holm(tests), abs=5.1e-5)
+
+
+def _detectable(freedom: float, pairs: int) -> float:
+    """In standard errors: what a two-sided t-test at 0.05 over the number of pairs finds in 80 % of the cases."""
+    least = stats.t.isf(0.025 / pairs, freedom)
+    return optimize.brentq(lambda away: stats.nct.sf(least, freedom, away) - 0.8, 0.1, 100)
+
+
+def test_speeds_and_times_are_geometric_means_over_rounds(folder):
+    said = result(folder, "parallelism")
+    held = _steady(folder, "2 threads", *MODELS)
+    for kind, own in _speeds(folder, "n = 32").items():
+        found = findings(said, "training speed")[kind]
+        assert _ends(found) == pytest.approx(by_hand.geometric([own[i] for i in held]), rel=1e-9)
+    batches = {"fixed tokens": "tokens", "one pair": "pair"}
+    for row in table(said, "times"):
+        own = _seconds(folder, row["model"], batches[row["batch"]], row["place"])[row["n"]]
+        wanted = by_hand.geometric([1000 * each for each in own])
+        assert [row[name] for name in ("ms", "low", "high")] == pytest.approx(wanted, abs=5.1e-5)
+    for row in table(said, "exponents"):
+        own = _seconds(folder, row["model"], batches[row["batch"]], row["place"])
+        slopes = [np.polyfit(np.log(list(own)), np.log(each), 1)[0] for each in zip(*own.values(), strict=True)]
+        assert [row[name] for name in ("b", "low", "high")] == pytest.approx(by_hand.student(slopes), abs=5.1e-4)
+
+
+def _seconds(folder: Path, kind: str, batch: str, place: str) -> dict[int, list[float]]:
+    points = [p for i in ROUNDS for p in cell(folder, "parallelism", f"{kind}--round-{i}")["points"]]
+    return {
+        n: [p["seconds"] for p in points if (p["batch"], p["place"], p["n"]) == (batch, place, n)] for n in (16, 32, 64)
+    }
+
+
+def test_the_verdict_on_speed_has_holms_p_beside_the_fastest_other(folder):
+    said = result(folder, "parallelism")
+    rows = {row["models"]: row for row in table(said, "pairs") if row["of"] == "n = 32"}
+    found = findings(said, "training speed")
+    for kind, each in found.items():
+        other = max((name for name in MODELS if name != kind), key=lambda name: found[name]["value"])
+        row = rows.get(f"{kind} / {other}") or rows[f"{other} / {kind}"]
+        times = row["times as fast"] ** (1 if row["models"].startswith(kind) else -1)
+        assert f"{times:.2f} times (" in each["verdict"]
+        assert f"as fast as {other}" in each["verdict"]
+        told = float(re.search(r"p = ([\d.e-]+\d)", each["verdict"])[1])
+        assert told == pytest.approx(row["p (Holm)"], rel=0.05, abs=5e-5)
+        assert each["standing"] == ("not measurable" if row["p (Holm)"] >= 0.05 else "better" if times > 1 else "worse")
+
+
+def test_brents_bounds_follow_from_work_span_and_the_reference_products(folder, recounted):
+    rows = table(result(folder, "parallelism"), "brent")
+    for row in rows:
+        cells = [cell(folder, "parallelism", f"{row['model']}--round-{i}") for i in ROUNDS]
+        alone, together = (
+            min(min(c["references"][p]) for c in cells) / cells[0]["flops"][p] for p in ("1 thread", "2 threads")
+        )
+        worth = alone / together
+        assert row["worth threads"] == pytest.approx(worth)
+        if row["n"] > 32:
+            # nothing was counted there
+            assert row["at least"] is None
+            continue
+        if row["n"] in (16, 32):
+            own = recounted[row["model"], "training", row["n"]]
+            work, span = own["work"], own["span"]
+            assert row["at least"] == pytest.approx(work / (work / worth + span))
+            assert row["at most"] == pytest.approx(work / max(work / worth, span))
+    assert len(rows) == 9

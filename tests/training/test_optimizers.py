@@ -1,0 +1,170 @@
+"""SGD and the penalty beside torch's own optimisers and beside a penalty that is in the loss."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from s2s.recipe.schema import OptimizationSettings
+from s2s.training.optimization import Optimization
+
+RATE = 0.05
+
+
+def _settings(**changes) -> OptimizationSettings:
+    plain = {"updates": 100, "warmup": 0, "learning_rate": RATE, "schedule": "constant", "clip": None}
+    return OptimizationSettings(**(plain | changes))
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3), nn.LayerNorm(3))
+
+
+def _learn(model: nn.Module, update: int, penalty: float = 0.0) -> None:
+    """The gradient of some loss, with a penalty on the matrix in the loss itself."""
+    torch.manual_seed(update)
+    loss = model(torch.randint(5, (6,))).square().mul(torch.randn(6, 3)).sum()
+    (loss + penalty * model[1].weight.abs().sum()).backward()
+
+
+SGD = {"optimizer": "sgd"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "theirs"),
+    [
+        ({}, {}),
+        ({"momentum": 0.9}, {"momentum": 0.9}),
+        ({"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "nesterov": True}),
+    ],
+    ids=str,
+)
+def test_sgd_is_that_of_torch(changes, theirs):
+    ours, other = _model(), _model()
+    optimization = Optimization(ours, _settings(**SGD, weight_decay=0.1, **changes))
+    matrix, rest = [other[1].weight], [p for p in other.parameters() if p is not other[1].weight]
+    sgd = torch.optim.SGD([{"params": matrix, "weight_decay": 0.1}, {"params": rest}], lr=RATE, **theirs)
+    for update in range(1, 6):
+        _learn(ours, update)
+        _learn(other, update)
+        # one that comes later than the others
+        if update < 3:
+            ours[2].bias.grad = other[2].bias.grad = None
+        optimization.step(update, torch.tensor(1.0))
+        sgd.step()
+        sgd.zero_grad()
+    for a, b in zip(ours.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
+def test_momentum_by_hand():
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, 1.0)
+    optimization = Optimization(model, _settings(**SGD, momentum=0.5))
+    moved, momentum, weight = [], 0.0, 1.0
+    for update, gradient in enumerate((1.0, -2.0, 4.0), start=1):
+        model.weight.grad = torch.full((1, 1), gradient)
+        optimization.step(update, torch.tensor(1.0))
+        moved.append(model.weight.item())
+        momentum = 0.5 * momentum + gradient
+        weight -= RATE * momentum
+        assert moved[-1] == pytest.approx(weight)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_the_penalty_is_one_that_stands_in_the_loss_and_spares_biases_norms_and_embeddings(optimizer):
+    ours, other = _model(), _model()
+    with_key = Optimization(ours, _settings(optimizer=optimizer, l1=0.3))
+    in_loss = Optimization(other, _settings(optimizer=optimizer))
+    for update in (1, 2, 3):
+        _learn(ours, update)
+        _learn(other, update, penalty=0.3)
+        for optimization in (with_key, in_loss):
+            optimization.step(update, torch.tensor(1.0))
+    for a, b in zip(ours.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_with_adamw_the_penalty_comes_after_the_step_and_leaves_numbers_at_zero():
+    ours, other = _model(), _model()
+    with torch.no_grad():
+        for model in (ours, other):
+            model[1].weight[0] *= 0.01
+    with_key = Optimization(ours, _settings(optimizer="adamw", l1=0.8))
+    without = Optimization(other, _settings(optimizer="adamw"))
+    _learn(ours, 1)
+    _learn(other, 1)
+    for optimization in (with_key, without):
+        optimization.step(1, torch.tensor(1.0))
+    limit = RATE * 0.8
+    before = other[1].weight.detach()
+    expected = torch.where(before.abs() <= limit, 0.0, before - limit * before.sign())
+    torch.testing.assert_close(ours[1].weight.detach(), expected, atol=1e-7, rtol=1e-6)
+    assert (expected == 0).any()
+    assert (ours[1].weight == 0).sum() == (expected == 0).sum()
+    assert torch.equal(ours[1].bias, other[1].bias)
+    assert torch.equal(ours[0].weight, other[0].weight)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [SGD, SGD | {"momentum": 0.9}, {"optimizer": "adamw", "l1": 0.5}, {"optimizer": "adam", "l1": 0.5}],
+    ids=str,
+)
+def test_a_broken_gradient_moves_nothing(changes):
+    model = _model()
+    optimization = Optimization(model, _settings(**changes))
+    _learn(model, 1)
+    optimization.step(1, torch.tensor(1.0))
+    before = [p.detach().clone() for p in model.parameters()]
+    kept = {name: tensor.clone() for name, tensor in optimization.state().items()}
+    _learn(model, 2)
+    model[1].weight.grad[0, 0] = float("nan")
+    optimization.step(2, torch.tensor(1.0), torch.tensor(1.0))
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert all(torch.equal(kept[name], tensor) for name, tensor in optimization.state().items())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_saved_state_of_sgd_goes_on_like_the_original(momentum):
+    first, second = _model(), _model()
+    settings = _settings(**SGD, momentum=momentum)
+    one, two = Optimization(first, settings), Optimization(second, settings)
+    for update in range(1, 6):
+        _learn(first, update)
+        one.step(update, torch.tensor(1.0))
+        if update == 3:
+            second.load_state_dict(first.state_dict())
+            state = {name: tensor.clone() for name, tensor in one.state().items()}
+            assert set(state) == ({f"sgd.momentum.{name}" for name in one.names} if momentum else set())
+            assert two.expected(state)[0].keys() == state.keys()
+            two.load_state(state)
+        if update > 3:
+            _learn(second, update)
+            two.step(update, torch.tensor(1.0))
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_what_an_optimiser_does_not_know_is_refused():
+    with pytest.raises(ValidationError, match="momentum is SGD's, and adam has betas"):
+        _settings(momentum=0.9)
+    with pytest.raises(ValidationError, match="nesterov is a form of momentum, which is 0"):
+        _settings(**SGD, nesterov=True)
+
+
+def test_no_optimiser_imports_a_compiler():
+    code = (
+        "import sys, torch\nfrom s2s.recipe.schema import OptimizationSettings as S\n"
+        "from s2s.training.optimization import Optimization\n"
+        "for kind in ('adam', 'adamw', 'sgd'):\n"
+        "    layer = torch.nn.Linear(2, 2)\n    layer(torch.ones(1, 2)).sum().backward()\n"
+        "    o = Optimization(layer, S(optimizer=kind, l1=0.1))\n    o.step(1, o.gradient_norms()[0])\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

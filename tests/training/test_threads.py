@@ -1,0 +1,51 @@
+"""Threads are held for measurements, and let go in the processes that compute beside each other."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from s2s.training import threads
+
+PROGRAM = """
+import os
+from s2s.training import threads
+
+if __name__ == "__main__":
+    threads.hold()
+    from s2s.experiments.running import Workers
+
+    held = len(os.sched_getaffinity(0))
+    with Workers(2) as workers:
+        beside = [given for _, given in workers.each(os.sched_getaffinity, [0])]
+    print(held, *(len(given or ()) for given in beside))
+"""
+
+
+def _counts(tmp_path, **environment):
+    program = tmp_path / "held.py"
+    program.write_text(PROGRAM)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("OMP_")}
+    done = subprocess.run(
+        [sys.executable, program], env=kept | environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not hold threads on cores")
+def test_held_here_and_free_in_workers(tmp_path):
+    here = len(os.sched_getaffinity(0))
+    if here == 1:
+        pytest.skip("one core is all there is")
+    held, beside = _counts(tmp_path)
+    assert held < here
+    assert beside == here
+
+
+def test_left_alone_where_the_user_decided(monkeypatch):
+    monkeypatch.setenv("OMP_PROC_BIND", "false")
+    monkeypatch.delenv("S2S_PROCESSORS", raising=False)
+    threads.hold()
+    assert os.environ["OMP_PROC_BIND"] == "false"
+    assert "S2S_PROCESSORS" not in os.environ
