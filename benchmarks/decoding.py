@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from s2s.data.pairs import load_split
 from s2s.decoding.translator import Translator
 from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.loaded import load
 from s2s.tasks.contract import Loaded
-from s2s.tasks.translation.data import load_split
 from s2s.training.devices import prepare_process
 
 CHUNK = 250

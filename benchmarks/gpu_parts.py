@@ -20,6 +20,7 @@ import torch
 
 from baselines.scan import scan
 from s2s.data.encoding import Encoded
+from s2s.data.pairs import load_split
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
 from s2s.experiments.instruments import counted_flops, peak_bytes, spent, unfused
@@ -28,7 +29,6 @@ from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import SeedSettings
 from s2s.run.loaded import load
 from s2s.run.tasks import read
-from s2s.tasks.translation.data import load_split
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.checkpoint import read_tensors

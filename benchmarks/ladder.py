@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from s2s.data.pairs import load_split
 from s2s.decoding.translator import Translator
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.loaded import load
 from s2s.tasks.contract import Loaded
-from s2s.tasks.translation.data import load_split
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process

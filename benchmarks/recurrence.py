@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from baselines.cells import LSTM, Cell, MinGRU
 from baselines.scan import scan
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.pairs import load
 from s2s.data.tokenizers import train_pair
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings, TokenizerSettings
-from s2s.tasks.translation.data import load
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process

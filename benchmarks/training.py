@@ -24,11 +24,11 @@ from torch.nn import functional
 
 from s2s.data.batches import Batch, collate, plan
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.pairs import load
 from s2s.data.tokenizers import PAD, train_pair
 from s2s.models.transformer import Settings, build
 from s2s.nn.embeddings import sinusoids
 from s2s.recipe.schema import DeviceSettings, SeedSettings, TokenizerSettings
-from s2s.tasks.translation.data import load
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process

@@ -37,22 +37,32 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
+@click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
 @_checkpoint
-def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, checkpoint) -> None:
+def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, name, checkpoint) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
     from s2s.run.folder import opened
 
     changes = {"beam": beam, "length_penalty": length_penalty}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
-    translator = opened(run, overrides, ["translation"])
+    translator = opened(run, overrides, ["translation", "text-to-text"])
+    several = translator.recipe.task == "text-to-text"
+    if name and not several:
+        raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
+    if several:
+        from s2s.tasks.text_to_text.use import task_named
+
+        task_named(cast(Any, translator.recipe), name)
     check_output(output)
     prompt = told_to_wait(run, source)
     from s2s.run.loaded import ready
-    from s2s.tasks.translation.lines import translated
+    from s2s.tasks.lines import translated
+    from s2s.tasks.text_to_text.use import written
 
     loaded = ready(translator, checkpoint)
     arriving = chunks(source, loaded.recipe.decoding.batch * _BATCHES, prompt)
-    _write_all(translated(loaded, arriving, nbest, source.isatty(), partial(click.echo, err=True)), output)
+    how = arriving, nbest, source.isatty(), partial(click.echo, err=True)
+    _write_all(written(loaded, name, *how) if several else translated(loaded, *how), output)
 
 
 @click.command()

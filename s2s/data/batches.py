@@ -6,15 +6,18 @@ look up where one was.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
-from s2s.data.examples import Collated, Plan, joined, widened
+from s2s.data.encoding import Encoded
+from s2s.data.examples import Collated, Examples, Plan, joined, widened
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
+from s2s.recipe.pairs import BatchSettings
 
 Lengths = Int[np.ndarray, " pairs"]
 Rows = Sequence[Sequence[int] | np.ndarray]
@@ -182,3 +185,68 @@ def _padded(rows: Rows, begin: bool = False, width: int | None = None) -> tuple[
     if len(rows):
         padded[(places >= first) & (places < lengths)] = np.concatenate(rows)
     return padded, places <= lengths
+
+
+def windows(
+    lengths: Int[np.ndarray, " texts"], longest: int
+) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
+    """Cuts long texts into windows of nearly equal length, none with more pieces than `longest`; nothing is left out.
+
+    Texts are counted in pieces without special ones; those without any give no window.
+
+    Returns:
+        Of each window, in order: the text's number, the place of its first piece there, and how many pieces it has.
+    """
+    lengths = lengths.astype(np.int64)
+    counts = -(-lengths // longest)
+    texts = np.repeat(np.arange(len(lengths)), counts)
+    number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # window i of n begins at floor(i · length / n): lengths differ by one at most
+    first = number * lengths[texts] // np.maximum(counts[texts], 1)
+    last = (number + 1) * lengths[texts] // np.maximum(counts[texts], 1)
+    return texts, first, last - first
+
+
+class Pairs(Examples[Batch]):
+    """The pairs of a corpus under a recipe's limits.
+
+    An update learns from `tokens_per_update` target tokens, or `batches.tokens` when None.
+
+    Raises:
+        UserError: all pairs are longer than `batches.max_length`.
+    """
+
+    noun: ClassVar[str] = "training pairs"
+
+    def __init__(self, data: Encoded, batches: BatchSettings, tokens_per_update: int | None = None) -> None:
+        self.data = data
+        self.tokens = batches.tokens
+        self.wanted = tokens_per_update or batches.tokens
+        self.kept, self.left_out = data.within(batches.max_length)
+        if not len(self.kept):
+            raise UserError(
+                f"all {len(data):,} training pairs are longer than {batches.max_length} pieces",
+                where="batches.max_length",
+                remedy="raise it",
+            )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def plan(self, seed: int, epoch: int) -> Plan:
+        sources, targets = self.data.source_lengths[self.kept], self.data.target_lengths[self.kept]
+        return [self.kept[rows] for rows in plan(sources, targets, self.tokens, seed, epoch)]
+
+    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+        return accumulate(batches, self.data.target_lengths, self.wanted)
+
+    def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
+        """The pairs, padded; nothing is drawn at random."""
+        return collate(*self.data.rows(rows), rows)
+
+
+def every_pair(data: Encoded, batches: BatchSettings) -> Pairs:
+    """All pairs, however long, to measure a loss: a batch may then hold more tokens than the recipe says."""
+    longest = int(max(data.source_lengths.max(), data.target_lengths.max()))
+    limits = {"tokens": max(batches.tokens, longest), "max_length": longest}
+    return Pairs(data, batches.model_copy(update=limits))

@@ -113,8 +113,11 @@ class Tokenizer:
         return self._pieces.go_on(self.normalize(text))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the pieces; padding, begin and end are passed over, bytes that are not UTF-8 become U+FFFD."""
-        return self._pieces.decode([int(i) for i in ids if i >= UNK])
+        """The text of the pieces; padding, begin, end and what is no piece, such as a sentinel, are passed over.
+
+        Bytes that are not UTF-8 become U+FFFD.
+        """
+        return self._pieces.decode([int(i) for i in ids if UNK <= i < self.size])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each piece as it is shown in a picture: `▁` stands for a space, `<0xC3>` for a byte."""

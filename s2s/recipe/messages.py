@@ -10,11 +10,12 @@ from s2s.errors import UserError
 from s2s.recipe.installed import models
 from s2s.recipe.page import Location
 from s2s.recipe.schema import Section, TaskSchema
-from s2s.recipe.wording import choices, expected, nearest, section_of, shown, suggestion
+from s2s.recipe.wording import choices, expected, named_section_of, nearest, section_of, shown, suggestion
 
 SettingsOf = Callable[[str], type[Section]]
 Tasks = Mapping[str, TaskSchema]
 TASK = "task"
+_NAMED = "NAME"
 
 
 def explain(
@@ -41,13 +42,18 @@ def _field_at(location: Location, schema: type[BaseModel]) -> tuple[Location, Fi
     """The key that an error is about, without the list items and alternatives that pydantic appends; None: unknown."""
     section: type[BaseModel] | None = schema
     field: FieldInfo | None = None
+    named: type[BaseModel] | None = None
     for depth, part in enumerate(location):
+        if named is not None:
+            # a name that the recipe gives; what follows is in its section
+            section, named = named, None
+            continue
         if section is None:
             return location[:depth], field
         field = section.model_fields.get(part)
         if field is None:
             return location[: depth + 1], None
-        section = section_of(field)
+        section, named = section_of(field), named_section_of(field)
     return location, field
 
 
@@ -84,13 +90,18 @@ def _meant(key: Location, schema: type[BaseModel], settings: SettingsOf, tasks: 
         task, *_ = choices(schema.model_fields[TASK])
         return f"it belongs to recipes of task {' or '.join(owners)}, and this one is of task {task}"
     everywhere = list(_keys(schema, ()))
-    siblings = [name[-1] for name in everywhere if name[:-1] == key[:-1]]
+    siblings = [name[-1] for name in everywhere if _alike(name[:-1], key[:-1])]
     if nearest(key[-1], siblings):
         return suggestion(key[-1], siblings)
     elsewhere = {name[-1]: ".".join(name) for name in reversed(everywhere)}
     if near := nearest(key[-1], elsewhere):
         return f"did you mean {elsewhere[near]}?"
     return suggestion(key[-1], siblings)
+
+
+def _alike(known: Location, given: Location) -> bool:
+    """Whether two paths are the same, but for names that the recipe gives."""
+    return len(known) == len(given) and all(one in (_NAMED, two) for one, two in zip(known, given, strict=True))
 
 
 def known_keys(settings: SettingsOf) -> list[str]:
@@ -112,3 +123,5 @@ def _keys(section: type[BaseModel], above: Location) -> Iterator[Location]:
         yield (*above, name)
         if inner := section_of(field):
             yield from _keys(inner, (*above, name))
+        elif inner := named_section_of(field):
+            yield from _keys(inner, (*above, name, _NAMED))

@@ -250,9 +250,17 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
     """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
     data = _data(recipe)
+    corpora = {name: _absolute_data(each, ("data", "corpora", name), folder, given) for name, each in _corpora(data)}
+    data = data.model_copy(update={"corpora": corpora}) if corpora else _absolute_data(data, ("data",), folder, given)
+    return recipe.model_copy(update={"data": data})
+
+
+def _absolute_data(data: Any, where: Location, folder: Path, given: set[Location]) -> Any:
+    """A section that says where examples are, with absolute paths."""
 
     def absolute(file: str, key: str, root: Path | None = None) -> str:
-        start = root or (Path.cwd() if {("data", key), ("data",)} & given else folder.absolute())
+        above = {(*where, key)[:depth] for depth in range(1, len(where) + 2)}
+        start = root or (Path.cwd() if above & given else folder.absolute())
         return str(start / os.path.expanduser(file))  # noqa: PTH111  Path.expanduser fails for an unknown user's ~
 
     changes: dict[str, Any] = {}
@@ -263,13 +271,21 @@ def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> Any
         changes[key] = tuple(absolute(file, key, root) for file in files)
         if isinstance(getattr(data, key), str):
             (changes[key],) = changes[key]
-    return recipe.model_copy(update={"data": data.model_copy(update=changes)})
+    return data.model_copy(update=changes)
+
+
+def _corpora(data: Any) -> list[tuple[str, Any]]:
+    """The sections of a mixture, by name; none where `data` is one itself."""
+    return list(getattr(data, "corpora", {}).items())
 
 
 def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
     """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
     data = _data(recipe)
-    named = [("data.root", data.root)] + [(f"data.{key}", file) for key, files in _own_files(data) for file in files]
+    named: list[tuple[str, str | None]] = []
+    for place, each in [(f"data.corpora.{name}", each) for name, each in _corpora(data)] or [("data", data)]:
+        named.append((f"{place}.root", each.root))
+        named += [(f"{place}.{key}", file) for key, files in _own_files(each) for file in files]
     named.append(("init_from", getattr(recipe, "init_from", None)))
     return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if file and not Path(file).exists()]
 

@@ -12,7 +12,7 @@ from s2s.errors import UserError
 from s2s.recipe.installed import encoder_settings, language_settings, models, module_of
 from s2s.recipe.messages import Tasks
 from s2s.recipe.schema import Section, TaskSchema
-from s2s.recipe.wording import expected, section_of
+from s2s.recipe.wording import expected, named_section_of, section_of
 
 _INTRODUCTION = """# The recipe
 
@@ -117,6 +117,9 @@ def _sections(section: type[BaseModel], above: str) -> Iterator[tuple[str, type[
         if inner is not None and not _may_be_absent(field):
             yield f"`{above}{name}`", inner
             yield from _sections(inner, f"{above}{name}.")
+        elif named := named_section_of(field):
+            yield f"`{above}{name}.NAME`", named
+            yield from _sections(named, f"{above}{name}.NAME.")
 
 
 def _table(title: str, section: type[BaseModel]) -> str:

@@ -345,6 +345,8 @@ class AnyRecipe(Section, Generic[Model]):
 class InitSettings(Section):
     """What becomes of the tensors that `init_from` gives."""
 
+    parts: Literal["encoder", "all"] = "encoder"
+    """What is taken of that run's model: its encoder, or the decoder and the projection, too, of one that writes."""
     freeze: Literal["nothing", "embeddings", "all"] = "nothing"
     """Which of them stay as they are: none, the tables of vectors, or all."""
     learning_rate_scale: Annotated[float, Field(gt=0, le=1)] = 1.0

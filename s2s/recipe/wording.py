@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
@@ -29,10 +29,19 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
+def named_section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The section that a key holds several of, each under a name of its own; None for all else."""
+    kinds = get_args(field.annotation)
+    named = get_origin(field.annotation) is dict and isinstance(kinds[1], type) and issubclass(kinds[1], BaseModel)
+    return kinds[1] if named else None
+
+
 def expected(field: FieldInfo) -> str:
     """What a key may hold: `a whole number above 0 or null`."""
     if section_of(field):
         return "a section: `key: value` lines, indented"
+    if named_section_of(field):
+        return "sections, each under a name of its own"
     return " or ".join(dict.fromkeys(_words(_json_schema(field))))
 
 

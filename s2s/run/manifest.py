@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,11 +41,16 @@ def describe(
         "device": str(computer),
         "products": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
-        "seeds": recipe.seeds.model_dump() | {"corpus": recipe.model_dump()["data"]["seed"]},
+        "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.model_dump()["data"])},
         "parameters": parameter_count(model),
         "hashes": hashes,
         "counts": counts,
     }
+
+
+def _corpus_seed(data: dict[str, Any]) -> Any:
+    """Of the corpus or, in a mixture, of each."""
+    return data["seed"] if "seed" in data else {name: each["seed"] for name, each in data["corpora"].items()}
 
 
 def write(manifest: dict[str, object], path: Path) -> None:

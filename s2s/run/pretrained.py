@@ -181,13 +181,14 @@ def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folde
         source = source or open_source(recipe)
         if source is None:
             return Beginning(recipe)
-        taken = take_encoder(model, read_tensors(source.checkpoint / "model.safetensors"), str(source))
+        tensors = read_tensors(source.checkpoint / "model.safetensors")
+        taken = take_encoder(model, tensors, str(source), recipe.init.parts == "all")
     freeze(model, taken.names(), recipe.init.freeze)
     return Beginning(recipe, taken, source)
 
 
-def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -> Taken:
-    """Gives a model's encoder the tensors of the same name and shape.
+def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str, whole: bool = False) -> Taken:
+    """Gives a model's encoder, or the whole model, the tensors of the same name and shape.
 
     Of a table of vectors with more or fewer rows, those that both have are taken: a masked-language model has a row for
     the mask piece, and learned positions may end sooner or later.
@@ -197,10 +198,11 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str) -
     """
     wanted = dict(model.named_parameters())
     tables = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
+    tables |= {"projection.weight"}
     loaded, partly, wrong = [], {}, []
     with torch.no_grad():
         for name, tensor in tensors.items():
-            if not name.startswith(_ENCODER) or name not in wanted:
+            if not (whole or name.startswith(_ENCODER)) or name not in wanted:
                 continue
             mine = wanted[name]
             if mine.shape == tensor.shape:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from s2s.tasks.images.recipe import ImageRecipe
     from s2s.tasks.language_model.recipe import LanguageRecipe
     from s2s.tasks.masked_lm.recipe import MaskedRecipe
+    from s2s.tasks.text_to_text.recipe import TextToTextRecipe
     from s2s.tasks.translation.recipe import Recipe
 
     AnyTask = (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         | ImageRecipe[Any]
         | CaptionRecipe[Any]
         | LanguageRecipe[Any]
+        | TextToTextRecipe[Any]
     )
     """What a recipe may be; its key `task` says which."""
 
@@ -36,6 +38,7 @@ TASKS = {
     "images": "s2s.tasks.images",
     "captioning": "s2s.tasks.captioning",
     "language-model": "s2s.tasks.language_model",
+    "text-to-text": "s2s.tasks.text_to_text",
 }
 """The room of each task, by the word that a recipe's `task` holds; the first is that of a recipe that names none.
 

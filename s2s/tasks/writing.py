@@ -12,19 +12,6 @@ from s2s.decoding.translator import collapse
 from s2s.evaluation.signs import Sign, plain_sign
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Rescored
-from s2s.training.loss import cross_entropy
-from s2s.training.trainer import Loss
-
-
-def loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
-    """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
-
-    def of(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The smoothed sum and the plain one, in nats."""
-        states = model(batch.source, batch.source_valid, batch.target_in)
-        return cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid, smoothing)
-
-    return of
 
 
 def teacher_forced(model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:

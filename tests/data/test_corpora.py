@@ -11,11 +11,11 @@ import pytest
 from pyarrow import parquet
 
 from s2s.data import text_files
+from s2s.data.pairs import load, load_split, pairs
 from s2s.data.phrasebook import phrases
 from s2s.data.sources import Corpus
 from s2s.data.text_files import line_pairs, lines
 from s2s.errors import UserError
-from s2s.tasks.translation.data import load, load_split, pairs
 from s2s.tasks.translation.recipe import DataSettings
 
 # what other programs take for the end of a line is data here

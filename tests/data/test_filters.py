@@ -1,7 +1,7 @@
 import datasets
 
-from s2s.tasks.translation.prepared import Ledger, filter_training, later_copies
-from s2s.tasks.translation.recipe import FilterSettings
+from s2s.data.filters import Ledger, filter_training, later_copies
+from s2s.recipe.pairs import FilterSettings
 
 ROWS = [
     ("a dog runs", "ein Hund rennt"),

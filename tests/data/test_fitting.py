@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from s2s.data.filters import filter_training
+from s2s.data.pairs import load
 from s2s.data.tokenizers import UNK, train_pair
 from s2s.errors import UserError
 from s2s.run.tasks import read
@@ -24,9 +26,7 @@ from s2s.tasks.images.data import ImageSource
 from s2s.tasks.images.fitting import fitted_images
 from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.fitting import fitted_language_model
-from s2s.tasks.translation.data import load
 from s2s.tasks.translation.fitting import fitted_translation
-from s2s.tasks.translation.prepared import filter_training
 
 RULES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules.py"))
 NATURAL = "The rain in {0} stays {1} and nobody there {2} to see it"

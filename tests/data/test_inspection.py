@@ -1,11 +1,12 @@
 import datasets
 import pytest
 
+from s2s.data.filters import filter_training
+from s2s.data.pairs import load
 from s2s.data.sources import Corpus
-from s2s.tasks.translation.data import load
+from s2s.recipe.pairs import FilterSettings
 from s2s.tasks.translation.inspection import inspect, render
-from s2s.tasks.translation.prepared import filter_training
-from s2s.tasks.translation.recipe import DataSettings, FilterSettings
+from s2s.tasks.translation.recipe import DataSettings
 
 ROWS = [
     ("a dog runs", "ein Hund rennt"),

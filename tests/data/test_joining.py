@@ -5,13 +5,14 @@ from pathlib import Path
 import datasets
 import pytest
 
+from s2s.data.pairs import load, pairs
 from s2s.errors import UserError
+from s2s.recipe.pairs import FilterSettings
 from s2s.run.tasks import read
-from s2s.tasks.translation.data import load, pairs
 from s2s.tasks.translation.inspection import inspect, render
 from s2s.tasks.translation.joining import joined
 from s2s.tasks.translation.prepared import prepare
-from s2s.tasks.translation.recipe import DataSettings, FilterSettings
+from s2s.tasks.translation.recipe import DataSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "compare.yaml"
 ROWS = [(f"a{n} b", f"x{n} y z") for n in range(200)]

@@ -96,7 +96,7 @@ def test_a_task_picks_the_keys_that_there_are(tmp_path, good):
     assert read(tmp_path / "resolved.yaml") == recipe
     assert "task: classification" in dump(recipe)
     told = {
-        "decoding.beam=2": "decoding: unknown key; it belongs to recipes of task translation or captioning, and this",
+        "decoding.beam=2": "decoding: unknown key; it belongs to recipes of task translation or",
         "tokenizer.shared=true": "tokenizer.shared: unknown key; it belongs to recipes of task translation, and",
         "model.decoder_layers=2": "model.decoder_layers: unknown key; did you mean encoder_layers?",
         "head.poling=max": "head.poling: unknown key; did you mean pooling?",

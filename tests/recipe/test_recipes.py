@@ -88,6 +88,7 @@ _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "maxItems": lambda value, limit: len(value) <= limit,
     "pattern": lambda value, pattern: re.search(pattern, value) is not None,
     "required": lambda value, keys: set(keys) <= value.keys(),
+    "minProperties": lambda value, limit: len(value) >= limit,
 }
 _SAYS_NOTHING = ("$schema", "$defs", "title", "description", "default", "type")
 
@@ -109,6 +110,11 @@ def _holds(word: str, limit: Any, value: Any, schema: dict[str, Any], root: dict
         return fitting == 1 if word == "oneOf" else fitting > 0
     if word == "properties":
         return all(_fits(value[key], limit[key], root) for key in value.keys() & limit.keys())
+    if word == "patternProperties":
+        chosen = [(inner, part) for name, part in value.items() for key, inner in limit.items() if re.search(key, name)]
+        return all(_fits(part, inner, root) for inner, part in chosen)
+    if word == "propertyNames":
+        return all(_fits(name, limit, root) for name in value)
     if word == "additionalProperties" and limit is False:
         return value.keys() <= schema["properties"].keys()
     if word == "items":

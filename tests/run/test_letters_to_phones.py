@@ -17,7 +17,7 @@ from s2s.evaluation.metrics import scores
 from s2s.run.loaded import load
 from s2s.run.pretrained import open_source
 from s2s.run.tasks import read
-from s2s.tasks.translation.lines import FILE, Seen
+from s2s.tasks.lines import FILE, Seen
 from s2s.tasks.translation.task import TASK
 from s2s.training.checkpoint import Checkpoints, read_progress
 

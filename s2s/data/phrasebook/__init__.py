@@ -6,14 +6,17 @@ inflect them, ``clauses`` renders a structure in both languages, ``chooser`` and
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from typing import TypeVar
 
+from s2s.data.phrasebook.acceptability import judged
 from s2s.data.phrasebook.chooser import Chooser
 from s2s.data.phrasebook.german import cases_of, unmarked
 from s2s.data.phrasebook.patterns import PATTERNS, agreement
+from s2s.data.phrasebook.plurals import singular_and_plural
 from s2s.data.phrasebook.scenes import Draft
 from s2s.errors import UserError
 
@@ -81,10 +84,6 @@ def phrases(split: str, size: int, seed: int = 1, *, depth: int | None = None, w
     Raises:
         UserError: for an unknown split, a negative size, a depth out of range, or more phrases than there are.
     """
-    if split not in SPLITS:
-        raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
-    if size < 0:
-        raise UserError(f"a corpus of {size} phrases cannot be made", remedy="give a size of 0 or more")
     if depth is not None and not 0 <= depth <= _DEEPEST:
         raise UserError(f"depth {depth} is out of range", remedy=f"give a depth from 0 to {_DEEPEST}")
     return list(drawn(Chooser(random.Random(seed), words), split, size, depth))
@@ -100,20 +99,85 @@ def sentence(choose: Chooser, depth: int | None = None) -> tuple[str, Draft]:
 
 def drawn(choose: Chooser, split: str, size: int, depth: int | None = None) -> Iterator[Phrase]:
     """Give distinct phrases of a split as they are drawn; see `phrases`. Before each draw, `choose.begin` is called."""
+
+    def draw() -> tuple[str, Phrase]:
+        """Give the English sentence, and what is made of it."""
+        choose.begin()
+        construction, (english, german, distance) = sentence(choose, depth)
+        source, target = _finish(english), _finish(german)
+        return source, Phrase(source, unmarked(target), cases_of(target), construction, distance)
+
+    return _distinct(draw, split, size, "phrases", "" if depth is None else f" at depth {depth}")
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A German sentence about one, and the same about several."""
+
+    singular: str
+    plural: str
+
+
+def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Numbered]:
+    """Give the first distinct sentences about one, each with its plural; of the rest see `phrases`."""
+    choose = Chooser(random.Random(seed), words)
+
+    def draw() -> tuple[str, Numbered]:
+        """Give the English sentence, and what is made of it."""
+        one, several = singular_and_plural(choose)
+        return _finish(one[0]), Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
+
+    return list(_distinct(draw, split, size, "sentences about one"))
+
+
+ACCEPTABILITY = ("acceptable", "unacceptable")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A German sentence, whether it is `acceptable` or `unacceptable`, and which rule broke it, `""` for none."""
+
+    sentence: str
+    judgement: str
+    rule: str
+
+
+def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> list[Judged]:
+    """Give the first distinct sentences with their judgements; of the rest see `phrases`.
+
+    A sentence and what a rule makes of it belong to the same split, and only one of them is there.
+    """
+    choose = Chooser(random.Random(seed), words)
+
+    def draw() -> tuple[str, Judged]:
+        """Give the English sentence, and what is made of it."""
+        (english, german, _), rule = judged(choose)
+        return _finish(english), Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
+
+    return list(_distinct(draw, split, size, "judged sentences"))
+
+
+Drawn = TypeVar("Drawn")
+
+
+def _distinct(
+    draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = ""
+) -> Iterator[Drawn]:
+    """Draw until there are so many with different English sentences, by which they belong to a split."""
+    if split not in SPLITS:
+        raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
+    if size < 0:
+        raise UserError(f"a corpus of {size} {noun} cannot be made", remedy="give a size of 0 or more")
     known: set[str] = set()
     fruitless = 0
     while len(known) < size:
-        choose.begin()
-        construction, (english, german, distance) = sentence(choose, depth)
-        source = _finish(english)
+        source, found = draw()
         if source not in known and split_of(source) == split:
             known.add(source)
-            target = _finish(german)
-            yield Phrase(source, unmarked(target), cases_of(target), construction, distance)
+            yield found
             fruitless = 0
         elif (fruitless := fruitless + 1) > _PATIENCE:
             raise UserError(
-                f"the {split} split has no more than about {len(known):,} phrases, {size:,} were asked for"
-                + ("" if depth is None else f" at depth {depth}"),
-                remedy="ask for fewer" + ("" if depth is None else " or for a larger depth"),
+                f"the {split} split has no more than about {len(known):,} {noun}, {size:,} were asked for{where}",
+                remedy="ask for fewer" + (" or for a larger depth" if where else ""),
             )

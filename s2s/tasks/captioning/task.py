@@ -28,6 +28,7 @@ from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import build_model, looks, write
 from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, Task, check_positions, draw
 from s2s.tasks.pixels import statistics_for
+from s2s.tasks.seq2seq import sequence_loss
 from s2s.training import drawing
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
@@ -74,7 +75,7 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         return examples_of(recipe, data.corpus.train, data.train)
 
     def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, Batch]:
-        return writing.loss(recipe.training.label_smoothing)
+        return sequence_loss(recipe.training.label_smoothing)
 
     def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
         pieces = encode_texts(Dataset.from_dict({"text": list(part.texts())}), run.tokenizers[0])
@@ -125,7 +126,7 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
     def validate(self, course: CaptionCourse, log: RunLog) -> float:
         recipe, data, update = course.recipe, course.data, course.trainer.update
         examples = examples_of(recipe, data.corpus.validation, data.validation)
-        loss = mean_loss(course.model, examples, writing.loss(0.0), course.trainer.computer)
+        loss = mean_loss(course.model, examples, sequence_loss(0.0), course.trainer.computer)
         part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         written = write(recipe, Writer(course.model, data.tokenizer, decoding), part.pixels)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data.batches import accumulate, collate_sources, plan, widths_for
+from s2s.data.batches import accumulate, collate_sources, plan, widths_for, windows
 from s2s.data.encoding import Pieces
 from s2s.data.examples import Collated, Examples, Plan, widened
 from s2s.data.tokenizers import SPECIALS
@@ -96,26 +96,6 @@ def collate_masked(
         chosen=torch.from_numpy(np.concatenate([nothing, *flat])),
         targets=torch.from_numpy(np.concatenate([nothing, *targets])),
     )
-
-
-def windows(
-    lengths: Int[np.ndarray, " texts"], longest: int
-) -> tuple[Int[np.ndarray, " windows"], Int[np.ndarray, " windows"], Int[np.ndarray, " windows"]]:
-    """Cuts long texts into windows of nearly equal length, none with more pieces than `longest`; nothing is left out.
-
-    Texts are counted in pieces without special ones; those without any give no window.
-
-    Returns:
-        Of each window, in order: the text's number, the place of its first piece there, and how many pieces it has.
-    """
-    lengths = lengths.astype(np.int64)
-    counts = -(-lengths // longest)
-    texts = np.repeat(np.arange(len(lengths)), counts)
-    number = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
-    # window i of n begins at floor(i · length / n): lengths differ by one at most
-    first = number * lengths[texts] // np.maximum(counts[texts], 1)
-    last = (number + 1) * lengths[texts] // np.maximum(counts[texts], 1)
-    return texts, first, last - first
 
 
 class MaskedText(Examples[MaskedBatch]):

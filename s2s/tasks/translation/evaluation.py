@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from s2s.data.text_files import line_pairs
-from s2s.decoding.translator import Translator
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import Meter
 
@@ -64,11 +64,6 @@ class TranslationEvaluation(Evaluation):
     def to_json(self) -> str:
         found = asdict(self) | {"exact": self.scores["exact"].value}
         return json.dumps(found, indent=1, ensure_ascii=False)
-
-
-def translator_of(run: Loaded[Recipe, Seq2Seq], nbest: int = 1) -> Translator:
-    """Text in, text out, as `decoding` in the recipe says."""
-    return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest)
 
 
 def evaluate_pairs(

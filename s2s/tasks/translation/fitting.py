@@ -10,14 +10,15 @@ import datasets
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.filters import broken_rule
+from s2s.data.pairs import load, load_split, pairs
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
+from s2s.recipe.pairs import FilterSettings
 from s2s.recipe.schema import DecodingSettings
 from s2s.tasks import fitting
 from s2s.tasks.fitting import Files, Splits
-from s2s.tasks.translation.data import load, load_split, pairs
-from s2s.tasks.translation.prepared import broken_rule
-from s2s.tasks.translation.recipe import DataSettings, FilterSettings
+from s2s.tasks.translation.recipe import DataSettings
 
 # what decides between checkpoints where there is one right answer
 METRIC_OF_RULES = "exact"

@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data import inspection as look
+from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
+from s2s.data.pairs import load, pairs
 from s2s.data.sources import Corpus
-from s2s.tasks.translation.data import load, pairs
+from s2s.recipe.pairs import FilterSettings
 from s2s.tasks.translation.joining import joined, told
-from s2s.tasks.translation.prepared import Ledger, broken_rule, filter_training, later_copies
-from s2s.tasks.translation.recipe import DataSettings, FilterSettings, Recipe
+from s2s.tasks.translation.recipe import DataSettings, Recipe
 
 _BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
 _OUTLIERS = 5

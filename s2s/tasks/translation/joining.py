@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import datasets
 import numpy as np
 
-from s2s.tasks.translation.data import pairs
+from s2s.data.pairs import pairs
 from s2s.tasks.translation.recipe import DataSettings
 
 _Pair = tuple[str, str]

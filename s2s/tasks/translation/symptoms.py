@@ -17,8 +17,8 @@ from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.evaluation.signs.texts import text_signs
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
+from s2s.tasks.lines import Seen
 from s2s.tasks.translation.evaluation import translator_of
-from s2s.tasks.translation.lines import Seen
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.source_use import source_use
 from s2s.tasks.writing import collapsed, sequence_scores

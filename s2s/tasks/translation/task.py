@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import datasets
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.data.batches import Batch
+from s2s.data.batches import Batch, Pairs, every_pair
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.pairs import PairSource, pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
@@ -24,24 +24,30 @@ from s2s.interpretability.figure import attention_picture
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import SeedSettings
 from s2s.tasks import writing
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Rescored, Say, Scoring, Task
+from s2s.tasks.lines import seen_in
+from s2s.tasks.seq2seq import (
+    build_model,
+    check_lengths,
+    mean_loss,
+    sequence_loss,
+    translation_trainer,
+    translator_of,
+)
 from s2s.tasks.translation.attention import weights_between
-from s2s.tasks.translation.data import PairSource, pairs
-from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs, translator_of
+from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.insides import insides
 from s2s.tasks.translation.inspection import unreachable
-from s2s.tasks.translation.lines import seen_in
-from s2s.tasks.translation.prepared import Pairs, Prepared, every_pair, prepare
-from s2s.tasks.translation.recipe import BatchSettings, Recipe, TrainingSettings
+from s2s.tasks.translation.prepared import Prepared, prepare
+from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.symptoms import symptoms
-from s2s.training import drawing, trainer
-from s2s.training.devices import Computer, choose, seed_for
+from s2s.training import drawing
+from s2s.training.devices import choose
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
-from s2s.training.trainer import Loss, Trainer
+from s2s.training.trainer import Loss
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
@@ -50,34 +56,6 @@ _COMPARED = 2000
 
 TranslationRun = Loaded[Recipe, Seq2Seq]
 TranslationCourse = Course[Recipe, Prepared, Seq2Seq]
-
-
-def build_model(recipe: Recipe, source_size: int, target_size: int) -> Seq2Seq:
-    """A model as the recipe describes it, with the initial weights that its seed gives."""
-    torch.manual_seed(seed_for(recipe.seeds.initialization))
-    return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
-
-
-def translation_trainer(
-    model: Seq2Seq,
-    data: Encoded,
-    training: TrainingSettings,
-    batches: BatchSettings,
-    seeds: SeedSettings,
-    computer: Computer,
-) -> Trainer[Seq2Seq, Batch]:
-    """A trainer of a model, on the computer's device, that learns to translate from pairs as pieces.
-
-    Raises:
-        UserError: all pairs are too long, or an update smaller than a batch.
-    """
-    examples = Pairs(data, batches, training.tokens_per_update)
-    return Trainer(model, examples, writing.loss(training.label_smoothing), training, seeds, computer)
-
-
-def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
-    """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
-    return trainer.mean_loss(model, every_pair(data, batches), writing.loss(0.0), computer)
 
 
 class Translation(Task[Recipe, Prepared, Seq2Seq]):
@@ -116,11 +94,11 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return module_of(recipe.model.kind).build(recipe.model, 5, 5)
 
     def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs:
-        _check_lengths(recipe, model, data)
+        check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
         return Pairs(data.train, recipe.batches, recipe.training.tokens_per_update)
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
-        return writing.loss(recipe.training.label_smoothing)
+        return sequence_loss(recipe.training.label_smoothing)
 
     def read(self, run: TranslationRun, part: datasets.Dataset) -> Pairs:
         return every_pair(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
@@ -198,35 +176,6 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
 
 
 TASK = Translation()
-
-
-def _check_lengths(recipe: Recipe, model: Seq2Seq, data: Prepared) -> None:
-    """Before anything is made: positions that were not learned would stop the run at its first validation."""
-    for part, lengths in (
-        (model.encoder, data.validation.source_lengths),
-        (model.decoder, data.validation.target_lengths),
-    ):
-        longest = max(int(lengths.max()), recipe.batches.max_length)
-        if part.longest is not None and part.longest < longest:
-            raise UserError(
-                f"the model knows {part.longest} positions, but batches.max_length is "
-                f"{recipe.batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
-                where="model.max_positions",
-                remedy=f"set model.max_positions={longest} or higher",
-            )
-    if not model.decoder.one_to_one:
-        return
-    for name, part in (("train", data.train), ("validation", data.validation)):
-        unequal = np.flatnonzero(part.source_lengths != part.target_lengths)
-        if len(unequal):
-            sizes = part.source_lengths[unequal[0]] - 1, part.target_lengths[unequal[0]] - 1
-            raise UserError(
-                f"a model of kind {recipe.model.kind} writes one piece for each that it reads, but "
-                f"{len(unequal):,} pairs of {name} differ in length, the first with {sizes[0]} and {sizes[1]}",
-                where="model.kind",
-                remedy="give a corpus of equally many words a side, with tokenizer.kind: word and "
-                "tokenizer.shared: false, or take another model",
-            )
 
 
 def _picture_attention(course: TranslationCourse, log: RunLog) -> None:

@@ -21,8 +21,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.translation.evaluation import translator_of
-from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.seq2seq import translator_of
 
 FILE = "seen.json"
 # less than this is never far, however alike the validation text is
@@ -120,9 +119,9 @@ Tell = Callable[[str], Any]
 
 
 def translated(
-    run: Loaded[Recipe, Seq2Seq], chunks: Iterable[list[str]], nbest: int, at_once: bool, tell: Tell
+    run: Loaded[Any, Seq2Seq], chunks: Iterable[list[str]], nbest: int, at_once: bool, tell: Tell, prefix: str = ""
 ) -> Iterator[str]:
-    """Translated lines, in order, as soon as they are ready.
+    """Translated lines, each after the prefix, in order, as soon as they are ready.
 
     With more than one best, they come as `line number TAB score TAB text`. Lines that are far from the training text
     are told one by one or, where not at once, by their number.
@@ -130,9 +129,11 @@ def translated(
     translator, number = translator_of(run, nbest), 0
     strangers = _Strangers(Seen.load(run.checkpoint / TOKENIZER), run.tokenizers[0], tell if at_once else None)
     for chunk in chunks:
-        for text, translation in zip(chunk, translator.translate_chunk(chunk), strict=True):
+        # an empty line stays one: it has nothing to say, whatever is to be done
+        lines = [prefix + text if text.strip() else text for text in chunk]
+        for text, translation in zip(chunk, translator.translate_chunk(lines), strict=True):
             number += 1
-            strangers.look(text, number)
+            strangers.look(prefix + text if text.strip() else text, number)
             yield from _shown(translation, number, nbest)
     if strangers.count and not at_once:
         tell(

@@ -1,10 +1,10 @@
 """Parallel corpora: where pairs of sentences come from."""
 
 import difflib
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import datasets
 import numpy as np
@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from s2s.data.caching import cached
 from s2s.data.homonyms import Homonym, homonyms
-from s2s.data.phrasebook import Phrase, phrases
+from s2s.data.phrasebook import judgements, numbered, phrases
 from s2s.data.sources import (
     ALIASES,
     Corpus,
@@ -27,32 +27,38 @@ from s2s.data.sources import (
 )
 from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, table_kind
 from s2s.errors import UserError
+from s2s.recipe.pairs import PairSettings
 from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
-from s2s.tasks.translation.recipe import DataSettings
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
+Make = Callable[[str, int, PairSettings], Sequence[Any]]
 
 
-def _phrases(split: str, size: int, settings: DataSettings) -> list[Phrase]:
-    return phrases(split, size, settings.seed, words=settings.words)
+def _drawn(make: Callable[..., Sequence[Any]]) -> Make:
+    return lambda split, size, settings: make(split, size, settings.seed, words=settings.words)
 
 
-def _homonyms(split: str, size: int, settings: DataSettings) -> list[Homonym]:
+def _homonyms(split: str, size: int, settings: PairSettings) -> list[Homonym]:
     if settings.words != 1:
         raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
     return homonyms(split, size, settings.seed)
 
 
-# corpora that are made to measure: what makes them, the fields of its sentences that are sides, and those beside them
-_MADE = {
-    "built-in": (_phrases, {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
-    "homonyms": (_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),
+# Corpora that are made to measure. Of each, the sides that belong together: what makes their sentences, the fields of a
+# sentence that are sides, and those that stand beside them.
+_MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
+    "built-in": (
+        (_drawn(phrases), {"en": "source", "de": "target", "cases": "cases"}, ("construction", "distance")),
+        (_drawn(numbered), {"singular": "singular", "plural": "plural"}, ()),
+        (_drawn(judgements), {"sentence": "sentence", "judgement": "judgement"}, ()),
+    ),
+    "homonyms": ((_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),),
 }
 _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
-class PairSource(Source[DataSettings, datasets.Dataset]):
+class PairSource(Source[PairSettings, datasets.Dataset]):
     """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
 
     The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the
@@ -153,12 +159,12 @@ class PairSource(Source[DataSettings, datasets.Dataset]):
         return from_table(root / split, self._reading)
 
 
-def load(settings: DataSettings) -> Corpus[datasets.Dataset]:
+def load(settings: PairSettings) -> Corpus[datasets.Dataset]:
     """The corpus that a recipe's `data` section describes."""
     return PairSource(settings).load()
 
 
-def load_split(settings: DataSettings, name: str) -> datasets.Dataset | None:
+def load_split(settings: PairSettings, name: str) -> datasets.Dataset | None:
     """`train`, `validation` or `test`; None where there is none, or it is held out of the training data."""
     return PairSource(settings).part(name)
 
@@ -170,20 +176,27 @@ def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
-def _built_in(name: str, split: Split, settings: DataSettings) -> datasets.Dataset:
-    make, sides, beside = _MADE[settings.corpus]
+def _built_in(name: str, split: Split, settings: PairSettings) -> datasets.Dataset:
+    corpus = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
         raise UserError(
             f"data.{name} is {split!r}, but the {settings.corpus} corpus is made to measure",
             remedy=f"set data.{name}: {_BUILT_IN_SIZES[name]}, or data.corpus: files",
         )
+    known = [side for _, sides, _ in corpus for side in sides]
     for key, side in (("source", settings.source), ("target", settings.target)):
-        if side not in sides:
-            near = difflib.get_close_matches(side, sides, n=1)
+        if side not in known:
+            near = difflib.get_close_matches(side, known, n=1)
             raise UserError(
-                f"data.{key} is {side!r}, but the {settings.corpus} corpus has {', '.join(sides)}",
+                f"data.{key} is {side!r}, but the {settings.corpus} corpus has {', '.join(known)}",
                 remedy=(f"did you mean {near[0]}? " if near else "") + "choose one of them, or set data.corpus",
             )
+    make, sides, beside = next(each for each in corpus if settings.source in each[1])
+    if settings.target not in sides:
+        raise UserError(
+            f"data.target is {settings.target!r}, which is of other sentences than {settings.source}",
+            remedy=f"beside {settings.source} there is {' and '.join(s for s in sides if s != settings.source)}",
+        )
     found = make(name, split if isinstance(split, int) else _BUILT_IN_SIZES[name], settings)
     fields = {"source": sides[settings.source], "target": sides[settings.target]} | {field: field for field in beside}
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})

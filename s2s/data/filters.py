@@ -1,0 +1,75 @@
+"""Which training pairs are dropped before anything is learned from them, and how many each rule dropped."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import datasets
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.inspection import hashes, repeated
+from s2s.data.pairs import pairs
+from s2s.recipe.pairs import FilterSettings
+
+# ratios of very short texts say little: "Yes." is "Ja, das stimmt."
+_SHORT = 20
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """How many training pairs each rule dropped; a pair counts for the first rule it breaks.
+
+    By rule, in the rules' order, and without those that are switched off.
+    """
+
+    dropped: dict[str, int]
+    kept: int
+
+    def __str__(self) -> str:
+        if not any(self.dropped.values()):
+            return f"{self.kept:,} training pairs, none dropped by the filters"
+        rows = {"training pairs": self.kept + sum(self.dropped.values())}
+        rows |= {f"  dropped: {rule}": count for rule, count in self.dropped.items()}
+        rows["kept"] = self.kept
+        wide = max(map(len, rows))
+        return "\n".join(f"{words:{wide}} {count:>11,}" for words, count in rows.items())
+
+
+def filter_training(dataset: datasets.Dataset, settings: FilterSettings) -> tuple[datasets.Dataset, Ledger]:
+    """The training pairs that keep all rules, and the ledger of the others."""
+    broken = [broken_rule(source, target, settings) for source, target in pairs(dataset)]
+    if settings.duplicates == "drop":
+        for row in later_copies(dataset):
+            broken[row] = broken[row] or "duplicate"
+    kept = [row for row, rule in enumerate(broken) if rule is None]
+    counts = Counter(broken)
+    ledger = Ledger({rule: counts[rule] for rule in _rules(settings)}, len(kept))
+    return (dataset if len(kept) == len(dataset) else dataset.select(kept)), ledger
+
+
+def broken_rule(source: str, target: str, settings: FilterSettings) -> str | None:
+    """The first rule that a pair breaks by itself; None when it is fine."""
+    if not source.strip():
+        return "empty source"
+    if not target.strip():
+        return "empty target"
+    if settings.max_words and max(len(source.split()), len(target.split())) > settings.max_words:
+        return "over max_words"
+    shorter, longer = sorted((len(source.strip()), len(target.strip())))
+    if settings.max_ratio and longer >= _SHORT and longer > settings.max_ratio * shorter:
+        return "over max_ratio"
+    return None
+
+
+def later_copies(dataset: datasets.Dataset) -> Int[np.ndarray, " copies"]:
+    """The rows, from 0 on, whose pair stands in an earlier row, too."""
+    return repeated(hashes(pairs(dataset)))
+
+
+def _rules(settings: FilterSettings) -> list[str]:
+    optional = {
+        "over max_words": settings.max_words is not None,
+        "over max_ratio": settings.max_ratio is not None,
+        "duplicate": settings.duplicates == "drop",
+    }
+    return ["empty source", "empty target", *(rule for rule, on in optional.items() if on)]

@@ -1,0 +1,195 @@
+"""German sentences, and the same with one thing wrong: the wrong ones are outside of the grammar.
+
+One rule breaks a sentence: the verb does not agree, a noun phrase stands in the wrong case or has the article of
+another gender, or the finite verb is not second. What is broken is also no sentence with the object in front, which
+German allows although this grammar never says it (den Mann sieht die Frau): a rule that would give one does not apply.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from s2s.data.phrasebook.chooser import Chooser
+from s2s.data.phrasebook.clauses import Clause, Nominal, german_clause, noun_phrase
+from s2s.data.phrasebook.german import ACCUSATIVE, DATIVE, NOMINATIVE, SINGULAR, THEY, unmarked
+from s2s.data.phrasebook.lexicon import Adjective, Adverb, Noun, Verb, adverbs, verbs
+from s2s.data.phrasebook.scenes import Draft, statement, time_kinds
+
+_TABLES = ("transitive", "transitive", "intransitive", "dative")
+_TENSES = ("present", "present", "past", "future", "can", "must")
+_DETERMINERS = ("the", "the", "a", "this", "my", "his", "our")
+
+
+@dataclass(frozen=True)
+class _Phrase:
+    """A noun phrase as what it is made of."""
+
+    noun: Noun
+    determiner: str
+    adjective: Adjective | None
+    plural: bool
+
+    def nominal(self, gender: int | None = None) -> Nominal:
+        """The phrase, with articles and endings of its gender or of another one."""
+        noun = self.noun if gender is None else _of_gender(self.noun, gender)
+        return noun_phrase(noun, self.determiner, self.adjective, self.plural)
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """A clause, the phrases in it, and what stands in front of it."""
+
+    clause: Clause
+    subject: _Phrase
+    object: _Phrase | None
+    front: Adverb | None
+
+    @property
+    def case(self) -> int:
+        """The case that the verb governs."""
+        return DATIVE if self.clause.verb.table == "dative" else ACCUSATIVE
+
+    def with_object(self, nominal: Nominal) -> Clause:
+        """The clause with another object."""
+        return replace(self.clause, **{"dative" if self.case == DATIVE else "accusative": nominal})
+
+
+def _of_gender(noun: Noun, gender: int) -> Noun:
+    return Noun(noun.english, noun.german, gender, noun.kind)
+
+
+def _phrase(choose: Chooser, noun: Noun) -> _Phrase:
+    mass = not noun.german[4]
+    plural = not mass and choose.chance(0.4)
+    word = choose.even(("the", "this", "my") if mass else _DETERMINERS)
+    return _Phrase(noun, word, choose.adjective(noun, 0.35), plural)
+
+
+def _told_apart(verb: Verb) -> bool:
+    """Whether a verb has no reflexive pronoun and shares no form with one that takes other objects: hören, gehören."""
+    return not verb.reflexive and verb.bare != "gehören"
+
+
+def _scene(choose: Chooser) -> _Scene:
+    verb = choose.pick([verb for verb in verbs(choose.even(_TABLES)) if _told_apart(verb)])
+    subject = _phrase(choose, choose.pick(verb.subjects))
+    thing = None
+    if verb.objects:
+        noun = choose.pick(verb.objects)
+        while noun is subject.noun:
+            noun = choose.even(verb.objects)
+        thing = _phrase(choose, noun)
+    tense = choose.even(_TENSES)
+    tense = "perfect" if tense == "past" and verb.looks_present else tense
+    clause = Clause(subject.nominal(), verb, tense)
+    scene = _Scene(clause, subject, thing, None)
+    clause = scene.with_object(thing.nominal()) if thing else clause
+    kinds = () if verb.state else time_kinds(tense)
+    front = choose.pick(adverbs(*kinds)) if kinds and choose.chance(0.5) else None
+    if front and choose.chance(0.5):
+        return replace(scene, clause=replace(clause, time=front))
+    return replace(scene, clause=clause, front=front)
+
+
+def _rendered(clause: Clause, front: Adverb | None) -> str:
+    return statement(clause, front)[1]
+
+
+def _same_cases(nominal: Nominal) -> bool:
+    """Whether a phrase could be the subject as well as the direct object."""
+    return _bare(nominal, NOMINATIVE) == _bare(nominal, ACCUSATIVE)
+
+
+def _bare(nominal: Nominal, case: int) -> str:
+    return unmarked(nominal.german[case])
+
+
+def _in_case(phrase: _Phrase, place: int, case: int) -> Nominal | None:
+    """The phrase with the form of another case in the place of one; None where it would be right again.
+
+    It may be the same, or that of several in the place of one: den Kollegen.
+    """
+    nominal, wrong = phrase.nominal(), _bare(phrase.nominal(), case)
+    numbers = [nominal] + ([replace(phrase, plural=not phrase.plural).nominal()] if phrase.noun.german[4] else [])
+    if wrong in {_bare(each, place) for each in numbers}:
+        return None
+    forms = list(nominal.german)
+    forms[place] = forms[case]
+    return replace(nominal, german=tuple(forms))
+
+
+def _disagreeing(choose: Chooser, scene: _Scene) -> str | None:
+    """Der Mann schlafen."""
+    subject, other = scene.clause.subject, scene.clause.accusative
+    if _same_cases(subject) and other is not None and _same_cases(other):
+        return None
+    form = THEY if subject.form == SINGULAR else SINGULAR
+    return _rendered(replace(scene.clause, subject=replace(subject, form=form)), scene.front)
+
+
+def _subject_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
+    """Dem Mann schläft; den Mann kauft den Hut."""
+    other, phrase = scene.clause.accusative, scene.subject
+    subject = _in_case(phrase, NOMINATIVE, choose.even((DATIVE, ACCUSATIVE)))
+    if subject and other is not None and _same_cases(other):
+        # den Kollegen sehen die Männer: the object is the subject, and this is one or several in the accusative
+        both = [replace(phrase, plural=plural).nominal() for plural in (False, True)]
+        if _bare(subject, NOMINATIVE) in {_bare(each, ACCUSATIVE) for each in both}:
+            return None
+    return _rendered(replace(scene.clause, subject=subject), scene.front) if subject else None
+
+
+def _object_in_another_case(choose: Chooser, scene: _Scene) -> str | None:
+    """Der Mann kauft der Hut; der Mann hilft den Hund."""
+    if scene.object is None:
+        return None
+    cases = [case for case in (NOMINATIVE, ACCUSATIVE, DATIVE) if case != scene.case]
+    if scene.case == ACCUSATIVE and _same_cases(scene.clause.subject):
+        cases.remove(NOMINATIVE)
+    wrong = _in_case(scene.object, scene.case, choose.even(cases))
+    return _rendered(scene.with_object(wrong), scene.front) if wrong else None
+
+
+def _of_another_gender(choose: Chooser, scene: _Scene) -> str | None:
+    """Die Mann schläft."""
+    phrase = scene.object if scene.object and choose.chance(0.5) else scene.subject
+    if phrase.plural or set(phrase.noun.german[:4]) & set(phrase.noun.german[4:]):
+        # die Lehrer, die Jungen: of another gender, one would be several
+        return None
+    gender = choose.even([gender for gender in range(3) if gender != phrase.noun.gender])
+    wrong, right = phrase.nominal(gender), phrase.nominal()
+    case = NOMINATIVE if phrase is scene.subject else scene.case
+    if _bare(wrong, case) in {_bare(right, each) for each in range(4)}:
+        # der Frau is another case, not another gender
+        return None
+    clause = replace(scene.clause, subject=wrong) if phrase is scene.subject else scene.with_object(wrong)
+    return _rendered(clause, scene.front)
+
+
+def _verb_not_second(choose: Chooser, scene: _Scene) -> str | None:
+    """Der Mann den Hut kauft; heute der Mann schläft."""
+    order = "statement" if scene.front and choose.chance(0.5) else "final"
+    return german_clause(scene.clause, order, front=scene.front.german if scene.front else "")[0]
+
+
+Rule = Callable[[Chooser, _Scene], str | None]
+RULES: dict[str, Rule] = {
+    "agreement": _disagreeing,
+    "subject": _subject_in_another_case,
+    "object": _object_in_another_case,
+    "gender": _of_another_gender,
+    "order": _verb_not_second,
+}
+
+
+def judged(choose: Chooser) -> tuple[Draft, str]:
+    """Draw a sentence, right or broken in equal shares, and the name of the rule that broke it; `""` for none."""
+    wrong = choose.chance(0.5)
+    while True:
+        scene = _scene(choose)
+        english, right, distance = statement(scene.clause, scene.front)
+        if not wrong:
+            return (english, right, distance), ""
+        rule = choose.even(tuple(RULES))
+        broken = RULES[rule](choose, scene)
+        if broken is not None and unmarked(broken) != unmarked(right):
+            return (english, broken, distance), rule

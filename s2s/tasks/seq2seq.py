@@ -1,0 +1,102 @@
+"""What all tasks that write a target for each source have in common: model, loss, trainer, translator."""
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from s2s.data.batches import Batch, Pairs, every_pair
+from s2s.data.encoding import Encoded
+from s2s.decoding.translator import Translator
+from s2s.errors import UserError
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.recipe.pairs import BatchSettings, TrainingSettings
+from s2s.recipe.schema import AnyRecipe, SeedSettings
+from s2s.tasks.contract import Loaded
+from s2s.training import trainer
+from s2s.training.devices import Computer, seed_for
+from s2s.training.loss import cross_entropy
+from s2s.training.trainer import Loss, Trainer
+
+
+def build_model(recipe: AnyRecipe[Any], source_size: int, target_size: int) -> Seq2Seq:
+    """A model as the recipe describes it, with the initial weights that its seed gives."""
+    torch.manual_seed(seed_for(recipe.seeds.initialization))
+    return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
+
+
+def sequence_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
+    """The cross-entropy of a batch's real tokens, summed; smoothing is in [0, 1), and the plain loss has none."""
+
+    def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The smoothed sum and the plain one, in nats."""
+        states = model(batch.source, batch.source_valid, batch.target_in)
+        return cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid, smoothing)
+
+    return loss
+
+
+def translation_trainer(
+    model: Seq2Seq,
+    data: Encoded,
+    training: TrainingSettings,
+    batches: BatchSettings,
+    seeds: SeedSettings,
+    computer: Computer,
+) -> Trainer[Seq2Seq, Batch]:
+    """A trainer of a model, on the computer's device, that learns to translate from pairs as pieces.
+
+    Raises:
+        UserError: all pairs are too long, or an update smaller than a batch.
+    """
+    examples = Pairs(data, batches, training.tokens_per_update)
+    return Trainer(model, examples, sequence_loss(training.label_smoothing), training, seeds, computer)
+
+
+def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> float:
+    """Cross-entropy without smoothing of all pairs, in nats per target token, dropout off."""
+    return trainer.mean_loss(model, every_pair(data, batches), sequence_loss(0.0), computer)
+
+
+def translator_of(run: Loaded[Any, Seq2Seq], nbest: int = 1) -> Translator:
+    """Text in, text out, as `decoding` in the recipe says."""
+    return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest)
+
+
+class Lengths(Protocol):
+    """Examples whose lengths are known: pieces of each source and of each target, `EOS` counted."""
+
+    source_lengths: Int[np.ndarray, " examples"]
+    target_lengths: Int[np.ndarray, " examples"]
+
+
+def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, validation: Lengths, kind: str) -> None:
+    """Before anything is made: positions that were not learned would stop the run at its first validation."""
+    for part, lengths in (
+        (model.encoder, validation.source_lengths),
+        (model.decoder, validation.target_lengths),
+    ):
+        longest = max(int(lengths.max()), batches.max_length)
+        if part.longest is not None and part.longest < longest:
+            raise UserError(
+                f"the model knows {part.longest} positions, but batches.max_length is "
+                f"{batches.max_length}, and the longest validation sentence has {lengths.max()} pieces",
+                where="model.max_positions",
+                remedy=f"set model.max_positions={longest} or higher",
+            )
+    if not model.decoder.one_to_one:
+        return
+    for name, part in (("train", train), ("validation", validation)):
+        unequal = np.flatnonzero(part.source_lengths != part.target_lengths)
+        if len(unequal):
+            sizes = part.source_lengths[unequal[0]] - 1, part.target_lengths[unequal[0]] - 1
+            raise UserError(
+                f"a model of kind {kind} writes one piece for each that it reads, but "
+                f"{len(unequal):,} pairs of {name} differ in length, the first with {sizes[0]} and {sizes[1]}",
+                where="model.kind",
+                remedy="give a corpus of equally many words a side, with tokenizer.kind: word and "
+                "tokenizer.shared: false, or take another model",
+            )

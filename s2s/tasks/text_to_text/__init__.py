@@ -1,0 +1,1 @@
+"""Text to text: one model, several corpora, each with its prefix."""

@@ -1,0 +1,50 @@
+"""Which of a few answers a model finds most likely: the log probability of each is computed, nothing is searched."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from s2s.data.batches import collate
+from s2s.data.tokenizers import Tokenizer
+from s2s.models.contract import Seq2Seq
+
+
+@torch.inference_mode()
+def log_probabilities(
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    answers: Sequence[str],
+    batch: int,
+    advance: Callable[[int], object] = lambda count: None,
+) -> Float[np.ndarray, "sources answers"]:
+    """The log probability, in nats, that a model writes each answer and then ends, whatever else it might write.
+
+    Sources, prefix included, are read `batch` at a time, each once for all answers; in fp32, dropout off. `advance` is
+    told how many were, batch by batch. The model stays in evaluation mode.
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    pieces, wanted = tokenizer.encode_batch(sources), tokenizer.encode_batch(answers)
+    found = np.zeros((len(sources), len(answers)))
+    order = sorted(range(len(sources)), key=lambda row: len(pieces[row]))
+    for first in range(0, len(order), batch):
+        rows = order[first : first + batch]
+        memory = None
+        for number, answer in enumerate(wanted):
+            made = collate([pieces[row] for row in rows], [answer] * len(rows), rows).to(device)
+            memory = model.encoder(made.source, made.source_valid) if memory is None else memory
+            context, state = model.decoder.start(memory, made.target_in.shape[1])
+            scores = model.projection(model.decoder(context, state, made.target_in)[0]).float()
+            chosen = scores.gather(2, made.target_out.unsqueeze(2)).squeeze(2) - scores.logsumexp(dim=2)
+            found[rows, number] = chosen.sum(dim=1).cpu().double().numpy()
+        advance(len(rows))
+    return found
+
+
+def shares(found: Float[np.ndarray, "sources answers"]) -> Float[np.ndarray, "sources answers"]:
+    """The probability of each answer, given that it is one of them."""
+    raised = np.exp(found - found.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)

@@ -1,0 +1,179 @@
+"""Where the corpora of a mixture come from, and how they become pieces."""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import datasets
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.corruption import CorruptedText
+from s2s.data.encoding import Encoded, Lists, encode_corpus, encode_texts
+from s2s.data.filters import filter_training
+from s2s.data.mixing import FixedPairs, PairsOfPieces
+from s2s.data.pairs import PairSource, pairs
+from s2s.data.sources import Corpus, Source, digest_of_arrays
+from s2s.data.tokenizers import Tokenizer, train
+from s2s.errors import UserError
+from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings, TextToTextRecipe
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """One split of several corpora, by their names: pairs as text, without prefixes, in `source` and `target`."""
+
+    parts: Mapping[str, datasets.Dataset]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts.values()))
+
+    def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Mixture":
+        """The chosen examples, counted through all corpora; in each, in the order asked for."""
+        ends = np.cumsum([0, *map(len, self.parts.values())])
+        spans = zip(self.parts.items(), itertools.pairwise(ends.tolist()), strict=True)
+        rows = np.asarray(indices)
+        return Mixture({n: part.select(rows[(rows >= a) & (rows < b)] - a) for (n, part), (a, b) in spans})
+
+
+class MixtureSource(Source[Any, Mixture]):
+    """The corpora of a mixture, each from where translation's pairs come from.
+
+    What one holds out is not left in its own training data; other corpora are not looked through.
+    """
+
+    settings: MixtureSettings
+
+    def sources(self) -> dict[str, PairSource]:
+        """Of each corpus; where spans are taken out, only the source is read."""
+        found = {}
+        for name, settings in self.settings.corpora.items():
+            alone = {"target": settings.source} if settings.objective == "span-corruption" else {}
+            found[name] = PairSource(settings.model_copy(update=alone))
+        return found
+
+    def read(self, name: str, split: str | tuple[str, str], train: Mixture | None) -> Mixture:
+        parts = {}
+        for corpus, source in self.sources().items():
+            with _of(corpus):
+                part = source.part(name, train.parts[corpus] if train else None)
+            if part is not None:
+                parts[corpus] = part
+        return Mixture(parts)
+
+    def load(self) -> Corpus[Mixture]:
+        parts: dict[str, dict[str, datasets.Dataset]] = {"train": {}, "validation": {}, "test": {}}
+        for corpus, source in self.sources().items():
+            with _of(corpus):
+                for split, part in source.load().parts().items():
+                    parts[split][corpus] = part
+        test = Mixture(parts["test"]) if parts["test"] else None
+        return Corpus(Mixture(parts["train"]), Mixture(parts["validation"]), test)
+
+    def keys(self, part: Mixture) -> Iterable[Hashable]:
+        return ((name, source) for name, each in part.parts.items() for source, _ in pairs(each))
+
+    def digest(self, part: Mixture) -> str:
+        sources = self.sources()
+        found = "\n".join(f"{name} {sources[name].digest(each)}" for name, each in part.parts.items())
+        return hashlib.sha256(found.encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _of(corpus: str) -> Iterator[None]:
+    """Within it, a mistake is told with the corpus that it is in."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error.what} (data.corpora.{corpus})", error.where, error.remedy) from None
+
+
+@dataclass(frozen=True)
+class PreparedMixture:
+    """Everything about the data that training needs: the filtered corpora as text, and as pieces, prefixes included."""
+
+    noun: ClassVar[str] = "examples"
+
+    corpus: Corpus[Mixture]
+    tokenizer: Tokenizer
+    train: dict[str, PairsOfPieces]
+    validation: dict[str, PairsOfPieces]
+    learned: tuple[Encoded | Lists, ...]
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        """The only one."""
+        return (self.tokenizer,)
+
+    def hashes(self) -> dict[str, str]:
+        """What identifies the data and the tokenizer, whatever their files are called."""
+        arrays = (array for each in self.learned for array in each.arrays())
+        return {"training_data": digest_of_arrays(arrays), "tokenizer": self.tokenizer.digest}
+
+
+def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable[[str], None]) -> PreparedMixture:
+    """Loads, filters and encodes all corpora, with the tokenizer of a run that is there, or one trained on all texts.
+
+    Raises:
+        UserError: see `MixtureSource`; or nothing is left of a corpus, or a target is none of its task's answers.
+    """
+    corpora = recipe.data.corpora
+    corpus = MixtureSource(recipe.data).load()
+    kept = {}
+    for name, part in corpus.train.parts.items():
+        kept[name], ledger = filter_training(part, corpora[name].filters)
+        say(f"{name}: {ledger}")
+        if not ledger.kept:
+            raise UserError("no training pair is left", f"data.corpora.{name}", "loosen its filters, or mend its files")
+    corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
+    for split, mixture in corpus.parts().items():
+        for name, part in mixture.parts.items():
+            _check_answers(part, corpora[name], f"data.corpora.{name}, {split}")
+    tokenizer = tokenizer or train(_texts(corpora, kept), recipe.tokenizer, "text")
+    longest = recipe.batches.max_length
+    made = {name: in_pieces(part, corpora[name], tokenizer, longest) for name, part in kept.items()}
+    validation = {n: in_pieces(p, corpora[n], tokenizer, longest)[0] for n, p in corpus.validation.parts.items()}
+    learned = tuple(raw for _, raw in made.values())
+    return PreparedMixture(corpus, tokenizer, {n: each for n, (each, _) in made.items()}, validation, learned)
+
+
+def in_pieces(
+    part: datasets.Dataset, settings: CorpusSettings, tokenizer: Tokenizer, longest: int
+) -> tuple[PairsOfPieces, Encoded | Lists]:
+    """A corpus as what is learned from it, and the pieces that this is made of."""
+    if settings.objective == "span-corruption":
+        texts = encode_texts(part.select_columns(["source"]).rename_column("source", "text"), tokenizer)
+        prefix = np.array(tokenizer.encode(settings.prefix.rstrip()), dtype=np.int32)
+        return CorruptedText(texts, prefix, tokenizer.size, settings.share, settings.span, longest), texts
+    encoded = encode_corpus(_prefixed(part, settings.prefix), tokenizer, tokenizer)
+    return FixedPairs(encoded), encoded
+
+
+def _prefixed(part: datasets.Dataset, prefix: str) -> datasets.Dataset:
+    def before(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        return {"source": [prefix + text for text in rows["source"]]}
+
+    name = hashlib.sha256(f"{part._fingerprint}\n{prefix}".encode()).hexdigest()[:32]
+    datasets.disable_progress_bars()
+    return part.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
+
+
+def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, datasets.Dataset]) -> Iterator[str]:
+    for name, part in kept.items():
+        yield from (corpora[name].prefix + source for source, _ in pairs(part))
+        if corpora[name].objective == "pairs":
+            yield from (target for _, target in pairs(part))
+
+
+def _check_answers(part: datasets.Dataset, settings: CorpusSettings, where: str) -> None:
+    if settings.answers is None:
+        return
+    for row, (_, target) in enumerate(pairs(part), start=1):
+        if target.strip() not in settings.answers:
+            what = (
+                f"row {row} has the target {target[:60]!r}, which is none of the answers {', '.join(settings.answers)}"
+            )
+            raise UserError(what, where, "add it to `answers`, or mend the row")

@@ -1,0 +1,163 @@
+"""What a model scores on each task of a mixture, by the task's own metric."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import datasets
+import numpy as np
+
+from s2s.errors import UserError
+from s2s.evaluation.classification import ClassificationScores, classification_scores
+from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, scores
+from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.text_to_text.answers import log_probabilities, shares
+from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
+from s2s.training.progress import Meter
+
+Run = Loaded[TextToTextRecipe, Seq2Seq]
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """What a model scored on one task.
+
+    Attributes:
+        task: its name.
+        metric: its own.
+        value: by that metric: in percent, or the loss in nats for each target piece.
+        sources: what was read, without the prefix.
+        references: what should be written.
+        written: what was.
+        texts: all metrics of text, where the task has no answers.
+        classes: all measures of classes, where it has.
+    """
+
+    task: str
+    metric: str
+    value: float
+    sources: list[str]
+    references: list[str]
+    written: list[str]
+    texts: dict[str, Score] | None = None
+    classes: ClassificationScores | None = None
+
+    def __str__(self) -> str:
+        unit = " nats a piece" if self.metric == LOSS else ""
+        head = f"{self.task}: {self.metric} {self.value:.2f}{unit}, {len(self.sources):,} examples"
+        more = [str(self.classes)] if self.classes else map(str, (self.texts or {}).values())
+        return "\n".join([head, *more])
+
+    @property
+    def percent(self) -> float | None:
+        """What of it is in the mean of all tasks: 100 less a rate; nothing of a loss."""
+        return None if self.metric == LOSS else 100 - self.value if self.metric in LOWER_IS_BETTER else self.value
+
+
+@dataclass(frozen=True)
+class TextToTextEvaluation(Evaluation):
+    """What one model scored on a split of all tasks, and the mean of the tasks' own metrics, in percent."""
+
+    beam: int
+    mean: float | None
+    tasks: list[TaskScore]
+
+    def __str__(self) -> str:
+        mean = "" if self.mean is None else f", mean of the tasks' metrics {self.mean:.2f}"
+        head = (
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.tasks)} tasks, beam {self.beam}{mean}"
+        )
+        return "\n".join([head, *map(str, self.tasks)])
+
+    def main_scores(self) -> dict[str, float]:
+        mean = {} if self.mean is None else {"mean": self.mean}
+        return mean | {f"{each.task}/{each.metric}": each.value for each in self.tasks}
+
+    def samples(self) -> list[tuple[str, str]]:
+        """Of each task the first source, and what was written."""
+        return [(f"{each.task}: {each.sources[0]}", each.written[0]) for each in self.tasks if each.written]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+
+def mean_of(found: Sequence[TaskScore]) -> float | None:
+    """The mean of the tasks' own metrics; None where all are losses."""
+    values = [each.percent for each in found if each.percent is not None]
+    return sum(values) / len(values) if values else None
+
+
+def score_task(
+    run: Run, name: str, settings: CorpusSettings, part: datasets.Dataset, meter: Meter, loss: float
+) -> TaskScore:
+    """Lets a model write, or choose, for each source of a task, and scores it on the untouched references."""
+    sources, references = list(part["source"]), list(part["target"])
+    if settings.objective == "span-corruption":
+        return TaskScore(name, LOSS, loss, sources, references, [])
+    prefixed = [settings.prefix + source for source in sources]
+    with meter(name, len(sources)) as advance:
+        if settings.answers:
+            cut = run.tokenizers[0], prefixed, settings.answers
+            probabilities = shares(log_probabilities(run.model, *cut, run.recipe.decoding.batch, advance))
+            truth = np.array([settings.answers.index(text.strip()) for text in references])
+            classes = classification_scores(truth, probabilities, settings.answers)
+            written = [settings.answers[number] for number in probabilities.argmax(axis=1)]
+            value = {"accuracy": classes.accuracy.value, "macro_f1": classes.macro_f1, LOSS: loss}[settings.metric]
+            return TaskScore(name, settings.metric, value, sources, references, written, classes=classes)
+        written = [each.text for each in translator_of(run).translate(prefixed, advance)]
+    texts = scores(written, references)
+    value = loss if settings.metric == LOSS else texts[settings.metric].value
+    return TaskScore(name, settings.metric, value, sources, references, written, texts)
+
+
+def evaluate_tasks(
+    run: Run, parts: Mapping[str, datasets.Dataset], losses: Mapping[str, float], scoring: Scoring, meter: Meter
+) -> TextToTextEvaluation:
+    """Scores a model on each task that has such a split."""
+    corpora = run.recipe.data.corpora
+    found = [score_task(run, name, corpora[name], part, meter, losses[name]) for name, part in parts.items()]
+    beam = run.recipe.decoding.beam
+    return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean_of(found), found)
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """One comparison between runs on one task."""
+
+    task: str
+    found: Comparison | ClassifierComparison
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.found}"
+
+
+def compare_evaluations(evaluations: Sequence[TextToTextEvaluation]) -> list[TaskComparison]:
+    """Tests each run against the first, task by task.
+
+    Raises:
+        UserError: the runs were not scored on the same examples.
+    """
+    first = evaluations[0]
+    asked = [[(t.task, t.sources, t.references) for t in each.tasks] for each in evaluations]
+    for other, same in zip(evaluations, asked, strict=True):
+        if same != asked[0]:
+            raise UserError(
+                f"{first.run} and {other.run} have different {first.split} sets",
+                remedy="compare runs with the same data.corpora",
+            )
+    found = []
+    for number, task in enumerate(first.tasks):
+        written = {each.run: each.tasks[number].written for each in evaluations}
+        tested: Sequence[Comparison | ClassifierComparison] = ()
+        if task.classes:
+            names = [each.name for each in task.classes.classes]
+            numbers = {run: np.array([names.index(answer) for answer in answers]) for run, answers in written.items()}
+            truth = np.array([names.index(text.strip()) for text in task.references])
+            tested = compare_classifiers(truth, numbers)
+        elif task.texts:
+            tested = compare(written, task.references, False)
+        found += [TaskComparison(task.task, each) for each in tested]
+    return found

@@ -1,0 +1,164 @@
+"""Text to text: several tasks in, one model out, that does each by its prefix (Raffel et al. 2020)."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from s2s.data.batches import Batch
+from s2s.data.corruption import SENTINELS
+from s2s.data.mixing import Mixed, every_one, rates
+from s2s.data.pairs import pairs
+from s2s.data.tokenizers import Tokenizer
+from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import module_of
+from s2s.tasks import writing
+from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring, Task
+from s2s.tasks.lines import seen_in
+from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
+from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare
+from s2s.tasks.text_to_text.evaluation import (
+    TaskComparison,
+    TextToTextEvaluation,
+    compare_evaluations,
+    evaluate_tasks,
+    mean_of,
+    score_task,
+)
+from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
+from s2s.training import trainer
+from s2s.training.logger import RunLog, Sample
+from s2s.training.progress import Meter, silent
+from s2s.training.trainer import Loss
+
+# validation sources that tell how much is new in any text
+_COMPARED = 2000
+
+MixtureCourse = Course[TextToTextRecipe, PreparedMixture, Seq2Seq]
+
+
+def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
+    """How many pieces a model knows: the tokenizer's and, where spans are taken out, the sentinels."""
+    corrupted = any(each.objective == "span-corruption" for each in recipe.data.corpora.values())
+    return tokenizer.size + (SENTINELS if corrupted else 0)
+
+
+class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
+    """Sources with prefixes in, targets out."""
+
+    perplexity: ClassVar[bool] = True
+
+    def source(self, recipe: TextToTextRecipe) -> MixtureSource:
+        return MixtureSource(recipe.data)
+
+    def tokenizer_names(self, recipe: TextToTextRecipe) -> tuple[str, ...]:
+        return ("text",)
+
+    def prepare(self, recipe: TextToTextRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedMixture:
+        return prepare(recipe, tokenizers[0] if tokenizers else None, say)
+
+    def build(self, recipe: TextToTextRecipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
+        size = vocabulary(recipe, tokenizers[0])
+        return build_model(recipe, size, size)
+
+    def build_smallest(self, recipe: TextToTextRecipe) -> nn.Module:
+        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
+
+    def examples(self, recipe: TextToTextRecipe, data: PreparedMixture, model: Seq2Seq) -> Mixed:
+        batches = recipe.batches
+        found = Mixed(data.train, batches, recipe.data.mixing, recipe.training.tokens_per_update)
+        check_lengths(batches, model, found, every_one(data.validation, batches), recipe.model.kind)
+        return found
+
+    def loss(self, recipe: TextToTextRecipe) -> Loss[Seq2Seq, Batch]:
+        return sequence_loss(recipe.training.label_smoothing)
+
+    def read(self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture) -> Mixed:
+        recipe, cut = run.recipe, run.tokenizers[0]
+        longest, corpora = recipe.batches.max_length, recipe.data.corpora
+        pieces = {name: in_pieces(each, corpora[name], cut, longest)[0] for name, each in part.parts.items()}
+        return every_one(pieces, recipe.batches)
+
+    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.teacher_forced(model, batch)
+
+    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
+        return writing.stepped(model, batch, turned)
+
+    def guessing(self, data: PreparedMixture) -> float:
+        return math.log(data.tokenizer.size)
+
+    def counts(self, course: MixtureCourse) -> dict[str, int]:
+        return {"test": 0, **super().counts(course), "too_long": course.trainer.examples.left_out}
+
+    def introduce(self, course: MixtureCourse, say: Say) -> None:
+        tokenizer, examples = course.data.tokenizer, course.trainer.examples
+        say(f"{tokenizer.size:,} pieces ({tokenizer.kind})")
+        if not isinstance(examples, Mixed):
+            return
+        sizes = [len(kept) for kept in examples.kept]
+        shown = rates(sizes, course.recipe.data.mixing)
+        for name, size, rate, count in zip(course.data.train, sizes, shown, examples.counts, strict=True):
+            say(f"  {name}: {size:,} examples, drawn {rate:.1%} of the time, {count / size:.2f} passes an epoch")
+        if examples.left_out:
+            limit = course.recipe.batches.max_length
+            say(f"{examples.left_out} training examples are longer than batches.max_length ({limit}): left out")
+
+    def begin(self, course: MixtureCourse, folder: Path, log: RunLog) -> None:
+        """Keeps what the training text held, for warnings."""
+        corpora, corpus, cut = course.recipe.data.corpora, course.data.corpus, course.data.tokenizer
+        texts, held = (
+            [corpora[name].prefix + source for name, part in split.parts.items() for source, _ in pairs(part)]
+            for split in (corpus.train, corpus.validation)
+        )
+        pieces = [np.empty(0, np.int64), *(np.unique(row) for row in cut.encode_batch(texts))]
+        seen_in(texts, np.unique(np.concatenate(pieces)), cut).save(folder / TOKENIZER, held[:_COMPARED], cut)
+
+    def validate(self, course: MixtureCourse, log: RunLog) -> float:
+        recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer
+        everything = every_one(data.validation, recipe.batches)
+        found = {LOSS: trainer.mean_loss(model, everything, sequence_loss(0.0), computer)}
+        decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
+        now = recipe.model_copy(update={"decoding": decoding})
+        run = Loaded(Path(recipe.name), Path(recipe.name), now, model.eval(), data.tokenizers, computer)
+        tasks, samples = [], []
+        for name, part in data.corpus.validation.parts.items():
+            loss = self._loss_of(course.recipe, {name: data.validation[name]}, model, computer)
+            rows = part.select(range(min(recipe.validation.sentences or len(part), len(part))))
+            tasks.append(score := score_task(run, name, recipe.data.corpora[name], rows, silent, loss))
+            found |= {f"{name}/{LOSS}": loss, f"{name}/{score.metric}": score.value}
+            samples += [
+                Sample(name + ": " + s, r, w)
+                for s, r, w in zip(score.sources, score.references, score.written, strict=False)
+            ][:2]
+        mean = mean_of(tasks)
+        found |= {} if mean is None else {MEAN: mean}
+        log.validation(course.trainer.update, found, samples)
+        metric = recipe.validation.metric
+        if metric in (LOSS, MEAN):
+            return -found[LOSS] if metric == LOSS else found[MEAN]
+        chosen = next(each for each in tasks if each.task == metric)
+        return -chosen.value if chosen.percent is None else chosen.percent
+
+    def evaluate(
+        self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, scoring: Scoring, meter: Meter
+    ) -> TextToTextEvaluation:
+        recipe, losses = run.recipe, {}
+        for name, each in part.parts.items():
+            pieces, _ = in_pieces(each, recipe.data.corpora[name], run.tokenizers[0], recipe.batches.max_length)
+            losses[name] = self._loss_of(recipe, {name: pieces}, run.model, run.computer)
+        return evaluate_tasks(run, part.parts, losses, scoring, meter)
+
+    def compare(self, evaluations: Sequence[TextToTextEvaluation]) -> list[TaskComparison]:
+        return compare_evaluations(evaluations)
+
+    def _loss_of(self, recipe: TextToTextRecipe, pieces: Any, model: Seq2Seq, computer: Any) -> float:
+        """Without smoothing, in nats for each target piece."""
+        return trainer.mean_loss(model, every_one(pieces, recipe.batches), sequence_loss(0.0), computer)
+
+
+TASK = TextToText()

@@ -1,0 +1,56 @@
+"""Lines in, one task's answers out."""
+
+from collections.abc import Iterable, Iterator
+
+from s2s.errors import UserError
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.contract import Loaded
+from s2s.tasks.lines import Tell, translated
+from s2s.tasks.text_to_text.answers import log_probabilities
+from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
+
+
+def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
+    """The task of that name, or the only one.
+
+    Raises:
+        UserError: there is no such task, none is named and there are several, or it is one that nobody uses.
+    """
+    corpora = {n: each for n, each in recipe.data.corpora.items() if each.objective == "pairs"}
+    if name in corpora:
+        return corpora[name]
+    if name is None and len(corpora) == 1:
+        return next(iter(corpora.values()))
+    what = f"{name!r} is no task of this run" if name else "no task is named"
+    raise UserError(what, where="--task", remedy=f"name one of {', '.join(corpora)}")
+
+
+def written(
+    run: Loaded[TextToTextRecipe, Seq2Seq],
+    name: str | None,
+    chunks: Iterable[list[str]],
+    nbest: int,
+    at_once: bool,
+    tell: Tell,
+) -> Iterator[str]:
+    """What a model writes for each line as one of its tasks, in order; of a task with answers, one of them.
+
+    With more than one best, answers come as `line number TAB log probability TAB answer`, as translations do with their
+    scores.
+    """
+    task = task_named(run.recipe, name)
+    if task.answers is None:
+        yield from translated(run, chunks, nbest, at_once, tell, task.prefix)
+        return
+    number = 0
+    for chunk in chunks:
+        filled = [task.prefix + text for text in chunk if text.strip()]
+        found = iter(log_probabilities(run.model, run.tokenizers[0], filled, task.answers, run.recipe.decoding.batch))
+        for text in chunk:
+            number += 1
+            best = sorted(zip(next(found), task.answers, strict=True), reverse=True) if text.strip() else []
+            if nbest == 1:
+                yield best[0][1] if best else ""
+            else:
+                yield from (f"{number}\t{score:.4f}\t{answer}" for score, answer in best[:nbest])
+                yield from () if best else (f"{number}\t\t",)

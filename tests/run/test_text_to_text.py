@@ -1,0 +1,145 @@
+"""Text to text through the real commands: train, resume, answer, evaluate; answers against the beam's own numbers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from s2s.cli.main import commands
+from s2s.decoding.translator import Translator
+from s2s.errors import UserError
+from s2s.run.loaded import load
+from s2s.tasks.text_to_text.answers import log_probabilities
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
+TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
+SMALL = [
+    *("training.updates=4", "training.warmup=1", "validation.every=2", "tokenizer.size=400"),
+    *("decoding.max_ratio=1", "decoding.max_extra=2", "batches.tokens=5000"),
+    *("device.precision=fp32", "device.threads=1", "model.width=16", "model.heads=2", "model.feedforward=16"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "data.mixing=2", "training.schedule=constant"),
+    *(f"data.corpora.{name}.{split}={size}" for name in TASKS for split, size in
+      (("train", 40), ("validation", 4), ("test", 4))),
+    *("data.corpora.words={objective: span-corruption, metric: loss, source: de, train: 60, validation: 6, test: 6}",),
+]  # fmt: skip
+
+
+def s2s(*words):
+    done = CliRunner().invoke(commands, [str(w) for w in words], standalone_mode=False, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text_to_text") / "run"
+    s2s("train", RECIPE, *SMALL, f"run.dir={folder}")
+    return folder
+
+
+def metrics(folder):
+    entries = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [{key: value for key, value in entry.items() if key != "seconds"} for entry in entries]
+
+
+def test_each_task_has_its_lines_and_the_mean_is_theirs(run):
+    last = metrics(run)[-1]["validation"]
+    own = [
+        last["en-de/bleu"],
+        last["de-en/bleu"],
+        last["plural/exact"],
+        last["cases/exact"],
+        last["acceptable/macro_f1"],
+    ]
+    assert last["mean"] == pytest.approx(np.mean(own))
+    assert {f"{name}/loss" for name in (*TASKS, "words")} <= set(last)
+    kept = json.loads((run / "evaluation-test.json").read_text())
+    assert [task["task"] for task in kept["tasks"]] == [*TASKS, "words"]
+    assert set(kept["tasks"][4]["written"]) <= {"acceptable", "unacceptable"}
+
+
+def test_going_on_gives_the_same_bits_beyond_an_epoch(run, tmp_path):
+    s2s("train", RECIPE, *SMALL, "training.updates=2", f"run.dir={tmp_path / 'b'}")
+    s2s("train", tmp_path / "b", "--resume", "training.updates=4")
+    assert metrics(tmp_path / "b") == metrics(run)
+    place = json.loads((run / "checkpoints" / "0000004" / "state.json").read_text())
+    assert place["epoch"] > 0
+    files = [folder / "checkpoints" / "0000004" / "model.safetensors" for folder in (run, tmp_path / "b")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_answers_have_the_log_probabilities_of_the_beam(run):
+    loaded = load(run)
+    sources = ["acceptable: Der Mann schläft.", "plural: Der alte Hund sieht die Frau heute."]
+    wide = loaded.recipe.decoding.model_copy(update={"beam": 4})
+    (tokenizer,) = loaded.tokenizers
+    beams = list(Translator(loaded.model, tokenizer, tokenizer, wide, 4).translate(sources))
+    for source, beam in zip(sources, beams, strict=True):
+        for candidate in beam.candidates:
+            hypothesis = candidate.hypothesis
+            if hypothesis.cut or tokenizer.encode(candidate.text) != list(hypothesis.tokens):
+                continue
+            (found,) = log_probabilities(loaded.model, tokenizer, [source], [candidate.text], 8)[0].tolist()
+            assert found == pytest.approx(hypothesis.log_probability, abs=1e-4)
+
+
+def test_answers_are_those_of_the_whole_target_and_no_batch_changes_them(run):
+    loaded = load(run)
+    (tokenizer,) = loaded.tokenizers
+    sources = ["acceptable: Der Mann schläft.", "acceptable: Heute kauft die Frau den alten Hund.", "acceptable: Ja."]
+    answers = ("acceptable", "unacceptable", "perhaps it is so")
+    found = log_probabilities(loaded.model, tokenizer, sources, answers, 8)
+    for row, source in enumerate(sources):
+        for column, answer in enumerate(answers):
+            target = torch.tensor([[1, *tokenizer.encode(answer), 2]])
+            read = torch.tensor([[*tokenizer.encode(source), 2]])
+            scores = loaded.model.logits(read, torch.ones_like(read, dtype=torch.bool), target[:, :-1]).log_softmax(2)
+            wanted = scores[0].gather(1, target[0, 1:, None]).sum().item()
+            assert found[row, column] == pytest.approx(wanted, abs=1e-4)
+    np.testing.assert_allclose(log_probabilities(loaded.model, tokenizer, sources, answers, 1), found, atol=1e-4)
+
+
+def test_the_command_answers_for_a_task(run, tmp_path):
+    (tmp_path / "in.txt").write_text("Der Mann schläft.\n\nDem Mann schläft.\n", encoding="utf-8")
+    lines = s2s("translate", run, "--task", "acceptable", "--input", tmp_path / "in.txt").split("\n")
+    assert lines[1] == ""
+    assert {lines[0], lines[2]} <= {"acceptable", "unacceptable"}
+    best = s2s("translate", run, "--task", "acceptable", "--nbest", 2, "--beam", 2, "--input", tmp_path / "in.txt")
+    rows = [line.split("\t") for line in best.strip().split("\n")]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert rows[0][2] == lines[0]
+    assert float(rows[0][1]) > float(rows[1][1])
+    for words, said in (((), "no task is named"), (("--task", "words"), "no task of this run")):
+        with pytest.raises(UserError, match=said):
+            s2s("translate", run, *words)
+
+
+def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):
+    alone = [word for word in SMALL if ".words=" not in word]
+    s2s("train", RECIPE, *alone, f"init_from={run}", "init.parts=all", f"run.dir={tmp_path / 'fine'}")
+    taken = json.loads((tmp_path / "fine" / "init_from.json").read_text())
+    assert any(name.startswith("decoder.") for name in taken["loaded"])
+    assert taken["new"] == []
+    assert all("400 of 500 rows" in rows for rows in taken["partly"].values())
+    assert taken["partly"]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("data.corpora.plural.metric=accuracy", "accuracy and macro_f1 are of tasks with answers"),
+        ("data.corpora.plural.prefx=x", "data.corpora.plural.prefx: unknown key; did you mean prefix"),
+        ("data.corpora.plural.train=-1", "data.corpora.plural.train: is -1"),
+        ("validation.metric=plurl", "expected one of mean, loss"),
+        ("data.mixing=0.5", "data.mixing: is 0.5"),
+        ("data.corpora.plural.target=cases", "which is of other sentences than singular"),
+        ("data.corpora.acceptable.answers=[yes, no]", "none of the answers"),
+    ],
+)
+def test_mistakes_are_told(override, said, tmp_path):
+    with pytest.raises(UserError, match=said):
+        s2s("train", RECIPE, *SMALL, override, f"run.dir={tmp_path / 'run'}")
+    assert not (tmp_path / "run").exists()
