@@ -38,6 +38,7 @@ batches: {tokens: 128, length: 32}
 model: {kind: transformer, width: 16, heads: 2, feedforward: 32, decoder_layers: 1}
 training: {updates: 4, warmup: 2}
 validation: {every: 2, samples: 2}
+device: {kind: cpu, precision: fp32}
 """
 
 
