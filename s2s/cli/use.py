@@ -127,7 +127,7 @@ def _write_all(lines: Iterable[str], output: Path | None) -> None:
 @_run
 @click.argument("text")
 @click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
-@click.option("--best", type=click.IntRange(1), default=10, show_default=True, help="How many fillers.")
+@click.option("--best", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many fillers.")
 @_checkpoint
 def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
