@@ -116,7 +116,7 @@ def _added(lookup: Lookup, head: int) -> Tensor:
         mask = causal_mask(targets, sources, lookup.query.device)[None, None]
     mask = mask.expand(1, lookup.query.shape[1], targets, sources)[0, head].cpu()
     if mask.dtype != torch.bool:
-        return mask.double()
+        return mask.cpu().double()
     return torch.zeros(mask.shape, dtype=torch.float64).masked_fill_(~mask, float("-inf"))
 
 

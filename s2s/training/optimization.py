@@ -51,7 +51,7 @@ class Optimization:
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
         self._groups: dict[tuple[bool, float], list[tuple[str, Tensor]]] = {}
         for name, p in zip(self.names, self.parameters, strict=True):
-            shrinks = p.dim() > 1 and id(p) not in embeddings
+            shrinks = bool(settings.weight_decay or settings.l1) and p.dim() > 1 and id(p) not in embeddings
             self._groups.setdefault((shrinks, (scales or {}).get(name, 1.0)), []).append((name, p))
         self._optimizer = optimizer_of(settings)
         self._recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]

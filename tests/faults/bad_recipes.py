@@ -11,7 +11,7 @@ VALUES: dict[str, dict[str, list[str]]] = {
         "training.learning_rate": ["0", "-1", "fast", "1e999", ".nan", "true", "1e39"],
         "training.label_smoothing": ["1", "-0.1"],
         "training.betas": ["[0.9]", "0.9", "[0.9, 1.0]", "[a, b]"],
-        "training.optimizer": ["sgd", "3"],
+        "training.optimizer": ["sdg", "3"],
         "training.schedule": ["cosin"],
         "training.warmup": ["-1", str(10**18)],
         "training.clip": ["0", "off"],

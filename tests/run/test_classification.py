@@ -226,7 +226,6 @@ MISTAKES = {
         ["translate", "runs/tiny"],
         r"is a run of task classification, not translation\n.*s2s classify runs/ti",
     ),
-    "attention": (["attention", "runs/tiny", "a"], r"is a run of task classification, not translation"),
     "beam": (["evaluate", "runs/tiny", "--beam", "2"], r"--beam says nothing to runs of classification"),
     "recipe": (["evaluate", "runs/tiny", "head.pooling=max"], r"a trained model keeps its recipe; 'head.pooling=max'"),
     "classes": (

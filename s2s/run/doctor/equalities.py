@@ -62,7 +62,7 @@ def apart(one: Tensor, other: Tensor) -> float:
     """The largest difference; not a number where one is none, or where they have not the same shape."""
     if one.shape != other.shape:
         return float("nan")
-    difference = (one.double() - other.double()).abs()
+    difference = (one.cpu().double() - other.cpu().double()).abs()
     # both may say that something is impossible
     return float(torch.where(one == other, 0.0, difference).max()) if one.numel() else 0.0
 

@@ -25,9 +25,9 @@ def slopes(name: str, patient: Patient) -> Finding:
     if patient.run.computer.device.type == "mps":
         return not_applicable(name, "Apple's GPUs know no fp64")
     # the copy keeps the bits of the run's own weights as they are
-    model = copy.deepcopy(patient.run.model).double().eval()
+    model = copy.deepcopy(patient.run.model).cpu().double().eval()
     learning = [p for p in model.parameters() if p.requires_grad]
-    batch, loss = patient.batch(patient.rows[:_ROWS]), patient.task.loss(patient.run.recipe)
+    batch, loss = patient.batch(patient.rows[:_ROWS]).to("cpu"), patient.task.loss(patient.run.recipe)
 
     def value() -> Tensor:
         """The loss that training makes small, in nats per item."""

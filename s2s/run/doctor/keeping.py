@@ -59,7 +59,7 @@ def saving(name: str, patient: Patient) -> Finding:
 
 def finite(name: str, patient: Patient) -> Finding:
     """Whether all weights are finite, and none is larger than a sound training makes it."""
-    weights = {n: p.detach().double() for n, p in patient.run.model.named_parameters() if p.numel()}
+    weights = {n: p.detach().cpu().double() for n, p in patient.run.model.named_parameters() if p.numel()}
     largest = {n: float(p.abs().max()) for n, p in weights.items()}
     worst = max(largest, key=lambda n: largest[n] if math.isfinite(largest[n]) else math.inf)
     norm = math.sqrt(sum(float(p.square().sum()) for p in weights.values()))

@@ -41,7 +41,7 @@ class Sampling:
 
         Special pieces that no text holds are never drawn; of pieces that are equally probable, the first is.
         """
-        scores = scores.double()
+        scores = scores.cpu().double()
         scores[:, list(_NEVER_WRITTEN)] = float("-inf")
         if self.temperature == 0:
             best = torch.zeros_like(scores)

@@ -28,7 +28,7 @@ def symptoms(
             found = run.model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
             wanted.append(batch.targets.cpu().numpy())
             said.append(found.argmax(1).cpu().numpy())
-            losses.append(-found.gather(1, batch.targets[:, None])[:, 0].double().cpu().numpy())
+            losses.append(-found.gather(1, batch.targets[:, None])[:, 0].cpu().double().numpy())
             windows.append(rows[(batch.chosen // batch.source.shape[1]).cpu().numpy()])
             advance(len(rows))
     targets, answers, loss, window = (np.concatenate(each) for each in (wanted, said, losses, windows))
