@@ -39,9 +39,13 @@ def _language_model(test: Told) -> list[Told]:
 
 
 def _tasks(test: Told) -> list[Told]:
-    return [
-        {"name": f"{each['task']} ({each['metric']})", "value": each["value"], "unit": "%"} for each in test["tasks"]
-    ]
+    found = []
+    for each in test["tasks"]:
+        known = (each["texts"] or {}).get(each["metric"], {"name": each["metric"].replace("_", "-")})
+        ends = {end: known[end] for end in ("low", "high") if end in known}
+        unit = "" if each["metric"] in ("bleu", "chrf", "loss") else "%"
+        found.append({"name": f"{each['task']}: {known['name']}", "value": each["value"], "unit": unit} | ends)
+    return found
 
 
 # what stands for the whole of an evaluation, by task

@@ -40,6 +40,8 @@ def place(tmp_path, monkeypatch) -> Path:
     page = PAGE.read_text(encoding="utf-8")
     files = re.findall(r"`(regression/\S+\.py)`.*?```python\n(.*?)```", page, flags=re.DOTALL)
     assert [name for name, _ in files] == ["regression/recipe.py", "regression/data.py", "regression/task.py"]
+    lines = sum(len(text.splitlines()) for _, text in files)
+    assert f"{len(files)} files of {lines} lines in all" in page
     (tmp_path / "regression").mkdir()
     for name, text in [("regression/__init__.py", ""), *files]:
         (tmp_path / name).write_text(text)

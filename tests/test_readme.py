@@ -157,6 +157,14 @@ def test_the_table_of_classifiers_is_what_the_kept_runs_say():
     assert results["table"]().count("| `") >= 2
 
 
+def test_the_table_of_tasks_is_what_the_kept_runs_say():
+    tasks = runpy.run_path(str(ROOT / "benchmarks" / "tasks.py"))
+    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert written(page, tasks["table"](), "tasks") == page
+    assert tasks["table"]().count("| `") >= 4
+
+
 def test_what_the_kept_comparison_found_is_what_the_pages_say():
     comparison = runpy.run_path(str(ROOT / "benchmarks" / "comparison.py"))
     written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
