@@ -5,7 +5,7 @@ import s2s
 project = "s2s"
 author = "the s2s founders"
 release = version = s2s.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser"]
 html_theme = "furo"
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
