@@ -123,29 +123,6 @@ def over_seeds_and_sentences(
     return Difference(value, math.sqrt(total), freedom, _least_p(len(first), len(second)))
 
 
-def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """How often sharing the values out at random sets two means as far apart, or further: exact, two-sided.
-
-    Nothing is assumed of how values are spread; with three against three the smallest p-value is 0.1. All ways are
-    counted where there are at most 20,000 of them, else as many are drawn.
-    """
-    from scipy import stats
-
-    def _apart(one: np.ndarray, two: np.ndarray, axis: int) -> np.ndarray:
-        # what rounding makes of equal differences is equal
-        return np.round(np.abs(two.mean(axis=axis) - one.mean(axis=axis)), 12)
-
-    tested = stats.permutation_test(
-        (np.asarray(first, dtype=float), np.asarray(second, dtype=float)),
-        _apart,
-        vectorized=True,
-        n_resamples=20_000,
-        alternative="greater",
-        rng=np.random.default_rng(1),
-    )
-    return float(tested.pvalue)
-
-
 def detectable(seeds: int, paired: bool = True, power: float = _POWER, level: float = LEVEL) -> float:
     """The smallest true difference that a two-sided t-test finds with that power, in standard deviations of one seed.
 

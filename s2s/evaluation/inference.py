@@ -176,26 +176,6 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
     return Estimate(float(line.slope), float(line.slope) - half, float(line.slope) + half)
 
 
-def rank_correlation(x: list[float], y: list[float]) -> tuple[float, float] | None:
-    """Spearman's ρ and its p-value; exact up to seven pairs, where the usual approximation is poor.
-
-    None where one side has the same value throughout.
-    """
-    from scipy import stats
-
-    if len(set(x)) < 2 or len(set(y)) < 2:
-        return None
-
-    def _rho(order: np.ndarray) -> float:
-        return float(stats.spearmanr(order, y).statistic)  # type: ignore[attr-defined]
-
-    if len(x) > 7:
-        both: Any = stats.spearmanr(x, y)
-        return float(both.statistic), float(both.pvalue)
-    tested = stats.permutation_test((np.array(x),), _rho, permutation_type="pairings", n_resamples=5040)
-    return float(tested.statistic), float(tested.pvalue)
-
-
 @dataclass(frozen=True)
 class Growth:
     """The law that describes a count best."""

@@ -12,7 +12,6 @@ from s2s.evaluation.differences import (
     detectable,
     over_seeds_and_sentences,
     paired,
-    permutation_p,
     welch,
 )
 from s2s.evaluation.inference import drawn_rows, draws
@@ -89,19 +88,6 @@ def test_what_can_be_detected_is_detected_in_eight_of_ten_cases(seeds):
     # the same, in the unit of what was measured
     measured = Difference(0.3, 2 * math.sqrt(2 / seeds), 2 * seeds - 2)
     assert measured.detectable() == pytest.approx(2 * detectable(seeds, paired=False))
-
-
-def test_a_permutation_test_counts_every_way():
-    one, two = [3.0, 1.0, 4.0], [5.0, 9.0, 2.0, 6.0]
-    everything = np.array(one + two)
-    wanted, as_far = abs(mean(two) - mean(one)), []
-    for chosen in range(2**7):
-        mask = np.array([chosen >> i & 1 for i in range(7)], dtype=bool)
-        if mask.sum() == 3:
-            as_far.append(abs(everything[~mask].mean() - everything[mask].mean()) >= wanted - 1e-9)
-    assert len(as_far) == 35
-    assert permutation_p(one, two) == pytest.approx(sum(as_far) / 35)
-    assert permutation_p([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]) == pytest.approx(0.1)
 
 
 def _mean(sums):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from s2s.evaluation.differences import over_seeds_and_sentences, permutation_p, welch
+from s2s.evaluation.differences import over_seeds_and_sentences, welch
 from s2s.evaluation.inference import draws, paired_difference
 from s2s.evaluation.significance import mcnemar
-from s2s.evaluation.survival import Times, log_rank_p, slope_p
+from s2s.evaluation.survival import Times, log_rank_p
 
 LEVEL = 0.05
 
@@ -69,11 +69,6 @@ def test_equivalence_at_its_boundary():
     _check(found)
 
 
-def test_the_exact_permutation_test():
-    pairs = np.random.default_rng(8).exponential(1, (1_500, 2, 5))
-    _check([permutation_p(one, two) for one, two in pairs])
-
-
 def _censored(times, budget):
     return Times([t for t in times if t <= budget], [budget for t in times if t > budget])
 
@@ -94,15 +89,6 @@ def test_mcnemars_test():
     for _ in range(2_000):
         first, second = (generator.random(2_000) < 0.3 for _ in range(2))
         found.append(mcnemar(truth, first.astype(int), second.astype(int)).p_value)
-    _check(found)
-
-
-def test_the_slope_of_a_censored_line():
-    generator = np.random.default_rng(12)
-    found = []
-    for _ in range(1_000):
-        x, y = generator.uniform(0, 1, 80), generator.normal(0, 1, 80)
-        found.append(slope_p(x, np.minimum(y, 0.7), y > 0.7))
     _check(found)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from s2s.evaluation.survival import Times, censored_line, kaplan_meier, log_rank_p, slope_p
+from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 
 # weeks of remission of leukaemia under 6-mercaptopurine and under placebo (Freireich et al. 1963)
 TREATED = Times([6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35])
@@ -84,50 +84,3 @@ def test_where_nothing_was_solved_nothing_differs():
     assert log_rank_p(Times([], [10, 10, 10]), Times([], [10, 10, 10])) == 1.0
     # three solved at once against three never: one of twenty ways, and its reverse
     assert log_rank_p(Times([1, 1, 1]), Times([], [10, 10, 10])) == pytest.approx(0.1)
-
-
-def test_without_censoring_the_line_is_that_of_least_squares():
-    generator = np.random.default_rng(1)
-    x = generator.uniform(0, 50, 200)
-    y = 2 + 0.3 * x + generator.normal(0, 2, 200)
-    found, plain = censored_line(x, y, [False] * 200), stats.linregress(x, y)
-    assert (found.start, found.slope.value) == pytest.approx((plain.intercept, plain.slope), abs=1e-5)
-    assert found.spread == pytest.approx(np.std(y - plain.intercept - plain.slope * x), rel=1e-5)
-    half = stats.t.ppf(0.975, 198) * plain.stderr
-    assert (found.slope.low, found.slope.high) == pytest.approx((plain.slope - half, plain.slope + half), rel=0.02)
-    assert found.at(10) == pytest.approx(found.start + 10 * found.slope.value)
-
-
-def test_with_censoring_the_line_is_that_of_expectation_and_maximisation():
-    generator = np.random.default_rng(2)
-    x = generator.uniform(0, 10, 150)
-    true = 1 + 0.5 * x + generator.normal(0, 1, 150)
-    censored = true > 4.5
-    y = np.minimum(true, 4.5)
-    # what is missing is put at where it is expected, and the line drawn again (Dempster et al. 1977)
-    start, slope, spread = 0.0, 0.0, 2.0
-    for _ in range(3000):
-        fitted = start + slope * x
-        away = (y - fitted) / spread
-        hazard = stats.norm.pdf(away) / stats.norm.sf(away)
-        expected = np.where(censored, fitted + spread * hazard, y)
-        left = np.where(censored, spread**2 * (1 - hazard * (hazard - away)), 0.0)
-        slope, start = np.polyfit(x, expected, 1)
-        spread = math.sqrt(np.mean((expected - start - slope * x) ** 2 + left))
-    found = censored_line(x, y, censored)
-    assert (found.start, found.slope.value, found.spread) == pytest.approx((start, slope, spread), abs=1e-3)
-    assert found.slope.low < 0.5 < found.slope.high
-    assert slope_p(x, y, censored) < 1e-10
-    # to take the ends of measuring for what was measured would flatten it
-    assert stats.linregress(x, y).slope < 0.8 * found.slope.value
-
-
-def test_a_line_without_slope_is_scipys_censored_normal():
-    generator = np.random.default_rng(3)
-    y = generator.normal(5, 2, 100)
-    censored, x = y > 6, np.arange(100) % 2
-    y = np.minimum(y, 6)
-    found = censored_line(np.where(x == 0, -1.0, 1.0), y, censored)
-    theirs = stats.norm.fit(stats.CensoredData(uncensored=y[~censored], right=y[censored]))
-    assert found.start == pytest.approx(theirs[0], abs=0.1)
-    assert found.spread == pytest.approx(theirs[1], abs=0.1)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from s2s.evaluation.inference import rank_correlation
 from s2s.experiments.gradients.paths import brief, curve, decay, factor, half_life
 
 
@@ -81,19 +80,3 @@ def test_numbers_are_brief():
         None,
         1.23457e-30,
     )
-
-
-def test_four_models_in_the_same_order_are_one_of_twenty_four():
-    assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 90]) == pytest.approx((1.0, 2 / 24))
-    assert rank_correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1]) == pytest.approx((-1.0, 2 / 120))
-
-
-def test_equal_values_have_no_correlation():
-    assert rank_correlation([1, 2, 3, 4], [5, 5, 5, 5]) is None
-
-
-def test_many_models_are_approximated():
-    found = rank_correlation([float(i) for i in range(12)], [float(i % 5) for i in range(12)])
-    assert found is not None
-    assert -1 < found[0] < 1
-    assert 0 < found[1] < 1
