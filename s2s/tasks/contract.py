@@ -323,6 +323,25 @@ class Task(ABC, Generic[R, D, M]):
         return ()
 
 
+E = TypeVar("E", bound=Evaluation)
+
+
+def check_comparable(
+    evaluations: Sequence[E],
+    asked: Callable[[E], object],
+    remedy: str = "compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
+) -> None:
+    """Refuses evaluations in which not all were asked what the first was.
+
+    Raises:
+        UserError: one was asked something else.
+    """
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        if asked(other) != asked(first):
+            raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
+
+
 def check_positions(longest: int | None, wanted: int, remedy: str) -> None:
     """Refuses texts of `batches.max_length` where a model learns fewer positions; None stands for any number."""
     if longest is not None and longest < wanted:

@@ -26,7 +26,7 @@ from s2s.interpretability.classifier import Read, inspection_of
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
 from s2s.recipe.schema import AnyRecipe
-from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, draw
+from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, check_comparable, draw
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter
@@ -332,11 +332,7 @@ def compare_evaluations(evaluations: Sequence[LabelledEvaluation]) -> list[Class
                 f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
                 remedy="compare runs whose data.classes are the same, in the same order",
             )
-        if (other.digest, other.truth) != (first.digest, first.truth):
-            raise UserError(
-                f"{first.run} and {other.run} have different {first.split} sets",
-                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
-            )
+    check_comparable(evaluations, lambda each: (each.digest, each.truth))
     return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
 
 

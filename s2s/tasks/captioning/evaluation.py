@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from s2s.decoding.translator import Writer
-from s2s.errors import UserError
 from s2s.evaluation.inference import Share, wilson
 from s2s.evaluation.metrics import Score, scores
 from s2s.evaluation.significance import Comparison, compare
@@ -17,7 +16,7 @@ from s2s.tasks.captioning.pictures import looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
 from s2s.tasks.captioning.writing import Look, looks, write
-from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
 from s2s.training.progress import Meter
 
 if TYPE_CHECKING:
@@ -135,10 +134,5 @@ def compare_runs(evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:
         UserError: the runs were not scored on the same images.
     """
     first = evaluations[0]
-    for other in evaluations[1:]:
-        if (other.names, other.references) != (first.names, first.references):
-            raise UserError(
-                f"{first.run} and {other.run} have different {first.split} sets",
-                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
-            )
+    check_comparable(evaluations, lambda each: (each.names, each.references))
     return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)

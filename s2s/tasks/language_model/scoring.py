@@ -12,10 +12,9 @@ from torch import Tensor
 
 from s2s.data.examples import batches_on
 from s2s.data.tokenizers import UNK, Tokenizer
-from s2s.errors import UserError
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.contract import Evaluation
+from s2s.tasks.contract import Evaluation, check_comparable
 from s2s.tasks.language_model.data import TextBatch, Windows
 from s2s.tasks.language_model.drawing import by_place_picture
 from s2s.training.devices import Computer
@@ -240,12 +239,8 @@ def compare_scores(evaluations: "Sequence[LanguageScores]") -> list[LanguageComp
         UserError: the runs did not read the same documents.
     """
     first, found = evaluations[0], []
+    check_comparable(evaluations, lambda each: each.digest)
     for other in evaluations:
-        if other.digest != first.digest:
-            raise UserError(
-                f"{first.run} and {other.run} have different {first.split} sets",
-                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
-            )
         counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
         chance = None if other is first else paired_p(counts[0], counts[1], _rate)
         found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))

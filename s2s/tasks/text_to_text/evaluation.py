@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 import datasets
 import numpy as np
 
-from s2s.errors import UserError
 from s2s.evaluation.classification import ClassificationScores, classification_scores
 from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
@@ -141,13 +140,11 @@ def compare_evaluations(evaluations: Sequence[TextToTextEvaluation]) -> list[Tas
         UserError: the runs were not scored on the same examples.
     """
     first = evaluations[0]
-    asked = [[(t.task, t.sources, t.references) for t in each.tasks] for each in evaluations]
-    for other, same in zip(evaluations, asked, strict=True):
-        if same != asked[0]:
-            raise UserError(
-                f"{first.run} and {other.run} have different {first.split} sets",
-                remedy="compare runs with the same data.corpora",
-            )
+    check_comparable(
+        evaluations,
+        lambda each: [(task.task, task.sources, task.references) for task in each.tasks],
+        "compare runs with the same data.corpora",
+    )
     found = []
     for number, task in enumerate(first.tasks):
         written = {each.run: each.tasks[number].written for each in evaluations}

@@ -10,7 +10,7 @@ from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import Meter
@@ -95,12 +95,7 @@ def compare_runs(evaluations: Sequence[TranslationEvaluation]) -> list[Compariso
         UserError: the runs were not scored on the same sentences.
     """
     first = evaluations[0]
-    for other in evaluations[1:]:
-        if (other.sources, other.references) != (first.sources, first.references):
-            raise UserError(
-                f"{first.run} and {other.run} have different {first.split} sets",
-                remedy="compare runs on the same data, e.g. by data.corpus, data.root and data.test overrides",
-            )
+    check_comparable(evaluations, lambda each: (each.sources, each.references))
     return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
 
 
