@@ -32,7 +32,7 @@ from s2s.reproduced import RESULT, Band, read
 CHANCE = torch.Generator().manual_seed(1)
 BRIEF = Budget(updates=2, rate=0.001, every=1)
 SMALL = (
-    CopyMemory(blanks=5, width=8, rows=2, budget=BRIEF),
+    CopyMemory(blanks=5, width=8, rows=2, budget=BRIEF, nearby=BRIEF),
     Adding(steps=6, width=8, rows=2, budget=BRIEF),
     Counting(longest=3, tried=5, rows=2, budget=BRIEF),
     Mqar(pairs=3, keys=5, values=4, rows=2, budget=BRIEF, contestants=(("transformer", 8), ("lstm", 4), ("lstm", 8))),

@@ -19,7 +19,9 @@ from s2s.results import Figure
 # so many of the last looks are what a training came to
 _LAST = 4
 _SYMBOLS, _LENGTH = 8, 10
-_COPYING = Budget(updates=1_000, rate=0.004, every=20)
+_COPYING = Budget(updates=1_500, rate=0.004, every=20)
+# a text without blanks is fifty times as short
+_NEARBY = Budget(updates=6_000, rate=0.004, every=20)
 _ADDING = Budget(updates=2_500, rate=0.002, every=50)
 
 
@@ -45,11 +47,12 @@ class CopyMemory(Reproduction):
         "0.0204 at T = 1,000"
     )
     method = (
-        "Ten of eight symbols, T = 200 blanks, the last of them a delimiter; the answer at the last ten places is the "
-        "symbols, blank at all others; cross-entropy over all places, as a multiple of 10 ln 8 / (T + 20), the loss of "
-        "one who forgets, which holds for any T. One layer of 64, Adam at 0.004, 1,000 updates of 16 fresh texts, the "
-        "mean of the last 80. Fewer blanks and fewer updates than the publication's: a network that would learn it "
-        "later is not excluded. That the budget is enough to learn something is shown with T = 1."
+        "Ten of eight symbols, T = 1,000 blanks, the last of them a delimiter; the answer at the last ten places is "
+        "the symbols, blank at all others; cross-entropy over all places, as a multiple of 10 ln 8 / (T + 20), the "
+        "loss of one who forgets. One layer of 64, Adam at 0.004, 1,500 updates of 16 fresh texts, the mean of the "
+        "last 80. Fewer updates than the publication's: a network that would learn it later is not excluded. That "
+        "such a network can copy at all is shown with T = 1 and 6,000 updates. With T = 200 and 1,000 updates the GRU "
+        "had learned part of it, 0.84 of that loss, when the LSTM was at 0.98 and the tanh-RNN at 1.00."
     )
     bands = (
         *(
@@ -68,26 +71,28 @@ class CopyMemory(Reproduction):
         ),
         Band(key="near", what="the same of the LSTM without blanks (T = 1)", published="(control)", high=0.8),
     )
-    seconds = (60, 200)
+    seconds = (450, 1_500)
     usual_seeds = 1
 
-    blanks: int = 200
+    blanks: int = 1_000
     near: int = 1
     width: int = 64
     rows: int = 16
     budget: Budget = _COPYING
+    nearby: Budget = _NEARBY
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training of each kind, and one without blanks."""
         kinds = [("rnn", "far"), ("lstm", "far"), ("gru", "far"), ("lstm", "near")]
-        return [Cell(kind, part, seed, 40) for seed in seeds for kind, part in kinds]
+        return [Cell(kind, part, seed, 200) for seed in seeds for kind, part in kinds]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them."""
-        seed, blanks = cell.seed or 0, self.near if cell.part == "near" else self.blanks
+        seed = cell.seed or 0
+        blanks, budget = (self.near, self.nearby) if cell.part == "near" else (self.blanks, self.budget)
         encoder, width = encoder_of(cell.model, _SYMBOLS + 2, seed, {"width": self.width})
         model = Reader(encoder, width, _SYMBOLS + 1)
-        course = train(model, partial(self.draw, blanks), _mean_cross_entropy, self.budget, seed)
+        course = train(model, partial(self.draw, blanks), _mean_cross_entropy, budget, seed)
         last = course.losses[-_LAST:]
         loss = sum(last) / len(last)
         return {"updates": course.updates, "losses": course.losses, "loss": loss, "ratio": loss / guess(blanks)}
