@@ -1,6 +1,5 @@
 """Translation models: short trainings that leave nothing behind, their losses, and the scores of what they write."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import check_translates
 from s2s.experiments.instruments import counted_flops, unfused
 from s2s.experiments.matching import beside_width, solved, translators
-from s2s.experiments.whole_runs import seeds_of
+from s2s.experiments.whole_runs import seeds_of, stopwatch
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import Section
 from s2s.tasks.translation.prepared import Prepared
@@ -71,9 +70,10 @@ def schooled(
         UserError: the training failed.
     """
     trainer = trainer_for(recipe, sizes_of(data), data.train if pairs is None else pairs, seed, computer)
-    began = time.perf_counter()
+    clock = stopwatch(computer)
+    began = clock()
     tokens = sum(update.tokens for update in trainer.updates(recipe.training.updates))
-    seconds = time.perf_counter() - began
+    seconds = clock() - began
     put(trainer.model, deciding(trainer))
     return Schooled(trainer.model, seconds, tokens)
 

@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Exper
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import beside_width, solved
 from s2s.experiments.running import Kept, kept
-from s2s.experiments.whole_runs import seconds_for, shortened
+from s2s.experiments.whole_runs import seconds_for, shortened, stopwatch
 from s2s.recipe.reading import dump
 from s2s.results import Contender
 from s2s.training.devices import Computer
@@ -174,10 +173,11 @@ def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, f
     """
     discipline = discipline_of(recipe)
     trainer = discipline.trainer(recipe, seed, computer)
-    began = time.perf_counter()
+    clock = stopwatch(computer)
+    began = clock()
     for _ in trainer.updates(recipe.training.updates):
         pass
-    seconds = time.perf_counter() - began
+    seconds = clock() - began
     with trainer.optimization.averaged():
         return discipline.validation_loss(trainer, recipe), seconds
 

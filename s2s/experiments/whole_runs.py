@@ -1,7 +1,8 @@
 """What whole runs of a comparison learn from and leave behind, whatever their task."""
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from s2s.recipe.schema import Section, SeedSettings
 from s2s.run.tasks import schemas
 from s2s.tasks.classification.data import prepare_texts
 from s2s.tasks.translation.prepared import prepare
+from s2s.training.devices import Computer
 from s2s.training.logger import METRICS
 
 RUNS = "runs"
@@ -36,6 +38,7 @@ class Pause:
     count: int  # items that the loss of the updates before it is the mean of: target tokens, or examples
     tokens: int  # real tokens learned from before it
     seconds: float  # that the updates before it took; validations are not counted
+    cpu_seconds: float  # of all processor threads in these; by the clock in runs from before they were noted
     scores: dict[str, float]  # what was measured, by name
 
 
@@ -64,27 +67,37 @@ def cost_of(folder: Path) -> Cost:
 
 def pauses(folder: Path) -> Iterator[Pause]:
     """All validations of a run, in the order of time."""
-    count, tokens, seconds = 0, 0, 0.0
+    count, tokens, seconds, cpu_seconds = 0, 0, 0.0, 0.0
     for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         if "validation" in entry:
-            yield Pause(entry["update"], count, tokens, seconds, entry["validation"])
+            yield Pause(entry["update"], count, tokens, seconds, cpu_seconds, entry["validation"])
         else:
             count, tokens = count + entry["count"], tokens + entry["tokens"]
             seconds += entry["seconds"]
+            cpu_seconds += entry.get("cpu_seconds", entry["seconds"])
 
 
-def history(folder: Path, scores: Mapping[str, str]) -> dict[str, Any]:
+def history(folder: Path, scores: Mapping[str, str], computer: Computer) -> dict[str, Any]:
     """A finished run's curve and its cost, as a measurement keeps them; scores of its validations by their keys."""
     curve, cost = list(pauses(folder)), cost_of(folder)
+    on_processor = computer.device.type == "cpu"
     return {
         "updates": [pause.update for pause in curve],
         "tokens": [pause.tokens for pause in curve],
-        "seconds": [round(pause.seconds, 3) for pause in curve],
+        "seconds": [round(pause.cpu_seconds if on_processor else pause.seconds, 3) for pause in curve],
         **{key: [pause.scores[score] for pause in curve] for key, score in scores.items()},
         "run_seconds": cost.seconds,
         "cpu_seconds": cost.cpu_seconds,
     }
+
+
+def stopwatch(computer: Computer) -> Callable[[], float]:
+    """A clock of seconds for trainings beside each other: what else the machine does is not counted.
+
+    On a processor each of them has one thread, and its time is the thread's; a GPU's time is the clock's.
+    """
+    return time.process_time if computer.device.type == "cpu" else time.perf_counter
 
 
 def seeds_of(seed: int) -> SeedSettings:

@@ -93,6 +93,7 @@ class RunLog:
             "count": update.count,
             "tokens": update.tokens,
             "seconds": round(update.seconds, 6),
+            "cpu_seconds": round(update.cpu_seconds, 6),
             "learning_rate": update.learning_rate,
             "gradient_norm": update.gradient_norm,
         }

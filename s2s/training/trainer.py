@@ -96,6 +96,7 @@ class Update:
         count: items that `loss` is the mean of.
         tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
         seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
+        cpu_seconds: of all processor threads of this process together.
         learning_rate: of this step.
         real_share: real tokens among all positions of its batches.
         clip: the longest gradient allowed; None where any is.
@@ -108,6 +109,7 @@ class Update:
     count: int
     tokens: int
     seconds: float
+    cpu_seconds: float
     learning_rate: float
     real_share: float
     clip: float | None
@@ -258,7 +260,7 @@ class Trainer(Generic[Whole, Batch]):
         self.groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, epoch))
 
     def _one_update(self) -> Update:
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         number, batches = self.update + 1, self._batches()
         # all items of an update share one denominator, whatever micro-batch they are in
         count = max(1, sum(batch.count for batch in batches))
@@ -282,6 +284,7 @@ class Trainer(Generic[Whole, Batch]):
             count=count,
             tokens=sum(batch.tokens for batch in batches),
             seconds=time.perf_counter() - started,
+            cpu_seconds=time.process_time() - worked,
             learning_rate=learning_rate(number, self.settings),
             real_share=float(np.mean([batch.real_share for batch in batches])),
             clip=self.settings.clip,

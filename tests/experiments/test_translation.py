@@ -23,13 +23,14 @@ from s2s.experiments.translating import (
     trainer_for,
     unigram_loss,
 )
-from s2s.experiments.whole_runs import cost_of, pauses, prepared, seeds_of, shortened
+from s2s.experiments.whole_runs import cost_of, history, pauses, prepared, seeds_of, shortened
 from s2s.models.contract import parameter_count
 from s2s.run.loaded import find_checkpoint, load
 from s2s.tasks.translation.losses import pair_losses
 from s2s.tasks.translation.recipe import DataSettings
 from s2s.tasks.translation.task import Translation, build_model, mean_loss
 from s2s.training.checkpoint import read_tensors
+from s2s.training.devices import Computer
 
 
 def _weights(folder):
@@ -53,6 +54,11 @@ def test_a_finished_run_is_not_trained_again(contest, monkeypatch):
     assert points[-1].tokens == sum(entry["tokens"] for entry in learned)
     assert points[0].tokens == sum(entry["tokens"] for entry in learned[:6])
     assert points[-1].seconds == pytest.approx(sum(entry["seconds"] for entry in learned))
+    assert points[-1].cpu_seconds == pytest.approx(sum(entry["cpu_seconds"] for entry in learned))
+    # what a comparison keeps does not depend on what else the machine does
+    assert history(folder, {}, made.computer)["seconds"][-1] == round(points[-1].cpu_seconds, 3)
+    elsewhere = Computer(torch.device("meta"), torch.float32)
+    assert history(folder, {}, elsewhere)["seconds"][-1] == round(points[-1].seconds, 3)
 
 
 def test_what_all_models_learn_from_is_prepared_before_the_clock_runs(contest, classifiers, monkeypatch):

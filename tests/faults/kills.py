@@ -129,7 +129,8 @@ def bits(run: Path) -> dict[str, object]:
     """All that a run has learned and written down, but for times."""
     entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for entry in entries:
-        entry.pop("seconds", None)
+        for clock in ("seconds", "cpu_seconds"):
+            entry.pop(clock, None)
     files = {p.relative_to(run).as_posix(): p for p in sorted(run.rglob("*")) if p.is_file()}
     hidden = sorted(name for name in files if "/." in f"/{name}" and name != ".lock")
     tensors = {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in files.items() if n.endswith(".safetensors")}

@@ -16,6 +16,7 @@ UPDATE = Update(
     count=10,
     tokens=100,
     seconds=1.0,
+    cpu_seconds=1.0,
     learning_rate=0.1,
     real_share=1.0,
     clip=None,

@@ -20,7 +20,7 @@ def _console(width: int = 100, terminal: bool = True) -> Console:
 
 def _update(number: int) -> Update:
     measured = Measured(torch.tensor(25.0), {"all": torch.tensor(1.0)})
-    return Update(number, 0, 10, 50, 0.5, 0.1, 0.9, None, measured)
+    return Update(number, 0, 10, 50, 0.5, 0.5, 0.1, 0.9, None, measured)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
             {"rows": rows, "words": words, "translations": written, "counts": counts_of("bleu", written, wanted)}
             | {"exact": exact, "unread": len(texts) - len(read)}
         )
-    curve = history(folder, {"losses": "loss"})
+    curve = history(folder, {"losses": "loss"}, contest.computer)
     return {"parts": parts, "learned": max(learned), "rate": contestant.choice(), **curve}
 
 

@@ -30,7 +30,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         **{key: scores[key] for key in ("accuracy", "macro_f1", "loss", "calibration", "adaptive")},
         "per_class": scores["classes"],
         "wrong": _wrong(folder, tested),
-        **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}),
+        **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}, contest.computer),
         "texts": [pause.count for pause in pauses(folder)],
         "parameters": blueprint.parameters(contestant.name, contestant.settings),
     }

@@ -139,7 +139,7 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
 def _figures(runs: Runs) -> list[Figure]:
     texts = ("texts", "texts", axis("texts learned from"))
     tokens = ("tokens", "tokens", axis("tokens learned from"))
-    seconds = ("seconds", "wall-clock", axis("time of training", "s"))
+    seconds = ("seconds", "time", axis("time of training, one thread of a processor or a GPU", "s"))
     accuracy = ("accuracies", axis("validation accuracy", "%"))
     loss = ("losses", axis("validation loss", "nats per text"))
     return [

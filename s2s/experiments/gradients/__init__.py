@@ -87,7 +87,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         model = load(folder).model
         seen, described = _look(model, data.validation, size)
         weights = {"curves": _curves([seen]), "weights": [described], "maps": _maps(model, data)}
-        return weights | {"history": history(folder, {"losses": "loss"})}
+        return weights | {"history": history(folder, {"losses": "loss"}, contest.computer)}
     # the first is the one that training begins with
     seeds = [seed, *(seed_for(seed, i) % 2**32 for i in range(1, size.weights))]
     models = [_fresh(recipe, data, own) for own in seeds]

@@ -87,7 +87,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         measured = losses_of(model, recipe, pairs, shuffled, contest) | _translations(model, recipe, data, sizes)
         measured |= {
             "own": own and list(own),
-            "curve": history(folder, {"losses": "loss"}),
+            "curve": history(folder, {"losses": "loss"}, contest.computer),
             "rate": contestant.choice(),
         }
     else:

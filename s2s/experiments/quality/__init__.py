@@ -31,7 +31,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         "counts": {
             metric: counts_of(metric, tested["translations"], tested["references"]) for metric in ("bleu", "chrf")
         },
-        **history(folder, {"losses": "loss", "bleus": "bleu"}),
+        **history(folder, {"losses": "loss", "bleus": "bleu"}, contest.computer),
         "source_use": asdict(worth) if worth else None,
         "rate": contestant.choice(),
         "parameters": parameter_count(build_model(recipe, *sizes_of(data))),

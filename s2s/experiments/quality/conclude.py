@@ -157,7 +157,7 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
 
 def _figures(runs: Runs) -> list[Figure]:
     tokens = ("tokens", "tokens", axis("target tokens learned from"))
-    seconds = ("seconds", "wall-clock", axis("time of training", "s"))
+    seconds = ("seconds", "time", axis("time of training, one thread of a processor or a GPU", "s"))
     loss = ("losses", axis("validation loss", "nats per token"))
     scores = {name: partial(_score, metric) for metric, name in (*_NAMES.items(), ("exact", "exact"))}
     return [

@@ -36,6 +36,7 @@ class Translators(Reproduction):
 
     width: int = 128
     train: int = 20_000
+    words: float = 1.0  # share of the grammar's words that occur
     updates: int = 2_000
     tokens: int = 1_024
     rate: float = 0.004
@@ -67,7 +68,9 @@ class Translators(Reproduction):
         model = settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)})
         training = {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10}
         changes = {
-            "data": base.data.model_copy(update={"train": self.train, "validation": 300, "test": 6 * self.tested}),
+            "data": base.data.model_copy(
+                update={"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested}
+            ),
             "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
             "batches": BatchSettings(tokens=self.tokens, max_length=256),
             "model": model,
@@ -182,24 +185,29 @@ class ReverseSource(Translators):
         "reversed sources are markedly better is in the abstract; the numbers are not verified)"
     )
     method = (
-        "LSTMs of one layer and width 128 that read in one direction, English to German on the built-in corpus, 20,000 "
-        "sentences, 2,000 updates of 1,024 tokens; perplexity on 300 sentences, greedy BLEU of 300."
+        "LSTMs of one layer and width 128 that read in one direction, English to German on the built-in corpus with a "
+        "fifth of its words, 20,000 sentences, 6,000 updates of 1,024 tokens; perplexity on 300 sentences, greedy BLEU "
+        "of 300. After 2,000 updates and with all words the ratio was 0.88 and the gain 3.0, at a BLEU of 4.4 and less, "
+        "which is no translation."
     )
     bands = (
         Band(
             key="perplexity", what="perplexity reversed over perplexity as it is", published="0.81 (4.7/5.8)", high=0.95
         ),
         Band(key="bleu", what="BLEU reversed minus BLEU as it is", published="+4.7", low=1.0),
+        Band(key="learned", what="BLEU reversed", published="30.6 (gate)", low=20.0),
     )
-    seconds = (200, 600)
+    seconds = (600, 1_200)
     usual_seeds = 2
 
+    words: float = 0.2
+    updates: int = 6_000
     tested: int = 300
     orders: ClassVar[tuple[str, ...]] = ("forward", "reversed")
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Both orders."""
-        return [Cell("lstm", order, seed, 120) for seed in seeds for order in self.orders]
+        return [Cell("lstm", order, seed, 200) for seed in seeds for order in self.orders]
 
     def options(self, cell: Cell) -> Mapping[str, object]:
         """One direction, and which."""
@@ -218,6 +226,7 @@ class ReverseSource(Translators):
         return {
             "perplexity": [other / one for one, other in pairs(measured, "perplexity", *kinds)],
             "bleu": [other - one for one, other in pairs(measured, "bleu", *kinds)],
+            "learned": by_seed(measured, "bleu", *kinds[1]),
         }
 
     def figures(self, measured: Cells) -> list[Figure]:

@@ -1,7 +1,6 @@
 """Trainings of equal length from fresh weights, from weights that learned unrelated pairs, and from the real thing."""
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,7 +24,7 @@ from s2s.experiments.translating import (
     some_pairs,
     trainer_for,
 )
-from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened
+from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened, stopwatch
 from s2s.files import locked, whole, write_atomically
 from s2s.tasks.translation.losses import pair_losses
 from s2s.tasks.translation.prepared import Prepared
@@ -214,12 +213,13 @@ def _arm(
     course: Course,
 ) -> Measured:
     """Trainings at each rate, looked at from time to time; what was best on the validation set translates."""
-    began = time.perf_counter()
+    clock = stopwatch(computer)
+    began = clock()
     trained = {}
     for times in sizes.rates:
         rate = times * recipe.training.learning_rate
         trained[f"{rate:g}"] = _looked_at(_of_length(recipe, course.updates, rate), data, pairs, seed, computer, course)
-    seconds = time.perf_counter() - began
+    seconds = clock() - began
     best = min(trained.values(), key=lambda each: min(each.curve))
     model = trainer_for(recipe, sizes_of(data), pairs, seed, computer, best.weights).model
     worth = source_use(model, data.validation, recipe.batches, computer)
