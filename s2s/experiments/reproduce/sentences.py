@@ -67,10 +67,9 @@ class Translators(Reproduction):
         layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
         model = settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)})
         training = {"updates": self.updates, "learning_rate": self.rate, "warmup": self.updates // 10}
+        corpus = {"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested}
         changes = {
-            "data": base.data.model_copy(
-                update={"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested}
-            ),
+            "data": base.data.model_copy(update=corpus),
             "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
             "batches": BatchSettings(tokens=self.tokens, max_length=256),
             "model": model,
@@ -185,10 +184,10 @@ class ReverseSource(Translators):
         "reversed sources are markedly better is in the abstract; the numbers are not verified)"
     )
     method = (
-        "LSTMs of one layer and width 128 that read in one direction, English to German on the built-in corpus with a "
-        "fifth of its words, 20,000 sentences, 6,000 updates of 1,024 tokens; perplexity on 300 sentences, greedy BLEU "
-        "of 300. After 2,000 updates and with all words the ratio was 0.88 and the gain 3.0, at a BLEU of 4.4 and less, "
-        "which is no translation."
+        "LSTMs of one layer and width 128 that read in one direction, English to German on the built-in corpus with "
+        "a fifth of its words, 20,000 sentences, 6,000 updates of 1,024 tokens; perplexity on 300 sentences, greedy "
+        "BLEU of 300. After 2,000 updates and with all words the ratio was 0.88 and the gain 3.0, at a BLEU of 4.4 "
+        "and less, which is no translation."
     )
     bands = (
         Band(
