@@ -92,10 +92,12 @@ class Length(Translators):
         "course are from memory, not verified)"
     )
     method = (
-        "LSTMs of one layer and width 128, the encoder in both directions, English to German on the built-in corpus; "
-        "20,000 sentences, learned one, two and three at a time (joined), 4,000 updates of 1,024 tokens. Greedy BLEU "
-        "of 100 texts each of one to five sentences. What is left at three sentences, the longest that was learned, is "
-        "given as a share of the BLEU of one; four and five are drawn but decide nothing."
+        "LSTMs of one layer and width 128, the encoder in both directions, English to German on the built-in corpus "
+        "with a fifth of its words; 20,000 sentences, learned one, two and three at a time (joined), 8,000 updates of "
+        "1,024 tokens. Greedy BLEU of 100 texts each of one to five sentences. What is left at three sentences, the "
+        "longest that was learned, is given as a share of the BLEU of one; four and five are drawn but decide "
+        "nothing. With all words and half of the updates the LSTM without attention had a BLEU of 3.8 at one "
+        "sentence, and so nothing to lose."
     )
     bands = (
         Band(key="learned", what="BLEU of the LSTM without attention, one sentence", published="(gate)", low=25.0),
@@ -112,17 +114,18 @@ class Length(Translators):
             low=0.1,
         ),
     )
-    seconds = (300, 900)
+    seconds = (600, 1_500)
     usual_seeds = 1
 
-    updates: int = 4_000
+    words: float = 0.2
+    updates: int = 8_000
     learned: int = 3
     longest: int = 5
     kinds: ClassVar[tuple[str, ...]] = ("lstm", "lstm-attention")
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """Both translators."""
-        return [Cell(kind, seed=seed, seconds=300) for seed in seeds for kind in self.kinds]
+        return [Cell(kind, seed=seed, seconds=600) for seed in seeds for kind in self.kinds]
 
     def lessons(self, data: Prepared) -> Encoded:
         """One sentence, two and three at a time."""
