@@ -26,6 +26,7 @@ _layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last 
 @click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Of the walk through q, k and v.")
 @click.option("--word", help="Whose walk; of an image a patch: row,column. The longest or most ambiguous if absent.")
 @click.option("--translation", help="What a translator shall have written; its own translation if absent.")
+@click.option("--task", help="Of a text-to-text run: which one its model shall do.")
 @click.option("--row", type=click.IntRange(1), default=1, show_default=True, help="Of the test set, without INPUT.")
 @_checkpoint
 def inspect(
@@ -36,12 +37,13 @@ def inspect(
     head: int,
     word: str | None,
     translation: str | None,
+    task: str | None,
     row: int,
     checkpoint: str | None,
 ) -> None:
     """Look into the model in RUN while it reads INPUT, or an example of its test set: where it looks, and why.
 
-    INPUT is a text or, where RUN has learned from images, a file. Two texts with a word in common show how it differs.
+    INPUT is a text or, where RUN reads images, a file. Two texts with a word in common show how it differs.
     """
     _check(output, inputs, translation)
     from s2s.run.folder import opened
@@ -49,10 +51,12 @@ def inspect(
     model = opened(run)
     if translation is not None and model.recipe.task != "translation":
         raise UserError(f"a run of task {model.recipe.task} translates nothing", "--translation", "leave it out")
+    if task is not None and model.recipe.task != "text-to-text":
+        raise UserError(f"a run of task {model.recipe.task} does that alone", "--task", "leave it out")
     from s2s.interpretability.inspection import Focus
     from s2s.run.loaded import look_into
 
-    focus = Focus(inputs, None, row - 1, translation, -1 if layer is None else layer, head, word)
+    focus = Focus(inputs, None, row - 1, translation, -1 if layer is None else layer, head, word, task=task)
     found = look_into(model, focus, checkpoint)
     if output is not None and output.suffix == ".html":
         from s2s.interpretability.page import page

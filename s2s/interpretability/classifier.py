@@ -10,15 +10,8 @@ from torch import Tensor
 
 from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Positions, SameWord
 from s2s.interpretability.positions import positions_of
-from s2s.interpretability.saliency import (
-    attention_on_words,
-    integrated_gradients,
-    on_words,
-    score_of_class,
-    times_input,
-)
-from s2s.interpretability.walk import Source, chosen_words, same_word
-from s2s.interpretability.words import find_word
+from s2s.interpretability.saliency import attention_on_words, explained, score_of_class
+from s2s.interpretability.walk import Source, chosen_words, patch, same_word
 from s2s.models.contract import Classifier
 
 
@@ -42,11 +35,7 @@ class Read:
 
     def place(self, wanted: str | None) -> int | None:
         """The patch of an image that is looked into: the one in the middle, where none is wanted; None of a text."""
-        if self.image is None:
-            return None
-        words = self.source.words
-        middle = len(words) - self.across * self.across + (self.across // 2) * (self.across + 1)
-        return middle if wanted is None else find_word(words, wanted)
+        return None if self.image is None else patch(self.source, self.across, wanted)
 
 
 def inspection_of(
@@ -78,14 +67,8 @@ def _inspected(
         vectors = encoder.embedding(source.read)
     label = int(np.argmax(shares))
     score, answer = score_of_class(model, source.valid, label), [classes[label]]
-    integrated, difference = integrated_gradients(score, vectors, read.baseline)
-    found = [
-        on_words("gradient x input", answer, source.words, times_input(score, vectors)),
-        on_words("integrated gradients", answer, source.words, integrated[None], difference),
-    ]
     looked = attention_on_words(model, source.read, source.valid)
-    if looked is not None:
-        found.append(on_words("attention rollout", answer, source.words, looked))
+    found = explained(answer, [score], (vectors, read.baseline), source.words, looked)
     likely = sorted(zip(shares, classes, strict=True), reverse=True)[:4]
     remark = " · ".join(f"{name} {share:.3f}" for share, name in likely) + (f"; it is {truth}" if truth else "")
     maps = [AttentionMaps("encoder", weights, source.pieces, source.pieces)] if len(weights) else []

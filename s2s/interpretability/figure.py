@@ -152,13 +152,19 @@ def _patches(example: Inspected, focus: Focus, whose: str) -> _Band:
     layer, place = -1, example.walk.place if example.walk else 0
     for found in example.attention:
         layer = focus.chosen_layer(len(found.weights))
-        rows = found.weights[layer, :, place, -across * across :]
-        maps += [(f"layer {layer}, head {head}", row, False) for head, row in enumerate(rows)]
-    maps += [(found.method, found.weights[0, -across * across :], True) for found in example.saliency]
+        weights = found.weights[layer, :, :, -across * across :]
+        if found.kind == "encoder":
+            maps += [(f"layer {layer}, head {head}", row, False) for head, row in enumerate(weights[:, place])]
+        elif found.kind == "cross":
+            means = weights[:, :_DRAWN].mean(axis=0)
+            maps += [(f"for {piece}", row, False) for piece, row in zip(found.rows, means, strict=False)]
+    # scores add up, and so do what patches weigh for the pieces of a caption
+    maps += [(found.method, found.weights[:, -across * across :].sum(axis=0), True) for found in example.saliency]
     columns = 4
     rows = -(-(len(maps) + 1) // columns)
     looking = f"; heads look from patch {example.walk.word}" if example.walk else ""
-    title = f"{whose}: {example.source} → {example.output} ({example.remark}){looking}"
+    remark = f" ({example.remark})" if example.remark else ""
+    title = f"{whose}: {example.source} → {example.output}{remark}{looking}"
 
     def draw(figure: "FigureBase") -> None:
         """Panels from left to right, the image first."""

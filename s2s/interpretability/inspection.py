@@ -27,6 +27,7 @@ class Focus:
         output: what the model shall be taken to have written; its own output when None. Of translations alone.
         layer: of the walk and the picture, from 0 on; the last when negative.
         head: of the walk, from 0 on.
+        task: that a text-to-text model shall do, by its name; of inputs without one, the only task.
         word: whose walk it is; when None, the longest, or of two inputs the one that they make most different.
     """
 
@@ -38,6 +39,7 @@ class Focus:
     head: int = 0
     word: str | None = None
     split: str = "test"
+    task: str | None = None
 
     @property
     def example(self) -> Any:

@@ -132,10 +132,11 @@
     if (!kinds.length) return;
     const place = el("div");
     if (letter(at)) box.append(el("h3", null, `Sentence ${letter(at).slice(0, 1)}`));
-    if (kinds.length > 1) box.append(tabs(kinds.map((maps) => NAMES[maps.kind]), (kind) => place.replaceChildren(views(kinds[kind]))));
+    const shown = (maps) => !example.image || maps.kind === "decoder" ? views(maps) : maps.kind === "encoder" ? looks(example, maps) : lit(example, maps);
+    if (kinds.length > 1) box.append(tabs(kinds.map((maps) => NAMES[maps.kind]), (kind) => place.replaceChildren(shown(kinds[kind]))));
     else if (!example.image) box.append(el("p", { class: "method" }, NAMES[kinds[0].kind]));
     if (example.cut) box.append(el("p", { class: "soft" }, `Of the longer texts, the first ${example.cut} pieces are shown, so that rows may sum to less; the JSON has all.`));
-    place.append(example.image ? looks(example) : views(kinds[0]));
+    place.append(shown(kinds[0]));
     box.append(place);
   }
 
@@ -175,17 +176,34 @@
     return made;
   }
 
-  // of an image: where each head looks from the patch under the pointer
-  function looks(example) {
-    const maps = example.attention[0], across = example.patches, first = maps.rows.length - across * across;
+  // what each head looks at in an image, from one place
+  function heads_on(example, maps, place) {
+    const across = example.patches, first = maps.columns.length - across * across;
+    return grid(maps.weights.length, maps.weights[0].length, (layer, head) => {
+      const row = maps.weights[layer][head][place].slice(first), most = largest(row);
+      return canvas(chunks(row, across), (v) => shade(v, most),
+        (y, x, v) => `layer ${layer}, head ${head}\npatch ${y + 1},${x + 1}: ${percent(v)}`);
+    });
+  }
+
+  // for each piece that is written, where each head looks in the image
+  function lit(example, maps) {
+    const right = el("div"), caption = el("p", { class: "method" });
+    function from(place) {
+      caption.textContent = `for ${maps.rows[place]}: dark is much of a head's largest share`;
+      right.replaceChildren(heads_on(example, maps, place));
+    }
+    from(0);
+    return el("div", { class: "views" }, el("div", null, el("p", { class: "method" }, "Choose a piece"), tabs(maps.rows, from), picture(example, 330)), el("div", null, caption, right));
+  }
+
+  // from the patch under the pointer, where each head looks in the image
+  function looks(example, maps) {
+    const across = example.patches, first = maps.rows.length - across * across;
     const right = el("div"), caption = el("p", { class: "method" }), seen = picture(example, 330);
     function from(place) {
       caption.textContent = `from patch ${maps.rows[place]} (row, column): dark is much of a head's largest share`;
-      right.replaceChildren(grid(maps.weights.length, maps.weights[0].length, (layer, head) => {
-        const row = maps.weights[layer][head][place].slice(first), most = largest(row);
-        return canvas(chunks(row, across), (v) => shade(v, most),
-          (y, x, v) => `layer ${layer}, head ${head}\npatch ${y + 1},${x + 1}: ${percent(v)}`);
-      }));
+      right.replaceChildren(heads_on(example, maps, place));
     }
     seen.addEventListener("pointermove", (event) => {
       const unit = seen.getBoundingClientRect().width / across, clip = (n) => Math.min(across - 1, Math.max(0, Math.floor(n)));
@@ -249,13 +267,16 @@
     const gap = (found) => found.difference === null ? "" : ` (sum off by ${found.difference.toPrecision(2)})`;
     const place = el("div", { class: "row" });
     if (example.image) {
-      const across = example.patches, maps = all.map((found) => {
-        const weights = found.weights[0].slice(-across * across), most = largest(weights);
+      const across = example.patches, shown = (answer) => all.map((found) => {
+        const weights = found.weights[answer].slice(-across * across), most = largest(weights);
         const made = canvas(chunks(weights, across), (v) => signed(v, most), (y, x, v) => `patch ${y + 1},${x + 1}: ${number(v, 4)}`, { class: "patches" });
         made.style.width = made.style.height = "220px";
         return el("figure", null, made, el("figcaption", null, found.method + gap(found)));
       });
-      place.append(el("figure", null, picture(example, 220), el("figcaption", null, `taken for ${all[0].answers[0]}`)), ...maps);
+      const choose = (answer) => place.replaceChildren(
+        el("figure", null, picture(example, 220), el("figcaption", null, `${one ? "taken for" : "for"} ${all[0].answers[answer]}`)), ...shown(answer));
+      if (!one) box.append(tabs(all[0].answers, choose));
+      choose(0);
     } else if (one) {
       all.forEach((found) => box.append(
         el("p", { class: "method" }, `${found.method}, for ${found.answers[0]}${gap(found)}`),

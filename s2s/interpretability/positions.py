@@ -1,8 +1,10 @@
 """The vectors that tell a model where a token stands."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from jaxtyping import UInt8
 from torch import Tensor
 
 from s2s.interpretability.inspection import Positions
@@ -42,3 +44,8 @@ def without_words(embedding: Any, vectors: Tensor) -> Tensor:
         return nothing
     with torch.no_grad():
         return norm(nothing)
+
+
+def even_grey(images: UInt8[Tensor, "batch channels rows columns"], mean: Sequence[float] | None) -> Tensor:
+    """The baseline of images: as many with nothing in them, of the training images' mean colour, or grey without."""
+    return torch.tensor(mean or (0.5,)).mul(255).round().to(images).view(1, -1, 1, 1).expand_as(images)

@@ -129,6 +129,33 @@ def integrated_gradients(
     return found, difference
 
 
+def explained(
+    answers: Sequence[str],
+    scores: Sequence[Score],
+    ways: tuple[Float[Tensor, "1 source width"], Float[Tensor, "1 source width"]],
+    words: Sequence[Word],
+    reached: Float[Tensor, "answer source"] | None,
+) -> list[Saliency]:
+    """What words weigh for each answer, by all methods.
+
+    Args:
+        answers: by name.
+        scores: of each.
+        ways: the vectors of the input, and those of an input with nothing in it.
+        words: of the input.
+        reached: how much of each position reached each answer, see `rollout`; None without attention.
+    """
+    vectors, baseline = ways
+    gradients = torch.stack([times_input(score, vectors)[0] for score in scores])
+    integrated = [integrated_gradients(score, vectors, baseline) for score in scores]
+    shares, difference = torch.stack([each for each, _ in integrated]), max(gap for _, gap in integrated)
+    found = [
+        on_words("gradient x input", answers, words, gradients),
+        on_words("integrated gradients", answers, words, shares, difference),
+    ]
+    return found if reached is None else [*found, on_words("attention rollout", answers, words, reached)]
+
+
 def rollout(weights: Float[Tensor, "batch layer head source source"]) -> Float[Tensor, "batch source source"]:
     """How much of each source position reached each state through all layers (Abnar & Zuidema 2020, section 3).
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -61,6 +62,17 @@ def _noted(model: nn.Module, found: list[Lookup]) -> Iterator[None]:
     finally:
         for module in modules:
             module.__dict__.pop("read", None)
+
+
+def weights_of(lookup: Lookup) -> Float[Tensor, "head target source"]:
+    """How much each position of a call's only row looked at each other: the softmax of `walked`, for all heads."""
+    size = lookup.query.shape[-1]
+    # several heads may share their keys
+    keys = lookup.key[0].repeat_interleave(lookup.query.shape[1] // lookup.key.shape[1], dim=0)
+    scores = lookup.query[0] @ keys.transpose(1, 2) / math.sqrt(size)
+    if lookup.mask is not None:
+        scores = scores + torch.stack([_added(lookup, head) for head in range(len(scores))]).to(scores)
+    return scores.softmax(dim=2)
 
 
 def walked(lookup: Lookup, focus: tuple[int, int], word: Word, pieces: Sequence[str]) -> Walk:
@@ -186,6 +198,21 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
     return list(min(pairs, key=alike))
 
 
+def patch(image: Source, across: int, wanted: str | None) -> int:
+    """The patch of that name, such as `3,4`, among an image's words; the one in the middle, where none is wanted.
+
+    Args:
+        image: whose words are patches, row by row, after what else is read.
+        across: patches in a row.
+        wanted: row and column, from 1 on.
+
+    Raises:
+        UserError: there is no such patch.
+    """
+    middle = len(image.words) - across * across + (across // 2) * (across + 1)
+    return middle if wanted is None else find_word(image.words, wanted)
+
+
 def _occurrences(words: Sequence[Word]) -> Iterator[tuple[tuple[str, int], int]]:
     """Each word and how often it stood before, and its place."""
     counts: Counter[str] = Counter()
@@ -205,6 +232,9 @@ def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int])
     cosines = [float(functional.cosine_similarity(a, b, dim=0)) for a, b in zip(first, second, strict=True)]
     looked = [source.looked(encoder, word) for source, word in zip(sources, words, strict=True)]
     names = ["embedding", *(f"layer {i}" for i in range(len(first) - 1))]
+    if len(first) == 2:
+        # of a model that does not tell its layers, the two ends are known
+        names[-1] = "last layer"
     if 0 < len(looked[0]) < len(names) - 1:
         names[-1] = "last norm"
     return SameWord(sources[0].words[words[0]].text, names, cosines, looked)

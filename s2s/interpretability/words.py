@@ -23,6 +23,12 @@ class Word:
         return self.text.strip(string.punctuation + "„“”»«…").casefold()
 
 
+def patches(across: int, before: int = 0) -> list[Word]:
+    """The patches of an image, named by row and column from 1 on; `before` them, so many vectors that are none."""
+    names = [f"{row},{column}" for row in range(1, across + 1) for column in range(1, across + 1)]
+    return [Word(name, (place,)) for place, name in enumerate([*["first"] * before, *names])]
+
+
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Word]:
     """The words of a text's pieces.
 

@@ -22,9 +22,11 @@ class CausalDecoder(nn.Module, ABC, Generic[State]):
     """Reads rows of pieces from the left to the right: no state knows of what comes after it.
 
     Attributes:
+        embedding: makes a vector of each piece.
         longest: most pieces that a row may have; None where there is no limit.
     """
 
+    embedding: nn.Module
     longest: int | None = None
 
     @abstractmethod

@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from s2s.data.batches import Batch, Pairs, every_pair
+from s2s.data.batches import Batch, Pairs, collate, every_pair
 from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import EOS
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
+from s2s.interpretability.seq2seq import Pair, check_fits, source_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.pairs import BatchSettings, TrainingSettings
@@ -64,6 +66,31 @@ def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: C
 def translator_of(run: Loaded[Any, Seq2Seq], nbest: int = 1) -> Translator:
     """Text in, text out, as `decoding` in the recipe says."""
     return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest)
+
+
+def pair_of(
+    run: Loaded[Any, Seq2Seq], text: str, output: str | None = None, prefix: str = "", remark: str = ""
+) -> Pair:
+    """A text and what shall have been written for it, as a model reads them: its own output when None is given.
+
+    Raises:
+        UserError: the text is empty or too long.
+    """
+    if not text.strip():
+        raise UserError("the sentence is empty", remedy="give one in quotes")
+    one, into = run.tokenizers[0], run.tokenizers[-1]
+    read = one.encode(prefix + text)
+    written = written_by(translator_of(run), [prefix + text])[0] if output is None else into.encode(output)
+    check_fits(run.model, read, written)
+    batch = collate([read], [written], [0]).to(run.computer.device)
+    source = source_of(one, read, batch.source, batch.source_valid)
+    return Pair(source, written, (prefix + text, into.decode(written)), into.pieces([*written, EOS]), remark=remark)
+
+
+def written_by(translator: Translator, lines: list[str]) -> list[list[int]]:
+    """The pieces of each line's translation; empty lines have none."""
+    found = translator.translate_chunk(lines)
+    return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
 
 
 class Lengths(Protocol):

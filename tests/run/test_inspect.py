@@ -1,5 +1,6 @@
 """`s2s inspect` for every task: what the page and the JSON hold, and that nobody's text becomes markup."""
 
+import io
 import json
 import re
 import shutil
@@ -10,29 +11,58 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
+from rich.console import Console
 
-from s2s.data.tokenizers import train
+from s2s.cli.main import commands
+from s2s.data.tokenizers import BOS, train
 from s2s.errors import UserError
+from s2s.interpretability.causal import CausalReader
 from s2s.interpretability.figure import inspection_picture
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.interpretability.page import page
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import PieceSettings
+from s2s.run import training
 from s2s.run.folder import opened
 from s2s.run.loaded import load, look_into
+from s2s.run.tasks import read
 from s2s.tasks.contract import Task
+from s2s.tasks.language_model.task import TASK as LANGUAGE
 from s2s.tasks.masked_lm.task import TASK
 from s2s.tasks.translation.task import TASK as TRANSLATION
-from tests.faults.world import make_world
+from tests.faults.world import COURSE, MODEL, make_world
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "</script><script>alert(1)</script> <b>&amp;</b> ${x} {{ 7 * 7 }} text"
-RUNS = {"t": "translation", "c": "classification", "m": "masked-lm", "i": "images"}
+RUNS = {
+    **{"t": "translation", "c": "classification", "m": "masked-lm", "i": "images"},
+    **{"l": "language-model", "x": "text-to-text", "p": "captioning"},
+}
+MIXTURE = (
+    f"task: text-to-text\nname: x\ntokenizer: {{kind: bytes}}\n{MODEL}\n{COURSE}"
+    "decoding: {beam: 1, max_ratio: 0.1, max_extra: 1}\ndata: {corpora: {"
+    "there: {prefix: 'to German: ', train: 40, validation: 2, test: 2}, "
+    "good: {prefix: 'good? ', source: sentence, target: judgement, answers: [acceptable, unacceptable], "
+    "metric: accuracy, train: 40, validation: 2, test: 2}}}\n"
+)
+CAPTIONS = (
+    "task: captioning\nname: p\ndata: {train: 20, validation: 2, test: 2, size: 16}\nstem: {size: 4}\n"
+    f"tokenizer: {{kind: word, size: 40}}\n{MODEL}\n{COURSE}decoding: {{beam: 1, max_length: 4}}\n"
+)
+WRITING = {"t", "x", "p"}  # with an encoder and a decoder
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> Path:
-    return make_world(tmp_path_factory.mktemp("inspected") / "world")
+    folder = make_world(tmp_path_factory.mktemp("inspected") / "world")
+    for name, recipe in {"x": MIXTURE, "p": CAPTIONS}.items():
+        (folder / f"{name}.yaml").write_text(recipe)
+        training.train(
+            read(folder / f"{name}.yaml", [f"run.dir={folder / 'runs' / name}"]), Console(file=io.StringIO())
+        )
+    return folder
 
 
 def _found(world: Path, run: str, *inputs: str, **focus) -> Inspection:
@@ -68,17 +98,20 @@ def test_an_example_of_the_runs_own_is_shown_with_all_that_its_model_has(world, 
     found = _found(world, run)
     (example,) = found.examples
     assert found.task == RUNS[run]
-    assert [maps.kind for maps in example.attention] == (["encoder", "decoder", "cross"] if run == "t" else ["encoder"])
+    kinds = ["encoder", "decoder", "cross"] if run in WRITING else ["decoder"] if run == "l" else ["encoder"]
+    assert [maps.kind for maps in example.attention] == kinds
     for maps in example.attention:
         assert maps.weights.shape == (1, 2, len(maps.rows), len(maps.columns))
         np.testing.assert_allclose(maps.weights.sum(axis=-1), 1, atol=1e-5)
     assert example.walk.difference < 1e-5
+    own = example.attention[0].weights[0, example.walk.head, example.walk.place]
+    np.testing.assert_allclose(example.walk.weights, own, atol=1e-5)
     methods = ["gradient x input", "integrated gradients", "attention rollout"]
     assert [saliency.method for saliency in example.saliency] == methods
     for saliency in example.saliency:
         assert saliency.weights.shape == (len(saliency.answers), len(saliency.words))
     np.testing.assert_allclose(example.saliency[2].weights.sum(axis=1), 1, atol=1e-5)
-    assert [positions.name for positions in found.positions] == (["encoder", "decoder"] if run == "t" else ["encoder"])
+    assert [positions.name for positions in found.positions] == [kind for kind in kinds if kind != "cross"]
     for positions in found.positions:
         np.testing.assert_allclose(positions.products, positions.vectors @ positions.vectors.T)
     shown = Page(page(found))
@@ -128,7 +161,7 @@ def test_a_browser_draws_the_page_and_runs_nothing_of_what_users_wrote(world, tm
 
 
 def test_two_texts_show_the_word_that_they_share(world):
-    for run in ("c", "m"):
+    for run in ("c", "m", "l"):
         found = _found(world, run, "text number one", "a number of texts")
         assert found.word.word in ("number", "text", "texts")
         assert len(found.examples) == 2
@@ -198,3 +231,67 @@ def test_a_task_without_an_answer_refuses_in_words(world):
     run = load(world / "runs/c")
     with pytest.raises(UserError, match="nothing to look into where the task is classification"):
         Task.inspect(None, run, Focus())
+
+
+def test_a_language_model_read_as_an_encoder_is_the_language_model(world):
+    run = load(world / "runs/l")
+    text = "text number"
+    for kind in ("transformer", "gru"):
+        section = module_of(kind).LanguageSettings(kind=kind, width=16)
+        recipe = run.recipe.model_copy(update={"model": section})
+        model = LANGUAGE.build(recipe, run.tokenizers).eval()
+        tokens = torch.tensor([[BOS, *run.tokenizers[0].encode(text)]])
+        reader, valid = CausalReader(model.decoder).eval(), torch.ones_like(tokens, dtype=torch.bool)
+        torch.testing.assert_close(reader(tokens, valid).states, model(tokens))
+        # a vector in another's place changes what comes after it, and nothing before
+        vectors = reader.embedding(tokens).detach().clone()
+        vectors[0, 4] = 1.0
+        changed = (reader.read(vectors, valid).states - model(tokens)).abs().sum(dim=2)[0] > 1e-6
+        assert changed.tolist() == [place >= 4 for place in range(tokens.shape[1])]
+        # what was put in the place of its vectors is gone again
+        torch.testing.assert_close(reader(tokens, valid).states, model(tokens))
+        other = replace(run, recipe=recipe, model=model)
+        example = LANGUAGE.inspect(other, Focus((text,))).examples[0]
+        scores = model.logits(tokens)[0, -1]
+        assert example.output == run.tokenizers[0].pieces([int(scores.argmax())])[0]
+        integrated = example.saliency[1]
+        assert integrated.difference <= 0.005 * abs(integrated.weights.sum()) + 1e-4
+        assert [maps.kind for maps in example.attention] == ([] if kind == "gru" else ["decoder"])
+        for maps in example.attention:
+            assert np.triu(maps.weights, 1).max() == 0
+            assert maps.rows[:-1] == maps.columns[1:]
+
+
+def test_a_text_to_text_model_is_looked_into_while_it_does_the_task_that_is_named(world):
+    found = _found(world, "x", "A dog runs.", task="good").examples[0]
+    assert found.source == "good? A dog runs."
+    assert found.output in ("acceptable", "unacceptable")
+    shares = dict(part.split() for part in found.remark.split(" · "))
+    assert float(shares[found.output]) == max(map(float, shares.values()))
+    assert sum(map(float, shares.values())) == pytest.approx(1, abs=2e-3)
+    # the decoder read that answer, and not what it would have written
+    (cross,) = [maps for maps in found.attention if maps.kind == "cross"]
+    assert len(cross.rows) == len(found.output) + 1
+    assert _found(world, "x", task="good").examples[0].source.startswith("good? ")
+    assert _found(world, "x").examples[0].source.startswith("to German: ")
+    with pytest.raises(UserError, match="no task is named"):
+        _found(world, "x", "A dog runs.")
+    with pytest.raises(UserError, match="does that alone"):
+        commands.main(["inspect", str(world / "runs/t"), "--task", "good"], standalone_mode=False)
+
+
+def test_of_an_image_with_a_caption_each_piece_looks_at_patches(world, tmp_path):
+    found = _found(world, "p")
+    (example,) = found.examples
+    assert example.image.shape == (3, 16, 16)
+    assert example.patches == 4
+    for maps in example.attention:
+        if maps.kind != "decoder":
+            assert list(maps.columns) == [f"{row},{column}" for row in range(1, 5) for column in range(1, 5)]
+    assert example.walk.word == "3,3"
+    Image.fromarray(example.image.transpose(1, 2, 0)).save(tmp_path / "same.png")
+    again = _found(world, "p", str(tmp_path / "same.png"), word="1,2").examples[0]
+    assert again.output == example.output
+    assert again.walk.word == "1,2"
+    np.testing.assert_allclose(again.attention[2].weights, example.attention[2].weights, atol=1e-6)
+    inspection_picture(found, Focus()).draw_without_rendering()

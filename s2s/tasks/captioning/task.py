@@ -17,12 +17,14 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation, Writer, collapse
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.significance import Comparison
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.tasks import writing
 from s2s.tasks.captioning.data import Captioned, CaptionSource
 from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, compare_runs, evaluate_images
 from s2s.tasks.captioning.examples import CaptionedImages, PreparedCaptions, examples_of, positions_of
+from s2s.tasks.captioning.insides import insides
 from s2s.tasks.captioning.pictures import captions_picture, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import build_model, looks, write
@@ -142,6 +144,9 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
 
     def evaluate(self, run: CaptionRun, part: Captioned, scoring: Scoring, meter: Meter) -> CaptionEvaluation:
         return evaluate_images(run, part, scoring, meter)
+
+    def inspect(self, run: CaptionRun, focus: Focus) -> Inspection:
+        return insides(run, focus)
 
     def compare(self, evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:
         return compare_runs(evaluations)

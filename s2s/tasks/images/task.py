@@ -22,9 +22,10 @@ from s2s.data.examples import LabelledBatch, LabelledExamples, Plan
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.interpretability.classifier import Read
+from s2s.interpretability.positions import even_grey
 from s2s.interpretability.saliency import Method, weighed
 from s2s.interpretability.walk import Source
-from s2s.interpretability.words import Word
+from s2s.interpretability.words import patches
 from s2s.models.contract import Classifier
 from s2s.models.patches import ImageShape, read_images
 from s2s.recipe.installed import module_of
@@ -242,14 +243,12 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
         """An image; its patches are its words, and an even grey is the image with nothing in it."""
         data = run.recipe.data
         across, encoder = data.size // run.recipe.patches.size, run.model.encoder
-        names = [f"{row},{column}" for row in range(1, across + 1) for column in range(1, across + 1)]
-        names = [*["first"] * (batch.source_valid.shape[1] - len(names)), *names]
-        words = [Word(name, (place,)) for place, name in enumerate(names)]
+        words = patches(across, before=batch.source_valid.shape[1] - across * across)
         pixels = batch.source[0].cpu().numpy()
-        grey = torch.tensor(data.mean or (0.5,)).mul(255).round().to(batch.source).view(1, -1, 1, 1)
         with torch.no_grad():
-            baseline = encoder.embedding(grey.expand_as(batch.source))
-        return Read(Source(batch.source, batch.source_valid, names, words), text, baseline, pixels, across)
+            baseline = encoder.embedding(even_grey(batch.source, data.mean))
+        source = Source(batch.source, batch.source_valid, [word.text for word in words], words)
+        return Read(source, text, baseline, pixels, across)
 
     def explained(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Classified) -> SeenImage:
         """An answer with what each patch of the image weighed for it."""

@@ -14,11 +14,13 @@ from s2s.data.encoding import SIDE, PreparedTexts, cut, encode_texts
 from s2s.data.phrasebook.likelihood import grammar_nats
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import build_language_model
 from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, draw
 from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
+from s2s.tasks.language_model.insides import insides
 from s2s.tasks.language_model.recipe import LanguageRecipe
 from s2s.tasks.language_model.scoring import (
     LanguageComparison,
@@ -152,6 +154,9 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             spans=spans(found),
             grammar=_grammar(recipe, scoring.split),
         )
+
+    def inspect(self, run: LanguageRun, focus: Focus) -> Inspection:
+        return insides(run, focus)
 
     def compare(self, evaluations: Sequence[LanguageScores]) -> list[LanguageComparison]:
         return compare_scores(evaluations)

@@ -10,7 +10,7 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Inspection
 from s2s.interpretability.positions import positions_of, without_words
-from s2s.interpretability.saliency import Score, integrated_gradients, on_words, rollout, times_input
+from s2s.interpretability.saliency import Score, explained, rollout
 from s2s.interpretability.walk import Source, chosen_words, same_word
 from s2s.interpretability.words import Word, find_word, words_of
 from s2s.models.masked_lm import MaskedLM
@@ -122,16 +122,11 @@ class _Reading:
         best = found.argmax(dim=1).tolist()
         answers = self.tokenizer.pieces(best)
         scores = [self._score(place, piece) for place, piece in zip(places, best, strict=True)]
-        gradients = torch.stack([times_input(score, vectors)[0] for score in scores])
-        ways = [integrated_gradients(score, vectors, without_words(encoder.embedding, vectors)) for score in scores]
-        integrated = torch.stack([shares for shares, _ in ways])
-        saliency = [
-            on_words("gradient x input", answers, source.words, gradients),
-            on_words("integrated gradients", answers, source.words, integrated, max(gap for _, gap in ways)),
-        ]
+        reached = rollout(weights)[0, places] if weights.shape[1] else None
+        ways = vectors, without_words(encoder.embedding, vectors)
+        saliency = explained(answers, scores, ways, source.words, reached)
         maps = []
         if weights.shape[1]:
-            saliency.append(on_words("attention rollout", answers, source.words, rollout(weights)[0, places]))
             maps = [AttentionMaps("encoder", weights[0].cpu().double().numpy(), source.pieces, source.pieces)]
         likely, pieces = found[0].exp().topk(_BEST)
         named = zip(self.tokenizer.pieces(pieces.tolist()), likely.tolist(), strict=True)

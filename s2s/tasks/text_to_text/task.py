@@ -14,6 +14,7 @@ from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import Mixed, every_one, rates
 from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
+from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.tasks import writing
@@ -29,6 +30,7 @@ from s2s.tasks.text_to_text.evaluation import (
     mean_of,
     score_task,
 )
+from s2s.tasks.text_to_text.insides import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
@@ -152,6 +154,9 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
             pieces, _ = in_pieces(each, recipe.data.corpora[name], run.tokenizers[0], recipe.batches.max_length)
             losses[name] = self._loss_of(recipe, {name: pieces}, run.model, run.computer)
         return evaluate_tasks(run, part.parts, losses, scoring, meter)
+
+    def inspect(self, run: Loaded[TextToTextRecipe, Seq2Seq], focus: Focus) -> Inspection:
+        return insides(run, focus)
 
     def compare(self, evaluations: Sequence[TextToTextEvaluation]) -> list[TaskComparison]:
         return compare_evaluations(evaluations)

@@ -10,11 +10,12 @@ from torch import Tensor
 from s2s.data.batches import collate
 from s2s.errors import UserError
 from s2s.interpretability.alignment import links, pharaoh
+from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import words_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
+from s2s.tasks.seq2seq import written_by
 from s2s.tasks.translation.evaluation import translator_of
-from s2s.tasks.translation.insides import check_lengths, written_by
 from s2s.tasks.translation.recipe import Recipe
 
 
@@ -52,7 +53,7 @@ def aligned(
             if not read or not pieces:
                 yield ""
                 continue
-            check_lengths(run.model, read, pieces)
+            check_fits(run.model, read, pieces)
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()

@@ -1,0 +1,52 @@
+"""Inside a captioning model: where it looks in the image for each piece, and what patches weigh."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from s2s.data.examples import sent
+from s2s.data.tokenizers import EOS
+from s2s.decoding.translator import Writer
+from s2s.interpretability.inspection import Focus, Inspection
+from s2s.interpretability.positions import even_grey
+from s2s.interpretability.seq2seq import Pair, inspection_of
+from s2s.interpretability.walk import Source
+from s2s.interpretability.words import patches
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.captioning.examples import as_read, positions_of
+from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.captioning.writing import write
+from s2s.tasks.contract import Loaded
+from s2s.tasks.pixels import Pixels, read_all
+
+CaptionRun = Loaded[CaptionRecipe, Seq2Seq]
+
+
+def insides(run: CaptionRun, focus: Focus) -> Inspection:
+    """What is found of one image or two, each with the caption that the model writes.
+
+    Raises:
+        UserError: a file is missing or no image, or there is no such patch, layer or head.
+    """
+    if focus.inputs:
+        pixels, names = read_all([Path(name) for name in focus.inputs], run.recipe.data), list(focus.inputs)
+    else:
+        example = focus.example
+        pixels, names = example.pixels, [f"{example.names[0]}: {example.captions[0][0]}"]
+    pairs = [_pair(run, image[None], name) for image, name in zip(pixels, names, strict=True)]
+    return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
+
+
+def _pair(run: CaptionRun, pixels: Pixels, name: str) -> Pair:
+    recipe, (tokenizer,), encoder = run.recipe, run.tokenizers, run.model.encoder
+    (caption,) = write(recipe, Writer(run.model, tokenizer, recipe.decoding), pixels)
+    written = list(caption.candidates[0].hypothesis.tokens) if caption.candidates else []
+    read, valid = (sent(each, run.computer.device) for each in as_read(pixels, positions_of(recipe)))
+    across = recipe.data.size // recipe.stem.size
+    words = patches(across)
+    with torch.no_grad():
+        nothing = encoder.embedding(even_grey(read, recipe.data.mean))
+    source = Source(read, valid, [word.text for word in words], words)
+    target = tokenizer.pieces([*written, EOS])
+    return Pair(source, written, (name, caption.text), target, nothing, np.asarray(pixels[0]), across)
