@@ -15,7 +15,7 @@ from s2s.errors import UserError
 from s2s.experiments.contest import Cell
 from s2s.experiments.gradients.sweep import knob_of, radius
 from s2s.experiments.long_range import learning
-from s2s.experiments.reproduce import catalogue, reproducing
+from s2s.experiments.reproduce import catalogue, law, reproducing
 from s2s.experiments.reproduce.agreement import Agreement
 from s2s.experiments.reproduce.counting import Counting, _right
 from s2s.experiments.reproduce.depth import Depth
@@ -48,6 +48,7 @@ SMALL = (
             Point("mingru", 1.0, 4.0, 4),
         ),
         distances=(1, 3),
+        least=0,
         steps=20,
         rows=2,
         budget=BRIEF,
@@ -369,6 +370,24 @@ def test_the_law_is_what_was_written_down_before():
             measured[cell] = run | {"d50": 1.0, "beyond": 0}
     assert task.fitted(measured, 1)[0] == line
     assert task.numbers(measured)["gain"][0] > 0.7
+    # where nearly all lie beyond what was tried, there is no law to be seen
+    beyond = {cell: run | {"beyond": int(i > 9)} for i, (cell, run) in enumerate(measured.items())}
+    assert task.numbers(beyond) == {"slope": [], "within": [], "gain": []}
+
+
+def test_a_distance_of_the_law_is_learned_by_a_network_that_saw_no_other(monkeypatch):
+    seen = []
+
+    def noted(model, draw, loss_of, budget, seed, enough):
+        seen.append(draw(torch.Generator().manual_seed(seed))[0].shape[1] - 1)
+
+    monkeypatch.setattr(law, "train", noted)
+    monkeypatch.setattr(Law, "_right", lambda self, model, distance, chance: 0.9 if distance < 8 else 0.2)
+    found = Law().measure(Cell("rnn", Point("rnn", 1.0, 0.0, 16).part, 1))
+    # two in a row are not learned, so longer ones are not tried
+    assert seen == [1, 2, 4, 8, 16]
+    assert found["right"] == [0.9, 0.9, 0.9, 0.2, 0.2, 0.1, 0.1, 0.1]
+    assert 4 < found["d50"] < 8
 
 
 def test_half_of_what_is_above_chance_is_left_at_a_distance_between_two():
