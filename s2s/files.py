@@ -53,10 +53,10 @@ def whole(path: Path) -> Iterator[Path]:
             _delete(place)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes or replaces a text file (UTF-8, lines as they are); see `whole`."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Writes or replaces a file of text (UTF-8, lines as they are) or of bytes; see `whole`."""
     with whole(path) as place:
-        place.write_bytes(text.encode("utf-8"))
+        place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 def remove(folder: Path) -> None:

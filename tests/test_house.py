@@ -1,6 +1,7 @@
 """The house rules that a machine can hold: sizes, names, quiet imports, no torch where none belongs."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,3 +108,15 @@ def test_the_project_never_names_the_workplace():
         for p in texts
         if p.name not in ("test_house.py", "conftest.py") and any(n in p.read_text() for n in names)
     ] == []
+
+
+def test_nothing_is_written_in_place():
+    # a checkpoint's and a tokenizer's files are in a folder that is put there whole
+    aside = {"files.py", "training/checkpoint.py", "data/tokenizers.py"}
+    found = {
+        path.relative_to(ROOT / "s2s").as_posix()
+        for path in (ROOT / "s2s").rglob("*.py")
+        if re.search(r"\.(write_bytes|write_text|savefig)\(", path.read_text(encoding="utf-8"))
+    }
+    # `s2s inspect` draws into the place that `whole` gives
+    assert found == aside | {"cli/inspect.py"}

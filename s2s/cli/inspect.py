@@ -6,7 +6,7 @@ import click
 
 from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
 from s2s.errors import UserError
-from s2s.files import write_atomically
+from s2s.files import whole, write_atomically
 
 _FILE = click.Path(path_type=Path)
 _PICTURES = (".png", ".svg", ".pdf")
@@ -67,7 +67,8 @@ def inspect(
     elif output is not None:
         from s2s.interpretability.figure import inspection_picture
 
-        inspection_picture(found, focus).savefig(output, dpi=100)
+        with whole(output) as place:
+            inspection_picture(found, focus).savefig(place, dpi=100, format=output.suffix[1:])
     click.echo(str(found))
 
 

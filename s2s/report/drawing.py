@@ -115,7 +115,7 @@ def _too_large(where: str, label: str, *rows: Sequence[Any] | None) -> list[str]
 def _draw(folder: Path, result: Result, figure: Figure, names: Sequence[str]) -> list[Drawing]:
     """Writes a figure's files; gives what the page needs."""
     drawing = drawn(figure, names)
-    (folder / f"{figure.name}.png").write_bytes(drawing.png)
+    write_atomically(folder / f"{figure.name}.png", drawing.png)
     write_atomically(folder / f"{figure.name}.svg", drawing.svg)
     write_atomically(folder / csv_name(result, figure), figure_csv(figure))
     return [drawing, *([drawn(figure, names, linear=True)] if figure.x.log or figure.y.log else [])]

@@ -97,15 +97,13 @@ def _clear(place: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[Path]:
-    """Within it, no other process trains this run; gives its folder, or refuses one that is being trained."""
+def alone(folder: Path, taken: str = "is being trained by another process") -> Iterator[Path]:
+    """Within it, no other process works in this folder; gives it, or refuses one where that is so, in these words."""
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(folder / LOCK))
         except BlockingIOError:
-            raise UserError(
-                "is being trained by another process", where=str(folder), remedy="wait for it, or stop it"
-            ) from None
+            raise UserError(taken, where=str(folder), remedy="wait for it, or stop it") from None
         yield folder
 
 

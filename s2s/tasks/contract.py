@@ -158,7 +158,7 @@ def save_pictures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, byte
     drawn = {name: drawing.png(picture) for name, picture in pictures.items()}
     for name, picture in drawn.items():
         (run / FIGURES).mkdir(exist_ok=True)
-        (run / FIGURES / f"{name}.png").write_bytes(picture)
+        write_atomically(run / FIGURES / f"{name}.png", picture)
     return drawn
 
 

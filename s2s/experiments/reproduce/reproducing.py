@@ -19,6 +19,7 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.reproduced import RESULT, Check, Reproduced
 from s2s.results import Failure
+from s2s.run.folder import alone
 from s2s.training.devices import choose, prepare_process
 
 # small trainings gain nothing from a second thread, and one is the same everywhere
@@ -71,10 +72,19 @@ def reproduce(
     """
     reproduction = reproduction_of(name).asked(settings, folder)
     _check_own(folder, name, settings)
+    (folder / _CELLS).mkdir(parents=True, exist_ok=True)
+    with alone(folder, "is being measured by another process"):
+        _check_own(folder, name, settings)
+        return _reproduced(reproduction, folder, seeds, say, settings)
+
+
+def _reproduced(
+    reproduction: Reproduction, folder: Path, seeds: int | None, say: Callable[[str], None], settings: Sequence[str]
+) -> Reproduced:
+    name = reproduction.name
     say(expected(reproduction))
     prepare_process(_DEVICE)
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
-    (folder / _CELLS).mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _ASKED, json.dumps(_asked(name, settings)) + "\n")
     kept: dict[Cell, Kept] = {}
     for cell in reproduction.cells(chosen):

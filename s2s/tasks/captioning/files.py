@@ -6,7 +6,7 @@ from pathlib import Path
 
 from s2s.decoding.translator import Writer
 from s2s.errors import UserError
-from s2s.files import whole, write_atomically
+from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.captioning.page import page
 from s2s.tasks.captioning.pictures import looks_picture
@@ -41,8 +41,7 @@ class CaptionedFiles:
         if path.suffix == ".html":
             write_atomically(path, page(self.looks, self.captions, title))
             return
-        with whole(path) as place:
-            place.write_bytes(drawing.png(looks_picture(self.looks, title)))
+        write_atomically(path, drawing.png(looks_picture(self.looks, title)))
 
 
 def check_ending(path: Path) -> None:

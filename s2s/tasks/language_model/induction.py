@@ -93,5 +93,5 @@ def probe(run: LanguageRun, length: int, sequences: int, seed: int) -> Recall:
     found = recall(run.model, size, length, sequences, seed, run.computer)
     kept = {"run": str(run.path), "checkpoint": run.checkpoint.name, "seed": seed, "difference": found.difference}
     write_atomically(run.path / f"{_NAME}.json", json.dumps(kept | asdict(found), indent=1) + "\n")
-    (run.path / f"{_NAME}.png").write_bytes(drawing.png(found.picture()))
+    write_atomically(run.path / f"{_NAME}.png", drawing.png(found.picture()))
     return found

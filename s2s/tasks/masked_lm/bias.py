@@ -246,7 +246,7 @@ def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     try:
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         write_preferences(found.preferences, run.path / f"{_NAME}.csv")
-        (run.path / f"{_NAME}.png").write_bytes(drawing.png(bias_picture(found)))
+        write_atomically(run.path / f"{_NAME}.png", drawing.png(bias_picture(found)))
     except OSError as error:
         # a run that others may only read can be asked, too
         return replace(found, lost=str(explained(error)))

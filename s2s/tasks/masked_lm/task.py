@@ -17,6 +17,7 @@ from s2s.data.examples import batches_on
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.signs import Symptoms
+from s2s.files import write_atomically
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
@@ -170,7 +171,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
 
     def begin(self, course: MaskedCourse, folder: Path, log: RunLog) -> None:
         picture = drawing.png(lengths_picture(course.data.train.lengths, course.recipe.batches.max_length))
-        (folder / "lengths.png").write_bytes(picture)
+        write_atomically(folder / "lengths.png", picture)
         log.picture("data/lengths", picture, 0)
 
     def validate(self, course: MaskedCourse, log: RunLog) -> float:
