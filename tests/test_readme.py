@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
+from s2s.experiments import tuning
 from s2s.questions import ROWS
 
 ROOT = Path(__file__).parents[1]
@@ -130,6 +132,9 @@ def test_every_command_shown_works(page, folder, monkeypatch):
     monkeypatch.setattr("s2s.experiments.comparison.number_for", lambda computer: 1)
     for name, value in (("RATES", (0.004,)), ("LOWEST", 0.004), ("HIGHEST", 0.004)):
         monkeypatch.setattr(f"s2s.experiments.tuning.{name}", value)
+    for scale, sizes in tuning.SIZES.items():
+        monkeypatch.setitem(tuning.SIZES, scale, replace(sizes, whole=0))
+    monkeypatch.setattr("s2s.experiments.comparison.tuning.depths_of", lambda recipe, own: ())
     for command in _commands(page):
         if command.startswith("pip install -c") and "&&" in command:
             command = command.split("&& ", 1)[1]
