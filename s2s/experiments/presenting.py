@@ -7,6 +7,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any, Literal, TypeVar
 
+from s2s.evaluation.gates import Gate
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import BySeed, Measured
 from s2s.results import Axis, Figure, Finding, Mark, Series, Table
@@ -74,6 +75,14 @@ def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable
         columns=[head for column in known for head in column.heads],
         rows=[[cell for column in known for cell in column.cells(row)] for row in rows],
     )
+
+
+def gates_table(of_what: str, closed: Mapping[str, Sequence[Gate]]) -> Table:
+    """What must be true before something is spoken of, and whether it is, model by model."""
+    rows = [{"model": model, **vars(gate)} for model, own in closed.items() for gate in own]
+    holds = Column("holds", lambda gate: "yes" if gate["passed"] else "no")
+    columns = [Column("model"), Column("name"), holds, Column("what was found", "sentence")]
+    return table("gates", f"What must be true of {of_what}", columns, rows)
 
 
 def filled(*tables: Table) -> list[Table]:

@@ -4,7 +4,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from s2s.evaluation.gates import Gate, converged, rate_inside
 from s2s.evaluation.inference import Estimate, crossings, holm, mean, paired_difference
+from s2s.experiments.contest import BySeed
 
 # below it, a difference is called one
 LEVEL = 0.05
@@ -90,6 +94,16 @@ def times(
         return "no other model was measured at the same seed"
     said = f"{math.exp(by):.2f} times {words} {other} ({evidence})"
     return f"no significant difference: {said}" if decisive is not None and decisive >= LEVEL else said
+
+
+def gates_of_training(runs: BySeed) -> list[Gate]:
+    """What must be true of any model's whole runs: their loss, on average, has stopped falling, at a rate inside."""
+    made = list(runs.values())
+    looks = min(len(run["losses"]) for run in made)
+    tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
+    rate = made[0].get("rate")
+    closed = [converged(tokens.tolist(), losses.tolist())]
+    return [*closed, rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else closed
 
 
 def corrected(pairs: Pairs) -> Pairs:

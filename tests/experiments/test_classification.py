@@ -43,13 +43,14 @@ def _planted(wrong, seed, seconds=2.0, tokens=1000):
         "adaptive": found["adaptive"],
         "truncated": 3,
         "wrong": {str(row): f"text {row}" for row in np.flatnonzero(missed)[:20].tolist()},
-        "updates": [5, 10],
-        "texts": [100, 200],
-        "tokens": [tokens // 2, tokens],
-        "seconds": [seconds / 2, seconds],
-        "losses": [1.0, 0.5],
-        "accuracies": [50.0, 80.0],
-        "macro_f1s": [50.0, 80.0],
+        "updates": [5, 7, 10],
+        "texts": [100, 150, 200],
+        "tokens": [tokens // 2, 3 * tokens // 4, tokens],
+        "seconds": [seconds / 2, 3 * seconds / 4, seconds],
+        "losses": [0.5, 0.49, 0.48],
+        "accuracies": [50.0, 70.0, 80.0],
+        "macro_f1s": [50.0, 70.0, 80.0],
+        "rate": {"chosen": 0.004, "tried": [0.002, 0.004, 0.008], "losses": [0.6, 0.5, 0.6], "inside": True},
         "parameters": 1000,
         "run_seconds": 3 * seconds,
         "cpu_seconds": None if seed == 12 else 2 * seconds,
@@ -190,3 +191,31 @@ def test_real_runs_say_what_they_left_behind_and_again_the_same(classifiers, tmp
     assert {k: v for k, v in json.loads(json.dumps(again)).items() if "seconds" not in k} == {
         k: v for k, v in measured[cells[0]].items() if "seconds" not in k
     }
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "words"),
+    [
+        ({"losses": [0.9, 0.7, 0.5]}, "still learning", "its loss still falls by 0.40 nats"),
+        ({"rate": {"chosen": 0.008, "tried": [0.004, 0.008], "inside": False}}, "not measurable", "lies at an end of"),
+        (
+            {"accuracy": {"value": 40.0, "low": 33.0, "high": 47.0}},
+            "not measurable",
+            "most frequent class is right",
+        ),
+    ],
+)
+def test_nothing_is_said_of_a_classifier_that_has_not_learned_or_beside_it(planted, change, standing, words):
+    made = planted(["lstm", "transformer"], seeds=(1, 2, 3))
+    measured = {
+        cell: _planted(0.2, cell.seed) | (change if cell.model == "lstm" else {}) for cell in EXPERIMENT.cells(made)
+    }
+    result = EXPERIMENT.conclude(made, measured)
+    for row in ("accuracy", "calibration"):
+        found = _findings(result, row)
+        assert found["lstm"].standing == standing
+        assert words in found["lstm"].verdict
+        assert found["transformer"].verdict.startswith("no verdict beside lstm")
+    # speed is measured, whatever was learned
+    assert "times as fast" in _findings(result, "training speed")["lstm"].verdict
+    assert [row["holds"] for row in _table(result, "gates") if row["model"] == "lstm"].count("no") == 1

@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Shaped
 
 from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, Judgement, converged, failed, judged, rate_inside, translates
+from s2s.evaluation.gates import Gate, Judgement, failed, judged, translates
 from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, holm, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, series, table
+from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, gates_table, series, table
+from s2s.experiments.verdicts import gates_of_training
 from s2s.results import Figure, Finding, Table
 
 JOINED = "joined"
@@ -49,7 +50,11 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[_finding(model, runs, pairs, left[model][last]) for model in runs],
         figures=_figures(left, learned),
-        tables=[_lengths(left), _gates(runs), *filled(_pairs(pairs, last))],
+        tables=[
+            _lengths(left),
+            gates_table("a model before length is spoken of", {model: gates(own) for model, own in runs.items()}),
+            *filled(_pairs(pairs, last)),
+        ],
     )
 
 
@@ -66,12 +71,7 @@ def compared(first: BySeed, second: BySeed, place: int) -> Difference | None:
 
 def gates(runs: BySeed) -> list[Gate]:
     """What must be true of a model before it is asked what length costs it."""
-    made = list(runs.values())
-    looks = min(len(run["losses"]) for run in made)
-    tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
-    single = statistics.mean(_bleu(run, 0) for run in made)
-    closed, rate = [translates(single), converged(tokens.tolist(), losses.tolist())], made[0].get("rate")
-    return [*closed, rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else closed
+    return [translates(statistics.mean(_bleu(run, 0) for run in runs.values())), *gates_of_training(runs)]
 
 
 def shares(sums: Shaped[np.ndarray, "rows counts"]) -> Shaped[np.ndarray, " rows"]:
@@ -193,13 +193,6 @@ def _lengths(left: Mapping[str, list[Left]]) -> Table:
     ]
     rows = [vars(each) for own in left.values() for each in own]
     return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
-
-
-def _gates(runs: Runs) -> Table:
-    rows = [{"model": model, **vars(gate)} for model, own in runs.items() for gate in gates(own)]
-    holds = Column("holds", lambda gate: "yes" if gate["passed"] else "no")
-    columns = [Column("model"), Column("name"), holds, Column("what was found", "sentence")]
-    return table("gates", "What must be true of a model before length is spoken of", columns, rows)
 
 
 def _pairs(pairs: Mapping[tuple[str, str], Difference | None], last: int) -> Table:

@@ -32,6 +32,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         "wrong": _wrong(folder, tested),
         **history(folder, {"losses": "loss", "accuracies": "accuracy", "macro_f1s": "macro_f1"}, contest.computer),
         "texts": [pause.count for pause in pauses(folder)],
+        "rate": contestant.choice(),
         "parameters": blueprint.parameters(contestant.name, contestant.settings),
     }
 

@@ -2,12 +2,13 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from s2s.evaluation.gates import Gate, failed, judged
 from s2s.evaluation.inference import Estimate, mean
 from s2s.evaluation.significance import McNemar, mcnemar
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
@@ -24,11 +25,12 @@ from s2s.experiments.presenting import (
     figure,
     finding,
     first_runs,
+    gates_table,
     score_bars,
     series,
     table,
 )
-from s2s.experiments.verdicts import Evidence, against, difference, percent, seeds_in_words, times
+from s2s.experiments.verdicts import Evidence, against, difference, gates_of_training, percent, seeds_in_words, times
 from s2s.results import Figure, Finding, Table
 
 _DISAGREEMENTS = 10
@@ -69,7 +71,14 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[each for model in runs for each in _findings(model, runs, pairs)],
         figures=_figures(runs),
-        tables=[_summary(runs), _pairs(pairs), _every_run(runs), _classes(runs), _disagreements(runs)],
+        tables=[
+            _summary(runs),
+            gates_table("a model before its answers are spoken of", {model: gates(own) for model, own in runs.items()}),
+            _pairs(pairs),
+            _every_run(runs),
+            _classes(runs),
+            _disagreements(runs),
+        ],
     )
 
 
@@ -117,10 +126,12 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
 
     quantity = f"accuracy on the {split} set ({over}{'; interval over texts' if seeds == 1 else ''})"
     verdict = against(*standing("accuracy"), "points", 2)
-    yield finding("accuracy", model, _accuracy_over(own), "%", quantity, verdict, "scores")
+    shown = finding("accuracy", model, _accuracy_over(own), "%", quantity, verdict, "scores")
+    yield _gated(shown, runs, standing("accuracy")[1], max)
     quantity = f"expected calibration error on the {split} set ({over})"
     verdict = against(*standing("calibration"), "points", 2, min)
-    yield finding("calibration", model, _over("calibration", own), "points", quantity, verdict, "reliability")
+    shown = finding("calibration", model, _over("calibration", own), "points", quantity, verdict, "reliability")
+    yield _gated(shown, runs, standing("calibration")[1], min)
     quantity = f"tokens learned from per second, while other trainings may run beside it ({over})"
     verdict = times(*standing("speed"), "as fast as")
     yield finding("training speed", model, mean(_known(own, "speed")), "tokens/s", quantity, verdict, "")
@@ -134,6 +145,27 @@ def _findings(model: str, runs: Runs, pairs: Pairs) -> Iterator[Finding]:
         quantity = f"CPU seconds of a whole run ({seeds_in_words(len(known))} that ran without interruption)"
     verdict = times(*standing("cost"), "the CPU seconds of", min)
     yield finding("training cost", model, mean(known), "s", quantity, verdict, "")
+
+
+def gates(runs: BySeed) -> list[Gate]:
+    """What must be true of a classifier before anything is said of its answers."""
+    first = next(iter(runs.values()))
+    truth = np.array(first["truth"])
+    usual = 100 * np.bincount(truth).max() / len(truth)
+    low = first["accuracy"]["low"]
+    said = f"at least {low:.1f} % are right, where naming the most frequent class is right for {usual:.1f} %"
+    return [*gates_of_training(runs), Gate("beats frequencies", low > usual, said)]
+
+
+def _gated(shown: Finding, runs: Runs, values: Mapping[str, float], best: Callable[..., str]) -> Finding:
+    """The finding; without a verdict where the model, or the best of the others, is no measure."""
+    others = [name for name in values if name != shown.model]
+    other = best(others, key=lambda name: values[name]) if others else shown.model
+    closed = {name: gates(runs[name]) for name in (shown.model, other)}
+    if not any(failed(each) for each in closed.values()):
+        return shown
+    said = judged((shown.model, other), None, closed, None)
+    return shown.model_copy(update={"verdict": said.sentence, "standing": said.standing})
 
 
 def _figures(runs: Runs) -> list[Figure]:

@@ -10,7 +10,7 @@ from s2s.evaluation.differences import welch
 from s2s.evaluation.gates import Gate, converged, failed, rate_inside, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, series, table
+from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, gates_table, series, table
 from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, listed, seeds_in_words, signed
 from s2s.results import Figure, Finding, Table
@@ -70,7 +70,12 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[_finding(model, orders, signals.get(model, [])) for model in orders],
         figures=[shuffling, _signal_figure(signals), _places(contest, measured)],
-        tables=filled(_order_table(orders), _gates(orders), examples, _signal_table(signals)),
+        tables=filled(
+            _order_table(orders),
+            gates_table("a model before order is spoken of", {model: order.gates for model, order in orders.items()}),
+            examples,
+            _signal_table(signals),
+        ),
         seeds=sorted({cell.seed or 0 for cell in measured}),
     )
 
@@ -239,13 +244,6 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
     ]
     rows = [{"model": model, **vars(order)} for model, order in orders.items()]
     return table("shuffling", "What shuffled sources cost", columns, rows)
-
-
-def _gates(orders: Mapping[str, Order]) -> Table:
-    rows = [{"model": model, **vars(gate)} for model, order in orders.items() for gate in order.gates]
-    holds = Column("holds", lambda gate: "yes" if gate["passed"] else "no")
-    columns = [Column("model"), Column("name"), holds, Column("what was found", "sentence")]
-    return table("gates", "What must be true of a model before order is spoken of", columns, rows)
 
 
 def _places(contest: Contest, measured: Cells) -> Figure:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
-from s2s.evaluation.gates import TIE, Gate, Judgement, converged, judged, rate_inside, uses_its_source
+from s2s.evaluation.gates import TIE, Gate, Judgement, judged, uses_its_source
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
@@ -25,13 +25,14 @@ from s2s.experiments.presenting import (
     filled,
     finding,
     first_runs,
+    gates_table,
     score_bars,
     table,
 )
 from s2s.experiments.quality.curves import cost_figures, costs, readings
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import percent
+from s2s.experiments.verdicts import gates_of_training, percent
 from s2s.results import Figure, Finding, Table
 
 RUN = "run"
@@ -62,7 +63,12 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         findings=[_finding(model, runs, pairs) for model in runs],
         figures=_figures(runs),
         tables=[
-            *(_summary(runs), _gates(runs), _pairs(pairs), readings(runs)),
+            *(
+                _summary(runs),
+                gates_table("a model before it is judged", {model: gates(own) for model, own in runs.items()}),
+                _pairs(pairs),
+                readings(runs),
+            ),
             *filled(*costs(runs)),
             *(_every_run(runs), _examples(runs)),
         ],
@@ -84,19 +90,10 @@ def compared(first: BySeed, second: BySeed) -> Pair | None:
 
 def gates(runs: BySeed) -> list[Gate]:
     """What must be true of a model's runs before anything is said of its scores."""
-    made = list(runs.values())
-    looks = min(len(run["losses"]) for run in made)
-    tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
-    closed = [converged(tokens.tolist(), losses.tolist())]
-    worth = [run["source_use"] for run in made if run.get("source_use")]
-    if worth:
-        closed.append(
-            uses_its_source(*(statistics.mean(each[key] for each in worth) for key in ("right", "exchanged")))
-        )
-    rate = made[0].get("rate")
-    if rate:
-        closed.append(rate_inside(rate["chosen"], rate["tried"], rate["inside"]))
-    return closed
+    ended, *inside = gates_of_training(runs)
+    worth = [run["source_use"] for run in runs.values() if run.get("source_use")]
+    used = [uses_its_source(*(statistics.mean(each[key] for each in worth) for key in ("right", "exchanged")))]
+    return [ended, *(used if worth else []), *inside]
 
 
 def _over_sentences(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:
@@ -209,16 +206,6 @@ def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
 def _with_interval(pair: Measured) -> Estimate | None:
     both: Difference | None = pair["over_both"]
     return Estimate(both.value, *both.interval()) if both else None
-
-
-def _gates(runs: Runs) -> Table:
-    rows = [{"model": model, **vars(gate)} for model, own in runs.items() for gate in gates(own)]
-    columns = [
-        *map(Column, ("model", "name")),
-        Column("holds", lambda gate: "yes" if gate["passed"] else "no"),
-        Column("what was found", "sentence"),
-    ]
-    return table("gates", "What must be true of a model before it is judged", columns, rows)
 
 
 def _every_run(runs: Runs) -> Table:

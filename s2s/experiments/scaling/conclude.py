@@ -13,7 +13,7 @@ from s2s.evaluation.gates import LEARNING, Gate, failed, judged, rate_inside, us
 from s2s.evaluation.inference import Estimate, exponent, holm, mean
 from s2s.evaluation.laws import Saturating, gains_more, saturating
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
-from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
+from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
 from s2s.results import Figure, Finding, Table
 
 MARGIN = 0.05
@@ -63,7 +63,13 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[_finding(model, laws, closed) for model in laws],
         figures=[_against_size(laws, closed), _against_compute(laws)],
-        tables=[_laws(laws, closed), _differences(laws, closed), _gates(closed), _sizes(laws), _rates(laws)],
+        tables=[
+            _laws(laws, closed),
+            _differences(laws, closed),
+            gates_table("a law before it is compared", closed),
+            _sizes(laws),
+            _rates(laws),
+        ],
         seeds=sorted({cell.seed or 0 for cell in measured}),
     )
 
@@ -260,16 +266,6 @@ def _differences(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
         Column(f"p (equal within {MARGIN:g})", "tie", 4),
     ]
     return table("differences", "Differences of exponents", columns, rows)
-
-
-def _gates(closed: dict[str, list[Gate]]) -> Table:
-    rows = [{"model": model, **vars(gate)} for model, own in closed.items() for gate in own]
-    columns = [
-        *map(Column, ("model", "name")),
-        Column("holds", lambda gate: "yes" if gate["passed"] else "no"),
-        Column("what was found", "sentence"),
-    ]
-    return table("gates", "What must be true of a law before it is compared", columns, rows)
 
 
 def _sizes(laws: Laws) -> Table:
