@@ -6,6 +6,7 @@ GPU is waited for; gradients travel as their device does, on CUDA by nccl.
 """
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -145,14 +146,19 @@ def _added(bucket: Sequence[Tensor]) -> Iterator[Tensor]:
     return (piece.view(part.shape) for piece, part in zip(pieces, bucket, strict=True))
 
 
+def _said(error: Exception) -> str:
+    """The first sentence of what gloo or nccl says, without the line of its own source."""
+    first = re.sub(r"^\[[^]]*\]\s*", "", str(error).strip()).split("\n")[0]
+    return first.split(". ")[0][:200]
+
+
 @contextmanager
 def _heard() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        what = str(error).strip().split("\n")[0]
         raise Lost(
-            f"another process of this training has ended, or does not answer ({what:.200})",
+            f"another process of this training has ended, or does not answer ({_said(error)})",
             remedy="look at what it said, and at what the system says of it (memory?)",
         ) from None
 
@@ -176,10 +182,9 @@ def joined(launch: Launch | None) -> Iterator[Ranks]:
     try:
         dist.init_process_group(here, timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
-        what = str(error).strip().split("\n")[0]
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         remedy = "look at torchrun's --rdzv-endpoint, the firewall, and GLOO_SOCKET_IFNAME for the network to take"
-        raise UserError(f"the processes do not find each other: {what:.300}", where, remedy) from None
+        raise UserError(f"the processes do not find each other: {_said(error)}", where, remedy) from None
     yield Ranks(launch.rank, launch.size, launch)
     # not after an error: the others may be waiting, and hear of it by our end
     dist.destroy_process_group()

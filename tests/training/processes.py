@@ -1,12 +1,9 @@
 """Processes that train together, forked from one that has loaded everything and read the data: a program of the tests.
 
-    python -m tests.training.processes learned FOLDER UPDATES SIZE...
+    python -m tests.training.processes FOLDER '{"updates": 4, "sizes": [1, 2], "stories": ["one", "lost"]}'
 
-trains each task of `RECIPES` for so many updates, in as many processes as each size says, and
-
-    python -m tests.training.processes ran FOLDER
-
-makes runs that are stopped, lose a process, and go on. Both print what was found as JSON.
+trains each task of `RECIPES` for so many updates, in as many processes as each size says; makes runs that end early or
+lose a process, and go on; and prints what was found as JSON.
 """
 
 import json
@@ -30,6 +27,7 @@ from s2s.run.following import follow
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train, trainer_of
 from s2s.tasks.contract import Prepared, Task
+from s2s.training import drawing
 from s2s.training.devices import choose
 from s2s.training.ranks import Ranks
 
@@ -66,7 +64,7 @@ training: {{{_TRAINING}, tokens_per_update: 300}}
     "images": f"""
 data: {{train: images, validation: 3, test: null, size: 8}}
 head: {{dropout: 0.0}}
-batches: {{images: 4}}
+batches: {{images: 5}}
 model: {_ENCODER}
 training: {{{_TRAINING}}}
 """,
@@ -167,11 +165,13 @@ def ran(ranks: Ranks, run: Path, updates: int, happens: dict[int, Callable[[], o
     """
     order, batches = [], Ahead.batches
 
-    def noted(ahead, group, *rest):
-        order.append([int(row) for rows in group for row in rows])
-        if len(order) == 8 and ranks.rank in happens:
-            happens[ranks.rank]()
-        return batches(ahead, group, *rest)
+    def noted(ahead, group, seed, following=None):
+        # a validation's seed is 0
+        if seed:
+            order.append([int(row) for rows in group for row in rows])
+            if len(order) == 8 and ranks.rank in happens:
+                happens[ranks.rank]()
+        return batches(ahead, group, seed, following)
 
     Ahead.batches = noted
     try:
@@ -187,40 +187,46 @@ def ran(ranks: Ranks, run: Path, updates: int, happens: dict[int, Callable[[], o
     return order, ""
 
 
-def _stories(folder: Path) -> dict[str, Any]:
-    """What each process found, story by story."""
-    found: dict[str, Any] = {"two": together(2, ran, folder / "two", 6, {})}
-    for size in (1, 2, 3):
-        shutil.copytree(folder / "two", folder / f"on_{size}")
-        found[f"on_{size}"] = together(size, ran, folder / f"on_{size}", 12, {})
-    found["straight"] = together(2, ran, folder / "straight", 12, {})
-    # only the second one is told, and nobody else
-    found["stopped"] = together(2, ran, folder / "stopped", 12, {1: _told_to_stop})
-    found["lost"] = together(2, ran, folder / "lost", 12, {1: partial(os._exit, _KILLED)})
-    for run in ("stopped", "lost"):
-        shutil.copytree(folder / run, folder / f"{run}_on")
-        found[f"{run}_on"] = together(2, ran, folder / f"{run}_on", 12, {})
-    return found
+# story: the run that is gone on with, if any, the number of processes, and what happens to which of them
+STORIES = {
+    "one": ("", 1, {}),
+    "two": ("", 2, {}),
+    # only one of them is told to stop
+    "stopped": ("", 2, {1: lambda: os.kill(os.getpid(), signal.SIGTERM)}),
+    "lost": ("", 2, {1: partial(os._exit, _KILLED)}),
+    "stopped, on one": ("stopped", 1, {}),
+    "stopped, on two": ("stopped", 2, {}),
+    "stopped, on three": ("stopped", 3, {}),
+    "lost, on two": ("lost", 2, {}),
+}
 
 
-def _told_to_stop() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+def _told(folder: Path, name: str) -> list[Any]:
+    """What each process of a story found."""
+    before, size, happens = STORIES[name]
+    if before:
+        shutil.copytree(folder / before, folder / name)
+    return together(size, ran, folder / name, 12, happens)
 
 
 def main() -> None:
-    """Prints what the processes found: of each size, of each process, of each task; or of each story."""
-    what, folder, *numbers = sys.argv[1:]
+    """Prints what the processes found: of each size, or story, of each process."""
+    folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
     os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
-    if what == "ran":
-        print(json.dumps(_stories(Path(folder))))
-        return
-    updates, *sizes = numbers
-    tasks = {}
-    for name in RECIPES:
-        recipe = read(Path(folder, f"{name}.yaml"))
+    # pictures are looked at elsewhere
+    drawing.png = lambda figure: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
+    tasks, found = {}, {}
+    for name in RECIPES if asked.get("sizes") else ():
+        recipe = read(folder / f"{name}.yaml")
         prepared = task_of(recipe).prepare(recipe, (), lambda text: None)
         tasks[name] = task_of(recipe), task_of(recipe).resolved(recipe, prepared), prepared
-    print(json.dumps({size: together(int(size), learned, tasks, int(updates)) for size in sizes}))
+    for size in asked.get("sizes", ()):
+        found[size] = together(size, learned, tasks, asked["updates"])
+    if asked.get("stories"):
+        # what one run loads the others need not
+        overrides = [f"run.dir={folder}/loaded", "training.updates=1", "training.warmup=1", *_BRIEF]
+        train(read(folder / "translation.yaml", overrides), Console(quiet=True))
+    print(json.dumps(found | {name: _told(folder, name) for name in asked.get("stories", ())}))
 
 
 if __name__ == "__main__":
