@@ -81,10 +81,15 @@ def launched() -> Launch | None:
     if "TORCHELASTIC_RUN_ID" not in told:
         return None
     try:
-        numbers = [int(told[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
-        # .../attempt_0/3/error.json
-        folder = Path(told["TORCHELASTIC_ERROR_FILE"]).parents[2]
-        return Launch(*numbers, int(told["TORCHELASTIC_RESTART_COUNT"]), folder)
+        return Launch(
+            rank=int(told["RANK"]),
+            size=int(told["WORLD_SIZE"]),
+            local_rank=int(told["LOCAL_RANK"]),
+            local_size=int(told["LOCAL_WORLD_SIZE"]),
+            restarts=int(told["TORCHELASTIC_RESTART_COUNT"]),
+            # .../attempt_0/3/error.json
+            folder=Path(told["TORCHELASTIC_ERROR_FILE"]).parents[2],
+        )
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(
             f"TORCHELASTIC_RUN_ID says that torchrun started this, but of what it tells something is missing: {error}",

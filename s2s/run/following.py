@@ -1,4 +1,4 @@
-"""What all processes but the first do, where torchrun has started several: they compute, and decide and write nothing."""
+"""What all processes but the first do, where torchrun has started several: they compute, and decide nothing."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

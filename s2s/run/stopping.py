@@ -72,11 +72,11 @@ def pauses(update: int, recipe: Any, ranks: Ranks, wish: Wish, late: bool = Fals
 
     Each process asks after each update.
     """
-    signal_of_all, late = ranks.most(wish.signal, late)
+    signal_of_all, late_of_all = ranks.most(wish.signal, int(late))
     # one that comes in this moment stays
     wish.signal = wish.signal or signal_of_all
     due = update % recipe.validation.every == 0 or update == recipe.training.updates
-    return Pause(due, wish, ranks) if due or signal_of_all or late else None
+    return Pause(due, wish, ranks) if due or signal_of_all or late_of_all else None
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Ranks:
         """Whether this is the first, which decides and writes for all."""
         return self.rank == 0
 
-    def sums(self, *numbers: float) -> list[float]:
+    def sums(self, *numbers: int | float) -> list[int | float]:
         """Of each number, the sum over all processes."""
         return self._reduced(numbers, dist.ReduceOp.SUM) if self.size > 1 else list(numbers)
 
@@ -54,7 +54,7 @@ class Ranks:
         """Of each number, the largest of all processes."""
         return [int(n) for n in self._reduced(numbers, dist.ReduceOp.MAX)] if self.size > 1 else list(numbers)
 
-    def _reduced(self, numbers: Sequence[float], operation: dist.ReduceOp.RedOpType) -> list[float]:
+    def _reduced(self, numbers: Sequence[int | float], operation: dist.ReduceOp.RedOpType) -> list[int | float]:
         tensor = torch.tensor(numbers, dtype=torch.float64)
         with _heard():
             dist.all_reduce(tensor, operation)

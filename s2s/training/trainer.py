@@ -327,9 +327,9 @@ class Trainer(Generic[Whole, Batch]):
         Where noise is measured, also the norm of what each of several batches gave.
         """
         if not self.settings.noise_scale or len(batches) < 2:
+            found = [self._add_gradient(self._called, count, batch) for batch in batches]
             # of several processes, one may have none of the batches
-            nothing = [] if batches else [torch.zeros((), device=self.computer.device)]
-            return torch.stack([self._add_gradient(self._called, count, batch) for batch in batches] + nothing).sum(), []
+            return torch.stack(found or [torch.zeros((), device=self.computer.device)]).sum(), []
         losses, norms, whole = [], [], list[Tensor | None]()
         for batch in batches:
             losses.append(self._add_gradient(self._called, count, batch))

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.launch import Launch, launched
+from s2s.recipe.schema import DeviceSettings
 from s2s.training import devices
 from s2s.training.devices import choose
-from s2s.recipe.schema import DeviceSettings
 from s2s.training.ranks import Ranks, joined
 
 RECIPE = """

@@ -1,4 +1,4 @@
-"""Several processes train as one: the same losses, the same order, one that decides; whoever is left is not left alone."""
+"""Several processes train as one: the same losses, the same order of the data, and one that decides for all."""
 
 import json
 import subprocess
