@@ -21,16 +21,14 @@ class Launch:
         size: how many they are.
         local_rank: its number among those of this machine.
         local_size: how many are on this machine.
-        restarts: how often torchrun has started all of them again after one had failed.
-        folder: torchrun's own of this machine, which lasts as long as torchrun does.
+        attempt: torchrun's folder of this machine for this start of the processes: empty when they are started.
     """
 
     rank: int
     size: int
     local_rank: int
     local_size: int
-    restarts: int
-    folder: Path
+    attempt: Path
 
     @property
     def leads(self) -> bool:
@@ -42,7 +40,7 @@ class Launch:
 
         Asked again, it answers the same.
         """
-        path = self.folder / f"{_SPEAKER}-{self.restarts}"
+        path = self.attempt / _SPEAKER
         try:
             with path.open("x", encoding="ascii") as file:
                 file.write(str(self.rank))
@@ -56,17 +54,17 @@ class Launch:
     def wait_for_another(self, seconds: float) -> None:
         """Waits until another process of this machine speaks, but no longer than that."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not (self.folder / f"{_SPEAKER}-{self.restarts}").exists():
+        while time.monotonic() < deadline and not (self.attempt / _SPEAKER).exists():
             time.sleep(0.05)
 
     def begins(self, run: Path) -> None:
         """Notes that the run in this folder was begun: started again, torchrun's processes go on with it."""
-        (self.folder / _BEGUN).write_text(str(run.resolve()), encoding="utf-8")
+        (self.attempt.parent / _BEGUN).write_text(str(run.resolve()), encoding="utf-8")
 
     def goes_on_with(self, run: Path) -> bool:
         """Whether the run in this folder was begun before torchrun had to start its processes again."""
-        noted = self.folder / _BEGUN
-        return self.restarts > 0 and noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
+        noted = self.attempt.parent / _BEGUN
+        return noted.exists() and noted.read_text(encoding="utf-8") == str(run.resolve())
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The words of a command of s2s as torchrun would start them; what it is told of other machines is left out."""
@@ -86,9 +84,8 @@ def launched() -> Launch | None:
             size=int(told["WORLD_SIZE"]),
             local_rank=int(told["LOCAL_RANK"]),
             local_size=int(told["LOCAL_WORLD_SIZE"]),
-            restarts=int(told["TORCHELASTIC_RESTART_COUNT"]),
             # .../attempt_0/3/error.json
-            folder=Path(told["TORCHELASTIC_ERROR_FILE"]).parents[2],
+            attempt=Path(told["TORCHELASTIC_ERROR_FILE"]).parents[1],
         )
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(

@@ -8,14 +8,17 @@ GPU is waited for; gradients travel as their device does, on CUDA by nccl.
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from s2s.errors import UserError
 from s2s.launch import Launch
@@ -163,6 +166,27 @@ def _heard() -> Iterator[None]:
         ) from None
 
 
+def _meeting(store: dist.Store, rank: int, size: int) -> str:
+    """A name that only those processes know that were started together.
+
+    torchrun keeps its store when it starts them again, and who finds another's address of last time in it waits for the
+    dead. How often that was is no name: torchruns on several machines count differently. So the first process answers
+    whoever asks under a name of its own, until all have heard.
+    """
+    me = uuid4().hex
+    if rank:
+        store.set(f"s2s/{rank}", me)
+        found = store.get(f"s2s/{me}").decode()
+        store.add(f"s2s/{found}", 1)
+        return found
+    while store.add(f"s2s/{me}", 0) < size - 1:
+        for other in range(1, size):
+            if store.check([f"s2s/{other}"]):
+                store.set(f"s2s/{store.get(f's2s/{other}').decode()}", me)
+        time.sleep(0.02)
+    return me
+
+
 @contextmanager
 def joined(launch: Launch | None) -> Iterator[Ranks]:
     """Within it, the processes that torchrun has started know each other.
@@ -179,13 +203,16 @@ def joined(launch: Launch | None) -> Iterator[Ranks]:
             remedy="install another build of torch, or train in one process: leave torchrun out",
         )
     here = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    rank, size = launch.rank, launch.size
     try:
-        dist.init_process_group(here, timeout=_PATIENCE)
+        store, _, _ = next(rendezvous("env://", timeout=_PATIENCE))
+        store = dist.PrefixStore(_meeting(store, rank, size), store)
+        dist.init_process_group(here, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         remedy = "look at torchrun's --rdzv-endpoint, the firewall, and GLOO_SOCKET_IFNAME for the network to take"
         raise UserError(f"the processes do not find each other: {_said(error)}", where, remedy) from None
-    yield Ranks(launch.rank, launch.size, launch)
+    yield Ranks(rank, size, launch)
     # not after an error: the others may be waiting, and hear of it by our end
     dist.destroy_process_group()
 

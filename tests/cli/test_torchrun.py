@@ -33,7 +33,6 @@ device: {kind: cpu, precision: fp32, threads: 1}
 """
 LAUNCH = {
     "TORCHELASTIC_RUN_ID": "none",
-    "TORCHELASTIC_RESTART_COUNT": "0",
     "RANK": "0",
     "WORLD_SIZE": "2",
     "LOCAL_RANK": "0",
@@ -45,10 +44,10 @@ LAUNCH = {
 def told(tmp_path, monkeypatch):
     """What torchrun tells the first of two processes."""
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "none_x" / "attempt_0" / "0" / "error.json"))
-    (tmp_path / "none_x").mkdir()
+    (tmp_path / "none_x" / "attempt_0").mkdir(parents=True)
     for name, value in LAUNCH.items():
         monkeypatch.setenv(name, value)
-    return tmp_path
+    return tmp_path / "none_x" / "attempt_0"
 
 
 def test_who_is_not_started_by_torchrun_is_alone():
@@ -60,18 +59,19 @@ def test_who_is_not_started_by_torchrun_is_alone():
 
 
 def test_of_several_processes_one_speaks_each_time_they_are_started(told):
-    first, second = (Launch(rank, 2, rank, 2, 0, told) for rank in (0, 1))
+    first, second = (Launch(rank, 2, rank, 2, told) for rank in (0, 1))
     assert [second.speaks(), first.speaks(), second.speaks()] == [True, False, True]
-    assert Launch(0, 2, 0, 2, 1, told).speaks()
+    (told.parent / "attempt_1").mkdir()
+    assert Launch(0, 2, 0, 2, told.parent / "attempt_1").speaks()
 
 
 def test_only_a_run_that_this_torchrun_has_begun_goes_on_by_itself(told):
-    first, again = (Launch(0, 2, 0, 2, restarts, told) for restarts in (0, 1))
+    first, again = (Launch(0, 2, 0, 2, told.parent / name) for name in ("attempt_0", "attempt_1"))
+    assert launched() == first
     assert not again.goes_on_with(told / "run")
     first.begins(told / "run")
     assert again.goes_on_with(told / "run")
     assert not again.goes_on_with(told / "other")
-    assert not first.goes_on_with(told / "run")
 
 
 def test_commands_for_one_process_say_so(told):
@@ -89,7 +89,7 @@ def test_a_variable_that_is_missing_is_named(told, monkeypatch):
 
 
 def test_devices_that_several_processes_cannot_have_are_refused(told, monkeypatch):
-    ranks = Ranks(1, 2, Launch(1, 2, 1, 2, 0, told))
+    ranks = Ranks(1, 2, Launch(1, 2, 1, 2, told))
     assert choose(DeviceSettings(kind="cpu"), ranks).device.type == "cpu"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
@@ -222,13 +222,12 @@ def test_started_again_by_torchrun_the_run_goes_on_without_being_asked(straight,
         (["train", "tiny.yaml", "model.widht=3"], "did you mean width?"),
         (["train", "gone.yaml"], "no such recipe"),
         (["models"], "`s2s models` is one process"),
-        (["train", "tiny.yaml", "batches.tokens=100", "training.tokens_per_update=60"], "2 processes share an update"),
+        (["train", "tiny.yaml", "batches.tokens=125", "training.tokens_per_update=60"], "processes share an update"),
         (["train", "tiny.yaml", "training.learning_rate=1e30", "training.clip=null"], "not finite"),
     ],
 )
 def test_a_mistake_is_one_message(words, message, tmp_path):
-    # a run that is there stays, however often torchrun starts its processes
-    code, _, errors = _done(_torchrun(tmp_path, *words, options=("--max-restarts", "0")))
+    code, _, errors = _done(_torchrun(tmp_path, *words, options=("--nproc-per-node", "4")))
     assert code != 0
     assert errors.count(message) == 1, errors
 
