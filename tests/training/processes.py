@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from rich.console import Console
 
@@ -158,6 +159,16 @@ def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates:
     return found
 
 
+def added(ranks: Ranks) -> list[list[float] | None]:
+    """The sums of gradients, where both processes, the first one alone, and none of them have one; and of the loss."""
+    parameters = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(3)]
+    parameters[0].grad = torch.arange(6.0).view(2, 3) + ranks.rank
+    if ranks.leads:
+        parameters[1].grad = torch.ones(2, 3)
+    loss = ranks.add_gradients(parameters, torch.tensor(1.5))
+    return [p.grad if p.grad is None else p.grad.flatten().tolist() for p in parameters] + [[float(loss)]]
+
+
 def ran(ranks: Ranks, run: Path, updates: int, happens: dict[int, Callable[[], object]]) -> tuple[list, str]:
     """Trains `translation.yaml` or goes on with it; which rows this process learned from, and what ended it.
 
@@ -222,6 +233,7 @@ def main() -> None:
         tasks[name] = task_of(recipe), task_of(recipe).resolved(recipe, prepared), prepared
     for size in asked.get("sizes", ()):
         found[size] = together(size, learned, tasks, asked["updates"])
+    found["added"] = together(2, added)
     if asked.get("stories"):
         # what one run loads the others need not
         overrides = [f"run.dir={folder}/loaded", "training.updates=1", "training.warmup=1", *_BRIEF]

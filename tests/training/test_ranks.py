@@ -4,14 +4,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from s2s.data.examples import shared
 from s2s.errors import UserError
+from s2s.recipe.schema import SeedSettings
+from s2s.training.devices import seed_for
 from s2s.training.ranks import Ranks, check_shared
+from s2s.training.trainer import Trainer
 from tests.training.processes import RECIPES, lay_out
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +82,24 @@ def test_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_upda
     _check_learned(found, 1e-3)
     # in the last update of an epoch, one has nothing at all
     assert min(min(process["images"]["had"]) for process in found["3"]) == 0
+
+
+def test_gradients_and_losses_are_summed_and_what_nobody_learns_has_none(processes):
+    for both, first, nobody, loss in processes[1]["added"]:
+        assert both == [1, 3, 5, 7, 9, 11]
+        assert first == [1] * 6
+        assert nobody is None
+        assert loss == [3]
+
+
+def test_each_process_drops_by_a_seed_of_its_own_and_the_first_by_that_of_one_alone():
+    def seed(ranks: Ranks) -> int:
+        Trainer._seed_dropout(SimpleNamespace(seeds=SeedSettings(dropout=3), ranks=ranks), 5)  # type: ignore[arg-type]
+        return torch.initial_seed()
+
+    seeds = [seed(Ranks(rank, 3)) for rank in range(3)]
+    assert seeds[0] == seed(Ranks()) == seed_for(3, 5)
+    assert len(set(seeds)) == 3
 
 
 def _losses(run: Path) -> dict[int, float]:
