@@ -18,7 +18,6 @@ from uuid import uuid4
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.rendezvous import rendezvous
 
 from s2s.errors import UserError
 from s2s.launch import Launch
@@ -57,7 +56,7 @@ class Ranks:
         """Of each number, the largest of all processes."""
         return [int(n) for n in self._reduced(numbers, dist.ReduceOp.MAX)] if self.size > 1 else list(numbers)
 
-    def _reduced(self, numbers: Sequence[int | float], operation: dist.ReduceOp.RedOpType) -> list[int | float]:
+    def _reduced(self, numbers: Sequence[int | float], operation: "dist.ReduceOp.RedOpType") -> list[int | float]:
         tensor = torch.tensor(numbers, dtype=torch.float64)
         with _heard():
             dist.all_reduce(tensor, operation)
@@ -166,7 +165,7 @@ def _heard() -> Iterator[None]:
         ) from None
 
 
-def _meeting(store: dist.Store, rank: int, size: int) -> str:
+def _meeting(store: "dist.distributed_c10d.Store", rank: int, size: int) -> str:
     """A name that only those processes know that were started together.
 
     torchrun keeps its store when it starts them again, and who finds another's address of last time in it waits for the
@@ -202,11 +201,15 @@ def joined(launch: Launch | None) -> Iterator[Ranks]:
             f"torch {torch.__version__} was built without gloo, by which processes speak",
             remedy="install another build of torch, or train in one process: leave torchrun out",
         )
+    # not at the top: a torch without them trains in one process
+    from torch.distributed import PrefixStore  # pyright: ignore[reportPrivateImportUsage]  as torch's pages do
+    from torch.distributed.rendezvous import rendezvous
+
     here = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     rank, size = launch.rank, launch.size
     try:
         store, _, _ = next(rendezvous("env://", timeout=_PATIENCE))
-        store = dist.PrefixStore(_meeting(store, rank, size), store)
+        store = PrefixStore(_meeting(store, rank, size), store)
         dist.init_process_group(here, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"

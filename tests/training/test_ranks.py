@@ -79,7 +79,7 @@ def test_two_processes_learn_what_one_learns_in_every_task(processes):
 @pytest.mark.slow
 def test_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_updates(tmp_path):
     found = _processes(tmp_path, updates=50, sizes=[1, 2, 3])
-    _check_learned(found, 1e-3)
+    _check_learned(found, 1e-5)
     # in the last update of an epoch, one has nothing at all
     assert min(min(process["images"]["had"]) for process in found["3"]) == 0
 
