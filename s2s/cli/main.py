@@ -12,6 +12,7 @@ import click
 import s2s
 from s2s.errors import Stopped, UserError, told
 from s2s.files import explained
+from s2s.launch import check_alone, launched
 
 # name: (module here, what `s2s --help` says of it)
 _COMMANDS = {
@@ -65,6 +66,8 @@ class LazyGroup(Group):
         """Imports a command."""
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name != "train":
+            check_alone(cmd_name)
         return getattr(importlib.import_module(f"s2s.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -89,18 +92,18 @@ def main() -> None:
         commands(prog_name="s2s", standalone_mode=False)
         sys.stdout.flush()
     except Stopped as stop:
-        click.echo(told(str(stop)), err=True)
+        _tell(str(stop))
         sys.exit(128 + stop.signal)
     except UserError as error:
-        click.echo(told(str(error)), err=True)
+        _tell(str(error))
         sys.exit(2)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        click.echo(told(shown.getvalue()), err=True, nl=False)
+        _tell(shown.getvalue().removesuffix("\n"))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
+        _tell("stopped")
         sys.exit(130)
     except BrokenPipeError:
         # whoever read our output has gone; there is nobody to complain to
@@ -108,10 +111,20 @@ def main() -> None:
     except OSError as error:
         if error.errno is None:
             raise
-        click.echo(told(str(explained(error))), err=True)
+        _tell(str(explained(error)))
         sys.exit(2)
     finally:
         _let_go_of_output()
+
+
+def _tell(message: str) -> None:
+    """Of several processes that torchrun has started, which end together, one tells why."""
+    try:
+        launch = launched()
+    except UserError:
+        launch = None
+    if launch is None or launch.speaks():
+        click.echo(told(message), err=True)
 
 
 def _open_what_is_closed() -> None:

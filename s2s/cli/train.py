@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from s2s.errors import UserError, quoted
+from s2s.launch import Launch, launched
 
 
 @click.command()
@@ -24,10 +25,20 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     from s2s.run.folder import check_free, check_resumable, folder_of
     from s2s.run.tasks import read, schema_of
 
+    launch = launched()
+    if launch and not launch.leads:
+        _follow(launch)
+        return
     # mistakes are answered before torch is loaded
     if overfitting and (resuming or overwrite):
         raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
+    if overfitting and launch:
+        raise UserError("--overfit is for one process", remedy="leave torchrun out")
     asked = check_resumable(recipe, overrides) if resuming else read(recipe_path(recipe), overrides)
+    if launch and not resuming and launch.goes_on_with(folder_of(asked)):
+        # what it was begun with is in its recipe
+        resuming, recipe, overrides = True, folder_of(asked), ()
+        asked = check_resumable(recipe, overrides)
     if overfitting and asked.task != "translation":
         raise UserError(f"--overfit is for translation, and the task is {asked.task}", remedy="leave it out")
     if not (overfitting or resuming):
@@ -39,6 +50,7 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
 
     from s2s.run import training
     from s2s.training.devices import prepare_process
+    from s2s.training.ranks import joined
 
     prepare_process(asked.device)
     if overfitting and asked.task == "translation":
@@ -48,10 +60,20 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
         with room_to_train(TASK, asked):
             overfit(asked, click.echo)
         return
-    if resuming:
-        folder = training.resume(recipe, Console(), overrides, asked)
-    else:
-        folder = training.train(asked, Console(), overwrite)
+    with joined(launch) as ranks:
+        if resuming:
+            folder = training.resume(recipe, Console(), overrides, asked, ranks)
+        else:
+            folder = training.train(asked, Console(), overwrite, ranks=ranks)
     if use := schema_of(asked).use:
         click.echo(use.format(quoted(folder)))
     click.echo(f"curves:     tensorboard --logdir {quoted(folder.parent)}")
+
+
+def _follow(launch: Launch) -> None:
+    """One of several processes, and not the first, hears from that one what to do."""
+    from s2s.run.following import follow
+    from s2s.training.ranks import joined
+
+    with joined(launch) as ranks:
+        follow(ranks)

@@ -134,6 +134,20 @@ def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str, remedy
     return [batches[i : i + together] for i in range(0, len(batches), together)], together
 
 
+def shared(batches: Plan, rank: int, size: int) -> Plan:
+    """What the process of that rank takes of the batches of an update; together, `size` processes take each row once.
+
+    Batches are dealt out whole while there is one for each, and of each that is left over every process takes every
+    size-th row: so they do about as much, and nothing is too large for one of them that was not for one alone. A
+    process may get less than the others, or nothing.
+    """
+    if size == 1:
+        return batches
+    dealt = len(batches) - len(batches) % size
+    parts = [rows[(rank - number) % size :: size] for number, rows in enumerate(batches[dealt:])]
+    return [rows for rows in (*batches[rank:dealt:size], *parts) if len(rows)]
+
+
 @dataclass(frozen=True)
 class LabelledBatch(Collated):
     """Examples, as pieces or pixels, and the numbers of their classes; the loss is divided by the examples."""

@@ -6,12 +6,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 from s2s.errors import Stopped
 from s2s.files import explained, full
+from s2s.training.ranks import Lost, Ranks
 
 # Ctrl-C, the system's or a scheduler's wish, and a terminal that is closed
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -39,7 +41,8 @@ class Wish:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, before in self._before.items():
-            signal.signal(number, before)
+            # torchrun stops all when one is lost, but this one ends by itself, and has yet to tell why
+            signal.signal(number, signal.SIG_IGN if isinstance(error, Lost) else before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal:
@@ -47,19 +50,50 @@ class Wish:
         self.signal = number
 
 
+@dataclass(frozen=True)
+class Pause:
+    """A pause of the training, in all its processes after the same update.
+
+    Attributes:
+        due: whether the recipe has a validation here; if not, a checkpoint is all that is wanted.
+    """
+
+    due: bool
+    wish: Wish
+    ranks: Ranks
+
+    def ends(self, over: bool = False) -> bool:
+        """Whether the training ends here, because it is over or because the first process shall stop."""
+        return self.ranks.led(over or bool(self.wish.signal))
+
+
+def pauses(update: int, recipe: Any, ranks: Ranks, wish: Wish, late: bool = False) -> Pause | None:
+    """The pause after an update, which a validation, or any process's wish to stop or to save, makes; None: no pause.
+
+    Each process asks after each update.
+    """
+    signal_of_all, late_of_all = ranks.most(wish.signal, int(late))
+    # one that comes in this moment stays
+    wish.signal = wish.signal or signal_of_all
+    due = update % recipe.validation.every == 0 or update == recipe.training.updates
+    return Pause(due, wish, ranks) if due or signal_of_all or late_of_all else None
+
+
 @contextmanager
 def resumable(folder: Path, command: Sequence[str], stands: Callable[[], str]) -> Iterator[None]:
-    """Within it, whoever stops, or finds the disk full, is told how far it came and which command goes on.
+    """Within it, whoever stops, finds the disk full, or is left alone, is told how far it came and how to go on.
 
     Raises:
         Stopped: somebody wanted it.
-        UserError: the disk is full.
+        UserError: the disk is full, or another process of the training is lost.
     """
     try:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
         again = f"go on: {shlex.join(command)}"
         raise Stopped(getattr(stop, "signal", signal.SIGINT), stands(), str(folder), again) from None
+    except Lost as lost:
+        raise Lost(f"{lost.what}; {stands()}", str(folder), f"{lost.remedy}; go on: {shlex.join(command)}") from None
     except OSError as error:
         if not full(error):
             raise

@@ -62,6 +62,18 @@ def task_of(recipe: "AnyTask") -> "Task[Any, Any, Any]":
     return import_module(f"{TASKS[recipe.task]}.task").TASK
 
 
+def sent(recipe: "AnyTask") -> tuple[str, str, str]:
+    """A recipe as another process can be told it: classes that are made for a model's settings cannot be pickled."""
+    return recipe.task, recipe.model.kind, recipe.model_dump_json()
+
+
+def received(told: tuple[str, str, str]) -> "AnyTask":
+    """The recipe that another process has `sent`."""
+    task, kind, written = told
+    schema = import_module(f"{TASKS[task]}.recipe").SCHEMA
+    return cast("AnyTask", schema.whole(schema.settings(kind)).model_validate_json(written))
+
+
 def inspected(recipe: "AnyTask") -> str:
     """What commonly spoils a recipe's data, found before training.
 

@@ -1,8 +1,8 @@
 """Trains a run, from its recipe to the scores of its test set, and goes on with one: the same for every task."""
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
@@ -17,14 +17,15 @@ from s2s.run import manifest
 from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
 from s2s.run.pretrained import Beginning, Source, begin_with, open_source
 from s2s.run.room import room_to_train
-from s2s.run.stopping import Wish, resumable
-from s2s.run.tasks import read, task_of
+from s2s.run.stopping import Wish, pauses, resumable
+from s2s.run.tasks import read, sent, task_of
 from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
 from s2s.training.devices import NAMES, Computer, ProductTimes, choose, measure, precision_of
 from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
+from s2s.training.ranks import ALONE, Lost, Ranks
 from s2s.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Running(Generic[R, D, M]):
         self._describe(self._decide_precision())
         self._lengthen()
         self.progress = self._continue()
+        self.trainer.follow()
         done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
         return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
 
@@ -180,25 +182,38 @@ class Running(Generic[R, D, M]):
         return progress
 
     def _train(self, log: RunLog) -> None:
-        settings, total = self.recipe.validation, self.recipe.training.updates
-        if self._out_of_patience():
+        settings, ranks = self.recipe.validation, self.trainer.computer.ranks
+        if ranks.led(self._out_of_patience()):
             return
         started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
-        with Wish() as wish:
-            for update in self.trainer.updates(total):
+        with Wish() as wish, self._keeping(started):
+            for update in self.trainer.updates(self.recipe.training.updates):
                 log.update(update)
-                due = update.update % settings.every == 0 or update.update == total
-                if not (due or wish.signal or time.monotonic() - saved >= 60 * self.recipe.run.save_minutes):
+                late = time.monotonic() - saved >= 60 * self.recipe.run.save_minutes
+                if not (pause := pauses(update.update, self.recipe, ranks, wish, late)):
                     continue
-                self._save(started, log if due else None)
+                self._save(started, log if pause.due else None)
                 saved = time.monotonic()
-                over = due and self._out_of_patience()
+                over = pause.due and self._out_of_patience()
                 if over:
                     log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
-                if over or wish.signal:
+                if pause.ends(over):
                     break
         if wish.signal:
             raise Stopped(wish.signal)
+
+    @contextmanager
+    def _keeping(self, started: float) -> Iterator[None]:
+        """Within it, what was done so far is saved when another process of the training is lost."""
+        try:
+            yield
+        except Lost:
+            # before it takes its time: this is the process that can tell how to go on
+            if launch := self.trainer.computer.ranks.launch:
+                launch.speaks()
+            if self.trainer.update > self.progress.update:
+                self._save(started, None)
+            raise
 
     def _save(self, started: float, log: RunLog | None) -> None:
         """Saves a checkpoint; of a validation where there is a log for it, and else one only to go on from."""
@@ -220,7 +235,13 @@ def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
     return ", ".join(name for name in now if now[name] != then.get(name, now[name]))
 
 
-def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe: "AnyTask | None" = None) -> Path:
+def resume(
+    folder: Path,
+    console: Console,
+    overrides: Sequence[str] = (),
+    recipe: "AnyTask | None" = None,
+    ranks: Ranks = ALONE,
+) -> Path:
     """Continues a run from its last checkpoint, as if it had never stopped.
 
     Overrides are for `data` and `device`, and for `training.updates`, which the run keeps; the recipe with them is
@@ -229,7 +250,8 @@ def resume(folder: Path, console: Console, overrides: Sequence[str] = (), recipe
     Raises:
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
-    return train(recipe or folders.check_resumable(folder, overrides), console, folder=folder, overrides=overrides)
+    recipe = recipe or folders.check_resumable(folder, overrides)
+    return train(recipe, console, folder=folder, overrides=overrides, ranks=ranks)
 
 
 def train(
@@ -239,11 +261,13 @@ def train(
     data: Prepared | None = None,
     folder: Path | None = None,
     overrides: Sequence[str] = (),
+    ranks: Ranks = ALONE,
 ) -> Path:
     """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
 
     Its folder is made only when data, tokenizers and model are found good; a run that goes on has one, and overrides
-    with which it does. The data are read unless they were prepared before.
+    with which it does. The data are read unless they were prepared before. Of several processes, this is what the first
+    does; what the others do is in `s2s.run.following`.
     """
     if folder is None:
         folders.check_free(folders.folder_of(recipe), overwrite)
@@ -251,7 +275,8 @@ def train(
     with room_to_train(task, recipe):
         if folder is None:
             task.check(recipe)
-        computer = choose(recipe.device)
+        ranks.led(sent(recipe))
+        computer = choose(recipe.device, ranks)
         say(f"{recipe.name} on {computer}")
 
         source = open_source(recipe) if folder is None else None
@@ -259,15 +284,19 @@ def train(
         tokenizers = load_tokenizers(folder, recipe) if folder else (source.tokenizer,) if source else ()
         prepared = data or task.prepare(recipe, tokenizers, say)
         recipe = task.resolved(recipe, prepared)
+        ranks.led((sent(recipe), prepared.tokenizers, folder and folder.resolve()))
 
         trainer, beginning = trainer_of(task, recipe, prepared, computer, (source, folder))
+        ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
 
     with ExitStack() as stack:
         kept = dict(zip(task.tokenizer_names(recipe), prepared.tokenizers, strict=True))
         folder = stack.enter_context(folders.alone(folder) if folder else folders.created(recipe, kept, overwrite))
         run = Running(task, Course(recipe, prepared, trainer), beginning, folder, console)
-        again = ["s2s", "train", str(folder), "--resume", *overrides]
-        stack.enter_context(resumable(folder, again, run.stands))
+        again = ["train", str(folder), "--resume", *overrides]
+        if launch := ranks.launch:
+            launch.begins(folder)
+        stack.enter_context(resumable(folder, launch.command(again) if launch else ["s2s", *again], run.stands))
         with run.begin() as log:
             run.train(log)
             run.test(log, folders.of_now(overrides))

@@ -17,10 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from s2s.errors import UserError
+from s2s.launch import Launch
 from s2s.recipe.schema import DeviceSettings
+from s2s.training.ranks import ALONE, Ranks
 
 # floating-point operations of one pass over all shapes: some hundredths of a second on a slow core
 _WORK = 1e9
@@ -42,12 +45,14 @@ class Computer:
         precision: of matrix products in training; weights and decoding are fp32 always.
         compile: whether the model is compiled for training.
         undecided: whether the precision is to be found by measuring (`measure`); fp32 until then.
+        ranks: the processes that train together, each on a device of its own.
     """
 
     device: torch.device
     precision: torch.dtype
     compile: bool = False
     undecided: bool = False
+    ranks: Ranks = ALONE
 
     @contextmanager
     def mixed_precision(self) -> Iterator[None]:
@@ -67,7 +72,8 @@ class Computer:
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         precision = "" if self.undecided else f", {NAMES[self.precision]}"
-        return f"{name}{threads}{precision}"
+        processes = f", {self.ranks.size} processes" if self.ranks.size > 1 else ""
+        return f"{name}{threads}{processes}{precision}"
 
 
 def prepare_process(settings: DeviceSettings) -> None:
@@ -87,11 +93,11 @@ def prepare_process(settings: DeviceSettings) -> None:
     _keep_freed_memory()
 
 
-def choose(settings: DeviceSettings) -> Computer:
-    """The device and precision that a recipe asks for; changes nothing.
+def choose(settings: DeviceSettings, ranks: Ranks = ALONE) -> Computer:
+    """The device and precision that a recipe asks for; changes nothing, but which GPU is one of several processes' own.
 
     Raises:
-        UserError: the recipe asks for a device or a precision that is not here.
+        UserError: the recipe asks for a device or a precision that is not here, or several processes cannot use it.
     """
     here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     kind = next(k for k in ("cuda", "mps", "cpu") if here[k]) if settings.kind == "auto" else settings.kind
@@ -100,7 +106,31 @@ def choose(settings: DeviceSettings) -> Computer:
     auto = settings.precision == "auto"
     in_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if auto and kind == "cuda" else False
     precision = torch.bfloat16 if in_bf16 or settings.precision == "bf16" else torch.float32
-    return Computer(torch.device(kind), precision, settings.compile, undecided=auto and kind == "cpu")
+    device = _own_device(kind, ranks.launch) if ranks.launch and ranks.size > 1 else torch.device(kind)
+    return Computer(device, precision, settings.compile, undecided=auto and kind == "cpu", ranks=ranks)
+
+
+def _own_device(kind: str, launch: Launch) -> torch.device:
+    """That of one of several processes: of GPUs, each takes the one of its number on its machine."""
+    if kind == "mps":
+        raise UserError("several processes cannot train on mps", "device.kind", "set device.kind: cpu")
+    if kind == "cpu":
+        return torch.device(kind)
+    if not dist.is_nccl_available():
+        raise UserError(
+            f"torch {torch.__version__} was built without nccl, by which GPUs add up gradients (gloo would copy each "
+            "to the processor and back)",
+            where="device.kind: cuda",
+            remedy="install a build of torch with nccl, or set device.kind: cpu",
+        )
+    if launch.local_rank >= torch.cuda.device_count():
+        raise UserError(
+            f"torchrun started {launch.local_size} processes on a machine with {torch.cuda.device_count()} GPUs",
+            remedy=f"--nproc-per-node {torch.cuda.device_count()}",
+        )
+    device = torch.device(kind, launch.local_rank)
+    torch.cuda.set_device(device)
+    return device
 
 
 def _keep_freed_memory() -> None:

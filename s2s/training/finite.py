@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from s2s.data.examples import Collated
 from s2s.errors import UserError
+from s2s.training.ranks import ALONE, Ranks
 
 Batch = TypeVar("Batch", bound=Collated)
 
@@ -18,19 +19,36 @@ _REMEDY = (
 
 
 def explain(
-    model: nn.Module, again: Callable[[Batch], object], batches: Sequence[Batch], update: int, noun: str
+    model: nn.Module,
+    again: Callable[[Batch], object],
+    batches: Sequence[Batch],
+    update: int,
+    noun: str,
+    ranks: Ranks = ALONE,
 ) -> UserError:
     """The error that stops training: which update, which module first, which rows of the corpus.
 
     The model has the weights before the update and no gradient; `again` adds to it what a batch gives, as training did.
+    Of several processes, each looks at its own batches, and all give the same error.
     """
+    found = _found(model, again, batches, update, noun)
+    sum_of_all = UserError("the sum over all processes is not finite", where=f"update {update}", remedy=_REMEDY)
+    if found is None and batches:
+        sum_of_all = _error("the loss is not finite", update, batches[0], noun)
+    everywhere = ranks.each((found, sum_of_all))
+    return next((error for error, _ in everywhere if error), everywhere[0][1])
+
+
+def _found(
+    model: nn.Module, again: Callable[[Batch], object], batches: Sequence[Batch], update: int, noun: str
+) -> UserError | None:
+    """What is not finite in the batches of this process; None where all is."""
     for batch in batches:
         module = _first_bad_output(model, again, batch)
         if module:
             return _error(f"the output of module {module} is not finite", update, batch, noun)
     bad = [n for n, p in model.named_parameters() if p.grad is not None and not torch.isfinite(p.grad).all()]
-    where = f"the gradient of {bad[-1]}" if bad else "the loss"
-    return _error(f"{where} is not finite", update, batches[0], noun)
+    return _error(f"the gradient of {bad[-1]} is not finite", update, batches[0], noun) if bad else None
 
 
 def check_weights(model: nn.Module, update: int) -> None:

@@ -6,16 +6,15 @@ Whoever iterates decides when to validate, save, log or stop.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead
+from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead, shared
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.checkpoint import check_fit
@@ -24,6 +23,7 @@ from s2s.training.finite import check_weights, explain
 from s2s.training.freezing import freeze
 from s2s.training.noise import Noise, noise_of
 from s2s.training.optimization import Optimization, learning_rate
+from s2s.training.ranks import check_shared
 
 Whole = TypeVar("Whole", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Collated)
@@ -167,10 +167,12 @@ class Trainer(Generic[Whole, Batch]):
     """Updates a model: the gradient of all items of an update, divided once by their number.
 
     It is the same for every task; what differs is in the examples and the loss. The rate of a parameter is multiplied
-    by its factor in `scales`, 1 where it has none.
+    by its factor in `scales`, 1 where it has none. Of several processes, each has a share of every update, and all make
+    the same step.
 
     Raises:
-        UserError: `training.freeze` names nothing, or all; or noise shall be measured, and an update has one batch.
+        UserError: `training.freeze` names nothing, or all; or noise shall be measured, and an update has one batch; or
+            an update is too small for so many processes.
     """
 
     def __init__(
@@ -190,9 +192,11 @@ class Trainer(Generic[Whole, Batch]):
         self.settings = training
         self.seeds = seeds
         self.computer = computer
+        self.ranks = computer.ranks
         self.optimization = Optimization(model, training, scales)
         self.update = 0
         self._go_to(0, 0)
+        check_shared(self.ranks, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
         if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
             raise UserError(
                 "an update has one batch only: between batches there is nothing to compare",
@@ -254,19 +258,37 @@ class Trainer(Generic[Whole, Batch]):
                 remedy="restore the checkpoint, or remove it and go on from an older one",
             )
 
+    def follow(self) -> None:
+        """Goes where the first of the processes is, with its weights and in its precision; each calls this once.
+
+        Raises:
+            UserError: a weight is not finite.
+        """
+        if self.ranks.size > 1:
+            precision = self.ranks.led(self.computer.precision)
+            self.computer = replace(self.computer, precision=precision, undecided=False)
+            tensors, place = self.state()
+            self.load_state(self.ranks.give(tensors), self.ranks.led(place))
+
     def _go_to(self, epoch: int, position: int) -> None:
         """Plans the updates of an epoch; the next one is at that position of it."""
         self.epoch, self.position = epoch, position
         self.groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, epoch))
+        self._shares = [shared(batches, self.ranks.rank, self.ranks.size) for batches in self.groups]
 
     def _one_update(self) -> Update:
         started, worked = time.perf_counter(), time.process_time()
         number, batches = self.update + 1, self._batches()
-        # all items of an update share one denominator, whatever micro-batch they are in
-        count = max(1, sum(batch.count for batch in batches))
+        shares = [batch.real_share for batch in batches]
+        items, tokens, real, parts = self.ranks.sums(
+            sum(batch.count for batch in batches), sum(batch.tokens for batch in batches), sum(shares), len(batches)
+        )
+        # all items of an update share one denominator, whatever micro-batch, and whatever process, they are in
+        count = max(1, int(items))
         self._seed_dropout(number)
         self.model.train()
         loss, part_norms = self._add_gradients(batches, count)
+        loss = self.ranks.add_gradients(self.optimization.parameters, loss)
         # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
         self._prove()
         norm, layer_norms = self.optimization.gradient_norms()
@@ -282,24 +304,25 @@ class Trainer(Generic[Whole, Batch]):
             update=number,
             epoch=self.epoch,
             count=count,
-            tokens=sum(batch.tokens for batch in batches),
+            tokens=int(tokens),
             seconds=time.perf_counter() - started,
             cpu_seconds=time.process_time() - worked,
             learning_rate=learning_rate(number, self.settings),
-            real_share=float(np.mean([batch.real_share for batch in batches])),
+            real_share=real / parts,
             clip=self.settings.clip,
             measured=measured,
             parts=tuple(batch.count for batch in batches),
         )
 
     def _batches(self) -> list[Batch]:
-        group, *following = self.groups[self.position : self.position + 2]
+        group, *following = self._shares[self.position : self.position + 2]
         # one seed for an epoch: what is drawn for an example does not depend on the batch that it is in
         drawn = seed_for(self.seeds.data, self.epoch)
         return self._ahead.batches(group, drawn, following[0] if following else None)
 
     def _seed_dropout(self, update: int) -> None:
-        torch.manual_seed(seed_for(self.seeds.dropout, update))
+        # that of the first process is that of one alone: a last zero changes no seed
+        torch.manual_seed(seed_for(self.seeds.dropout, update, self.ranks.rank))
 
     def _add_gradients(self, batches: Sequence[Batch], count: int) -> tuple[Tensor, list[Tensor]]:
         """The gradient of the mean over the `count` items of all batches; their plain loss, summed.
@@ -307,7 +330,9 @@ class Trainer(Generic[Whole, Batch]):
         Where noise is measured, also the norm of what each of several batches gave.
         """
         if not self.settings.noise_scale or len(batches) < 2:
-            return torch.stack([self._add_gradient(self._called, count, batch) for batch in batches]).sum(), []
+            found = [self._add_gradient(self._called, count, batch) for batch in batches]
+            # of several processes, one may have none of the batches
+            return torch.stack(found or [torch.zeros((), device=self.computer.device)]).sum(), []
         losses, norms, whole = [], [], list[Tensor | None]()
         for batch in batches:
             losses.append(self._add_gradient(self._called, count, batch))
@@ -338,7 +363,7 @@ class Trainer(Generic[Whole, Batch]):
         self.optimization.forget_gradients()
         self._seed_dropout(last.number)
         again = partial(self._add_gradient, self.model, last.count)
-        raise explain(self.model, again, last.batches, last.number, self.examples.noun)
+        raise explain(self.model, again, last.batches, last.number, self.examples.noun, self.ranks)
 
 
 def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:

@@ -1,0 +1,54 @@
+"""What all processes but the first do, where torchrun has started several: they compute, and decide nothing."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from s2s.run.loaded import hashes_of
+from s2s.run.room import room_to_train
+from s2s.run.stopping import Wish, pauses
+from s2s.run.tasks import received, task_of
+from s2s.run.training import trainer_of
+from s2s.training.devices import choose, prepare_process
+from s2s.training.ranks import Lost, Ranks
+from s2s.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
+
+# seconds that a process gives others to tell how to go on, before it tells what it knows
+_POLITE = 10.0
+
+
+def follow(ranks: Ranks) -> None:
+    """The same story as `s2s.run.training.train`, step by step with the first process, which sends what it reads.
+
+    Raises:
+        UserError: there is no device for this process, its data are others, or another process is lost.
+    """
+    recipe = received(ranks.led(("", "", "")))
+    prepare_process(recipe.device)
+    computer, task = choose(recipe.device, ranks), task_of(recipe)
+    told, tokenizers, folder = ranks.led((("", "", ""), (), Path()))
+    recipe = received(told)
+    with room_to_train(task, recipe):
+        prepared = task.prepare(recipe, tokenizers, lambda text: None)
+        trainer, _ = trainer_of(task, recipe, prepared, computer, (None, folder))
+    ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
+    trainer.follow()
+    if not ranks.led(False):
+        _train(trainer, recipe, ranks)
+
+
+def _train(trainer: Trainer[Any, Any], recipe: "AnyTask", ranks: Ranks) -> None:
+    with Wish() as wish:
+        try:
+            for update in trainer.updates(recipe.training.updates):
+                if pause := pauses(update.update, recipe, ranks, wish):
+                    # where the first one saves it: what is not finite, all find at once
+                    trainer.state()
+                    if pause.ends():
+                        break
+        except Lost:
+            if ranks.launch:
+                ranks.launch.wait_for_another(_POLITE)
+            raise
