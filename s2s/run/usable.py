@@ -171,16 +171,16 @@ class Run:
             pieces = best.hypothesis.tokens if best else ()
         else:
             pieces = self.loaded.tokenizers[-1].encode(target)
-        return self.looks(line, pieces, task)
-
-    def looks(self, line: str, pieces: Sequence[int], task: str | None = None) -> AttentionMaps:
-        """Where a model that writes looks while it writes the pieces of a target; see `attention`."""
-        read = self._read(line, task)
-        self._fitting(read, pieces)
-        maps = attention_between(self.loaded, read, list(pieces))
+        maps = self.looks(line, pieces, task)
         if not len(maps.weights):
             raise self._without_attention()
         return maps
+
+    def looks(self, line: str, pieces: Sequence[int], task: str | None = None) -> AttentionMaps:
+        """Where a model that writes looks while it writes the pieces of a target; no layers without attention."""
+        read = self._read(line, task)
+        self._fitting(read, pieces)
+        return attention_between(self.loaded, read, list(pieces))
 
     def alignment(
         self, line: str, pieces: Sequence[int], task: str | None = None
