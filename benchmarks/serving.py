@@ -112,7 +112,7 @@ def measure(run: Path, clients: int, rounds: int, seconds: float, requests: int)
         lines = metric(address, "s2s_batch_lines_sum") / max(1, metric(address, "s2s_batch_lines_count"))
     commit = git_commit()
     return {
-        "command": f"python benchmarks/serving.py {run.name} --clients {clients} --rounds {rounds} --requests {requests}",
+        "command": f"benchmarks/serving.py {run.name} --clients {clients} --rounds {rounds} --requests {requests}",
         "run": run.name,
         "machine": f"{processor()}, {os.cpu_count()} cores shared with other work, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
@@ -142,9 +142,10 @@ def table(found: Told) -> str:
         [
             *rows,
             "",
-            f"Medians of {len(ratios)} rounds in turns. Together {statistics.median(ratios):.1f} times as many requests "
-            f"a second as one at a time ({min(ratios):.1f} to {max(ratios):.1f}); {found['lines_a_batch']:.1f} lines a "
-            f"batch on average. Memory: {memory[0][1]:.0f} MiB after {memory[0][0]:,} requests, "
+            f"Medians of {len(ratios)} rounds in turns. Together {statistics.median(ratios):.1f} times as many "
+            f"requests a second as one at a time ({min(ratios):.1f} to {max(ratios):.1f}); "
+            f"{found['lines_a_batch']:.1f} lines a batch on average. "
+            f"Memory: {memory[0][1]:.0f} MiB after {memory[0][0]:,} requests, "
             f"{memory[-1][1]:.0f} MiB after {memory[-1][0]:,}, {max(size for _, size in memory):.0f} MiB at most.",
             f"Machine: {found['machine']}, torch {found['torch']}, {found['date']}, commit {found['commit'][:7]}.",
             "",

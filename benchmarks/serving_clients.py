@@ -17,6 +17,6 @@ class Client(FastHttpUser):
     @task
     def translate(self) -> None:
         with self.client.post("/translate", json={"text": random.choice(SENTENCES)}, catch_response=True) as answer:
-            translations = answer.js["translations"] if answer.js and answer.status_code == 200 else []
+            translations = answer.json()["translations"] if answer.status_code == 200 else []
             if len(translations) != 1 or not translations[0]["text"]:
                 answer.failure(f"status {answer.status_code}, {len(translations)} translations")

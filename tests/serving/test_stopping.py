@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -54,6 +55,7 @@ def test_a_stop_and_a_new_begin_lose_nothing_silently(small_runs, wish):
     for last in (False, True):
         while len(answered) < 150 * (1 + last):
             assert server.poll() is None
+            time.sleep(0.02)
         if last:
             over.set()
             for client in clients:
