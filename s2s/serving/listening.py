@@ -62,4 +62,5 @@ def serve(runs: Sequence[Opened], place: socket.socket, limits: Limits, say: Say
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
     say(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
-    uvicorn.Server(config).run(sockets=[place])
+    with place:
+        uvicorn.Server(config).run(sockets=[place])

@@ -14,15 +14,9 @@ from s2s.cli.compare import Order, order
 from s2s.cli.main import commands
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
-from tests.faults.world import make_world
 
 ROOT = Path(__file__).parents[2]
 LINES = ["The old dog runs.", "", "A man sees the woman."]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    return make_world(tmp_path_factory.mktemp("api") / "world", "tcm")
 
 
 def _command(*words, text=""):
@@ -44,19 +38,19 @@ def test_importing_loads_nothing_and_offers_the_names():
         s2s.lood  # noqa: B018
 
 
-def test_lines_are_translated_as_by_the_command(world, tmp_path):
-    run = s2s.load(world / "runs/t", overrides={"decoding.beam": 2})
-    assert run.translate(LINES) == _of_file(tmp_path, "translate", world / "runs/t", "--beam", "2")
+def test_lines_are_translated_as_by_the_command(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"decoding.beam": 2})
+    assert run.translate(LINES) == _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2")
     best = run.candidates(LINES, nbest=2)
-    shown = _of_file(tmp_path, "translate", world / "runs/t", "--beam", "2", "--nbest", "2")
+    shown = _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2", "--nbest", "2")
     assert [f"{found.score:.4f}" for row in best for found in row] == [
         row.split("\t")[1] for row in shown if row[0] != "2"
     ]
-    assert run.candidates(LINES, nbest=2, beam=2) == s2s.load(world / "runs/t").candidates(LINES, nbest=2, beam=2)
+    assert run.candidates(LINES, nbest=2, beam=2) == s2s.load(small_world / "runs/t").candidates(LINES, nbest=2, beam=2)
 
 
-def test_a_score_is_the_log_probability_of_the_search(world):
-    run = s2s.load(world / "runs/t", overrides={"decoding.max_ratio": 3, "decoding.beam": 2, "decoding.batch": 2})
+def test_a_score_is_the_log_probability_of_the_search(small_world):
+    run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 3, "decoding.beam": 2, "decoding.batch": 2})
     found = [c for row in run.candidates(LINES, nbest=2) for c in row if not c.hypothesis.cut]
     sources = [
         line for line, row in zip(LINES, run.candidates(LINES, 2), strict=True) for c in row if not c.hypothesis.cut
@@ -77,45 +71,53 @@ def test_a_score_is_the_log_probability_of_the_search(world):
     )
 
 
-def test_attention_is_that_of_inspect_and_sums_to_one(world):
-    run = s2s.load(world / "runs/t")
+def test_attention_is_that_of_inspect_and_sums_to_one(small_world):
+    run = s2s.load(small_world / "runs/t")
     maps = run.attention("A dog.", "Hund")
     shown = CliRunner().invoke(
         commands,
-        ["inspect", str(world / "runs/t"), "A dog.", "--translation", "Hund", "--output", str(world / "a.json")],
+        [
+            "inspect",
+            str(small_world / "runs/t"),
+            "A dog.",
+            "--translation",
+            "Hund",
+            "--output",
+            str(small_world / "a.json"),
+        ],
         standalone_mode=False,
     )
     assert shown.exit_code == 0, shown.exception
-    kept = json.loads((world / "a.json").read_text())["examples"][0]["attention"]
+    kept = json.loads((small_world / "a.json").read_text())["examples"][0]["attention"]
     assert maps.weights[:, None] == pytest.approx(np.array(kept["cross_attention"]), abs=1e-5)
     assert [list(maps.rows), list(maps.columns)] == [kept["decoder_tokens"], kept["encoder_tokens"]]
     assert maps.weights.sum(axis=-1) == pytest.approx(np.ones(maps.weights.shape[:-1]), abs=1e-5)
     own = run.attention("A dog.")
     assert len(own.rows) == len(run.candidates(["A dog."])[0][0].hypothesis.tokens) + 1
-    assert s2s.load(world / "runs/c").attention("text number 3").kind == "encoder"
+    assert s2s.load(small_world / "runs/c").attention("text number 3").kind == "encoder"
 
 
-def test_an_alignment_is_that_of_the_command(world, tmp_path):
-    run = s2s.load(world / "runs/t", overrides={"decoding.max_ratio": 1})
+def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 1})
     pieces = run.loaded.tokenizers[-1].encode("Ein Hund.")
     _, _, links = run.alignment("A dog.", pieces)
     (tmp_path / "a").write_text("A dog.\n")
     (tmp_path / "b").write_text("Ein Hund.\n")
-    (line,) = _command("align", world / "runs/t", "--input", tmp_path / "a", "--reference", tmp_path / "b")
+    (line,) = _command("align", small_world / "runs/t", "--input", tmp_path / "a", "--reference", tmp_path / "b")
     assert " ".join(f"{s}-{t}" for s, t in links) == line
 
 
-def test_classes_are_named_as_by_the_command(world, tmp_path):
-    run = s2s.load(world / "runs/c")
-    shown = _of_file(tmp_path, "classify", world / "runs/c", "--probabilities")
+def test_classes_are_named_as_by_the_command(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/c")
+    shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
     assert run.classify(LINES) == [row.split("\t")[0] for row in shown]
     for row, found in zip(shown, run.probabilities(LINES), strict=True):
         assert row.split("\t")[1:] == [f"{name}={share:.4f}" for name, share in found.items()]
 
 
-def test_scores_are_those_of_the_command_and_nothing_is_written(world):
+def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
     for name, split in (("t", "test"), ("c", "validation")):
-        folder = world / "runs" / name
+        folder = small_world / "runs" / name
         kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
         found = s2s.load(folder).evaluate(split)
         assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
@@ -143,9 +145,9 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(world):
         (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
     ],
 )
-def test_what_does_not_fit_is_said_with_the_remedy(world, use, message):
+def test_what_does_not_fit_is_said_with_the_remedy(small_world, use, message):
     with pytest.raises(UserError, match=message):
-        use(world)
+        use(small_world)
 
 
 def test_values_are_those_of_the_command_line():
@@ -161,14 +163,14 @@ def _losses(folder):
     return [entry["loss"] for entry in entries if "loss" in entry]
 
 
-def test_a_run_that_was_left_goes_on_to_the_same_numbers(world, tmp_path, capsys):
+def test_a_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path, capsys):
     sizes = {"training.updates": 4, "validation.every": 2, "data.test": None}
-    whole = s2s.train(world / "t.yaml", sizes | {"run.dir": str(tmp_path / "whole")})
+    whole = s2s.train(small_world / "c.yaml", sizes | {"run.dir": str(tmp_path / "whole")})
     assert not whole.folder.exists()
     seen = [(update.update, update.loss) for update in whole]
     assert [number for number, _ in seen] == [1, 2, 3, 4]
     assert [loss for _, loss in seen] == _losses(whole.folder)
-    for update in s2s.train(world / "t.yaml", sizes | {"run.dir": str(tmp_path / "left")}):
+    for update in s2s.train(small_world / "c.yaml", sizes | {"run.dir": str(tmp_path / "left")}):
         if update.update == 2:
             break
     assert [update.update for update in s2s.train(tmp_path / "left", resume=True)] == [3, 4]
@@ -202,7 +204,7 @@ def test_a_comparison_asks_what_the_command_asks(monkeypatch, tmp_path):
     assert begun == [asked[0], first.folder, asked[1], second.folder]
 
 
-def test_a_candidate_of_the_api_is_the_translators(world):
-    run = s2s.load(world / "runs/t")
+def test_a_candidate_of_the_api_is_the_translators(small_world):
+    run = s2s.load(small_world / "runs/t")
     alone = Translator(run.loaded.model, run.loaded.tokenizers[0], run.loaded.tokenizers[-1], run.recipe.decoding)
     assert [found.candidates for found in alone.translate(LINES)] == run.candidates(LINES)

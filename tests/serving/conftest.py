@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.world import make_world
-
 
 class Running:
     """A server that listens: `get` and `post` give a status and what came."""
@@ -57,9 +55,9 @@ def served(runs, limits=None, ended=lambda count: None):
 
 
 @pytest.fixture(scope="session")
-def small_runs(tmp_path_factory) -> Path:
+def small_runs(small_world) -> Path:
     """Runs `t`, which translates, and `c`, which classifies."""
-    return make_world(tmp_path_factory.mktemp("serving") / "world", "tc") / "runs"
+    return small_world / "runs"
 
 
 @pytest.fixture(scope="session")
