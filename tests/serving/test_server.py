@@ -144,7 +144,12 @@ def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
         assert server.post("/translate", {"text": "a"})[0] == 200
 
 
+def _computing() -> int:
+    return sum(thread.name == "model" for thread in threading.enumerate())
+
+
 def test_a_stop_answers_what_was_accepted(loaded):
+    before = _computing()
     slow, entered, ended = threading.Event(), threading.Event(), []
 
     class Slow:
@@ -166,6 +171,7 @@ def test_a_stop_answers_what_was_accepted(loaded):
             threading.Timer(0.3, slow.set).start()
         assert [answer.result()[0] for answer in answers] == [200] * 8
     assert ended == [8]
+    assert _computing() == before
 
 
 def test_health_and_openapi_say_what_there_is(server):
