@@ -66,6 +66,14 @@ def _temporary_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
+def small_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recipes `t.yaml`, `c.yaml` and `m.yaml`, and in `runs/` a run of each that has hardly learned anything."""
+    from tests.faults.world import make_world
+
+    return make_world(tmp_path_factory.mktemp("small") / "world", "tcm")
+
+
+@pytest.fixture(scope="session")
 def device():
     """The device that S2S_TEST_DEVICE names, for the tests that compute the same anywhere; a processor otherwise."""
     import torch

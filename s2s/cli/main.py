@@ -29,6 +29,7 @@ _COMMANDS = {
     "probe": ("probe", "Ask a trained model what it expects, and what it repeats."),
     "doctor": ("diagnose", "Prove that a run computes what it should."),
     "explain": ("diagnose", "Say why a run is bad, by measured signs."),
+    "serve": ("serve", "Answer requests with trained models, and a page to try them."),
     "compare": ("compare", "Compare models: every cell of the classroom table, measured."),
     "reproduce": ("reproduce", "Measure a published finding again."),
     "report": ("compare", "Draw a comparison's report again."),

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import datasets
 from datasets import config
 from datasets.exceptions import DatasetGenerationError
 
-from s2s import __version__
 from s2s.errors import UserError
 
 
@@ -71,7 +71,7 @@ def cache_for(corpus: str) -> str | None:
 
 def _named(*parts: str) -> str:
     """A name for what our version makes of these."""
-    return hashlib.blake2b("\n".join([__version__, *parts]).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
 
 def converted(

@@ -2,6 +2,8 @@
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 from s2s.errors import UserError
@@ -75,6 +77,15 @@ def module_of(kind: str) -> Model:
     try:
         module = known[kind].load()
     except Exception as error:
+        if place := _in_the_way(known[kind]):
+            top = known[kind].module.partition(".")[0]
+            raise UserError(
+                f"{kind!r} does not load: {known[kind].value} is of {package_of(known[kind])}, but another package "
+                f"named {top} is in the way: {place}",
+                where="model.kind",
+                remedy=f"start where no folder or file is named {top}, or uninstall the other package and reinstall "
+                f"{package_of(known[kind])}",
+            ) from error
         raise UserError(
             f"{kind!r} does not load: {known[kind].value}: {type(error).__name__}: {error}",
             where="model.kind",
@@ -94,6 +105,18 @@ def module_of(kind: str) -> Model:
             remedy=f"class Settings(s2s.recipe.schema.Section) with kind: Literal[{kind!r}] = {kind!r}",
         )
     return module
+
+
+def _in_the_way(point: EntryPoint) -> str:
+    """The place of a package that Python finds in the place of an entry point's own; empty where it finds that one."""
+    top, *below = point.module.split(".")
+    found = find_spec(top)
+    if found is None or not below:
+        return ""
+    places = [str(place) for place in found.submodule_search_locations or [found.origin]]
+    files = Path(*below[:-1]), (f"{below[-1]}.py", f"{below[-1]}/__init__.py")
+    own = any((Path(place) / files[0] / name).is_file() for place in places for name in files[1])
+    return "" if own else ", ".join(places)
 
 
 def translator_settings(kind: str) -> type[Section]:
@@ -128,7 +151,7 @@ def language_settings(kind: str) -> type[Section]:
         name for name in ("LanguageSettings", "build_language_model") if not callable(getattr(module, name, None))
     ]
     if missing:
-        able = [other for other in models() if callable(getattr(models()[other].load(), "build_language_model", None))]
+        able = [other for other in models() if callable(getattr(module_of(other), "build_language_model", None))]
         raise UserError(
             f"{kind!r} is no language model: {models()[kind].value} has no {' and no '.join(missing)}",
             where="model.kind",

@@ -31,17 +31,7 @@ def draw(folder: Path) -> Path:
     Raises:
         UserError: it is no comparison's folder, or a file of it is damaged.
     """
-    if not (folder / COMPARISON).is_file():
-        raise UserError(
-            f"is no comparison: it has no {COMPARISON}" if folder.is_dir() else "there is no such folder",
-            where=str(folder),
-            remedy="name a folder that s2s compare made, e.g. runs/compare-rnn-transformer",
-        )
-    summary = read_summary(folder / COMPARISON)
-    results = list(kept_results(folder, summary))
-    # in the order of the command
-    named = summary.models or [contender.model for contender in summary.contenders]
-    names = list(dict.fromkeys([*named, *(model for result in results for model in result.models)]))
+    summary, names, results = kept_comparison(folder)
     pictures: dict[tuple[str, str], list[Drawing]] = {}
     for result in results:
         for figure in result.figures:
@@ -54,6 +44,24 @@ def draw(folder: Path) -> Path:
     write_atomically(folder / TEX, table_as_latex(lines, names, f"{', '.join(names)}: {summary.command}"))
     write_atomically(folder / PAGE, page(summary, names, results, pictures))
     return folder / PAGE
+
+
+def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
+    """What was asked, the models in the order of the command, and what is finished; see `kept_results`.
+
+    Raises:
+        UserError: it is no comparison's folder, or a file of it is damaged.
+    """
+    if not (folder / COMPARISON).is_file():
+        raise UserError(
+            f"is no comparison: it has no {COMPARISON}" if folder.is_dir() else "there is no such folder",
+            where=str(folder),
+            remedy="name a folder that s2s compare made, e.g. runs/compare-rnn-transformer",
+        )
+    summary = read_summary(folder / COMPARISON)
+    results = list(kept_results(folder, summary))
+    named = summary.models or [contender.model for contender in summary.contenders]
+    return summary, list(dict.fromkeys([*named, *(model for result in results for model in result.models)])), results
 
 
 def kept_results(folder: Path, summary: Summary) -> Iterator[Result]:

@@ -7,7 +7,8 @@ from s2s.report.matrix import Box, Line, steadiness
 from s2s.report.numbers import csv_text
 
 CSV, TEX = "table.csv", "table.tex"
-_HEAD = (
+Cells = tuple[str | float | None, ...]
+HEAD = (
     *("row", "model", "standing", "value", "low", "high", "unit", "quantity", "good", "verdict", "stays"),
     *("target tokens", "failed", "others found"),
 )
@@ -34,10 +35,15 @@ _SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 def table_as_csv(lines: Sequence[Line]) -> str:
     """A line for each model in each row, with all digits."""
-    return csv_text(_HEAD, (_cells(line, box) for line in lines for box in line.boxes))
+    return csv_text(HEAD, table_rows(lines))
 
 
-def _cells(line: Line, box: Box) -> tuple[str | float | None, ...]:
+def table_rows(lines: Sequence[Line]) -> Iterator[Cells]:
+    """The same as values, by `HEAD`; None where there is no number."""
+    return (_cells(line, box) for line in lines for box in line.boxes)
+
+
+def _cells(line: Line, box: Box) -> Cells:
     one = box.finding
     figures = (one.value, one.low, one.high, one.unit, one.quantity) if one else (None, None, None, "", "")
     said, stays, tokens = (one.verdict, steadiness(one), one.tokens) if one else ("", "", None)

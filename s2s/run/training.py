@@ -1,7 +1,7 @@
 """Trains a run, from its recipe to the scores of its test set, and goes on with one: the same for every task."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
 from s2s.training.ranks import ALONE, Lost, Ranks
-from s2s.training.trainer import Trainer
+from s2s.training.trainer import Trainer, Update
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -78,8 +78,8 @@ class Running(Generic[R, D, M]):
         done, total, metric = self.progress.update, self.recipe.training.updates, self.recipe.validation.metric
         return RunLog(self.folder, done, total, self.console, self.task.perplexity, metric)
 
-    def train(self, log: RunLog) -> None:
-        """Trains to the end; then the average is made of its last checkpoints, where one is wanted.
+    def train(self, log: RunLog) -> Iterator[Update]:
+        """Trains to the end, update by update; then the average is made of its last checkpoints, where one is wanted.
 
         Raises:
             UserError: a number is not finite, or the disk is full.
@@ -87,7 +87,7 @@ class Running(Generic[R, D, M]):
         """
         if not self.progress.update:
             self.task.begin(self.course, self.folder, log)
-        self._train(log)
+        yield from self._train(log)
         memory = self.trainer.computer.peak_memory() / 2**30
         log.say(f"trained in {self.progress.seconds / 60:.1f} minutes, peak memory {memory:.1f} GiB")
         if noise := log.noise():
@@ -181,7 +181,7 @@ class Running(Generic[R, D, M]):
         self.say(f"continuing after update {progress.update}")
         return progress
 
-    def _train(self, log: RunLog) -> None:
+    def _train(self, log: RunLog) -> Iterator[Update]:
         settings, ranks = self.recipe.validation, self.trainer.computer.ranks
         if ranks.led(self._out_of_patience()):
             return
@@ -190,14 +190,16 @@ class Running(Generic[R, D, M]):
             for update in self.trainer.updates(self.recipe.training.updates):
                 log.update(update)
                 late = time.monotonic() - saved >= 60 * self.recipe.run.save_minutes
-                if not (pause := pauses(update.update, self.recipe, ranks, wish, late)):
-                    continue
-                self._save(started, log if pause.due else None)
-                saved = time.monotonic()
-                over = pause.due and self._out_of_patience()
-                if over:
-                    log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
-                if pause.ends(over):
+                ends = False
+                if pause := pauses(update.update, self.recipe, ranks, wish, late):
+                    self._save(started, log if pause.due else None)
+                    saved = time.monotonic()
+                    over = pause.due and self._out_of_patience()
+                    if over:
+                        log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
+                    ends = pause.ends(over)
+                yield update
+                if ends:
                     break
         if wish.signal:
             raise Stopped(wish.signal)
@@ -263,11 +265,36 @@ def train(
     overrides: Sequence[str] = (),
     ranks: Ranks = ALONE,
 ) -> Path:
+    """Trains a run to its end; see `training`."""
+    under_way = training(recipe, console, overwrite, data, folder, overrides, ranks)
+    while True:
+        try:
+            next(under_way)
+        except StopIteration as end:
+            return end.value
+
+
+def training(
+    recipe: "AnyTask",
+    console: Console,
+    overwrite: bool = False,
+    data: Prepared | None = None,
+    folder: Path | None = None,
+    overrides: Sequence[str] = (),
+    ranks: Ranks = ALONE,
+) -> Generator[Update, None, Path]:
     """The story of a run: recipe, data, model, trainer; it trains, and its best checkpoint is loaded and tested.
 
     Its folder is made only when data, tokenizers and model are found good; a run that goes on has one, and overrides
     with which it does. The data are read unless they were prepared before. Of several processes, this is what the first
-    does; what the others do is in `s2s.run.following`.
+    does; what the others do is in `s2s.run.following`. Whoever leaves it after an update leaves a run that goes on from
+    its last checkpoint.
+
+    Yields:
+        Each update, when it is done and noted.
+
+    Returns:
+        The folder.
     """
     if folder is None:
         folders.check_free(folders.folder_of(recipe), overwrite)
@@ -298,7 +325,7 @@ def train(
             launch.begins(folder)
         stack.enter_context(resumable(folder, launch.command(again) if launch else ["s2s", *again], run.stands))
         with run.begin() as log:
-            run.train(log)
+            yield from run.train(log)
             run.test(log, folders.of_now(overrides))
         check_sound(folder, trainer.model, task.guessing(prepared))
     return folder

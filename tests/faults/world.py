@@ -66,7 +66,7 @@ def idx(values: bytes, *sizes: int) -> bytes:
     return struct.pack(f">BBBB{len(sizes)}I", 0, 0, 8, len(sizes), *sizes) + values
 
 
-def make_world(folder: Path) -> Path:
+def make_world(folder: Path, names: str = "".join(RECIPES)) -> Path:
     """Good recipes `t.yaml`, `c.yaml`, `m.yaml`, `i.yaml`, `l.yaml` with corpora, and a run of each in `runs/`."""
     from PIL import Image
     from rich.console import Console
@@ -82,8 +82,8 @@ def make_world(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8), 20 * n).save(path)
     with (folder / "log.txt").open("w") as log, contextlib.chdir(folder):
-        for name, recipe in RECIPES.items():
-            (folder / f"{name}.yaml").write_text(recipe)
+        for name in names:
+            (folder / f"{name}.yaml").write_text(RECIPES[name])
             train(read(folder / f"{name}.yaml"), Console(file=log, width=200))
     return folder
 

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -161,3 +162,17 @@ def test_an_empty_group_says_how_to_install(monkeypatch, tmp_path):
     with pytest.raises(UserError, match=r"model.kind: no models are installed; entry points .*pip install -e \."):
         read(_recipe(tmp_path, "{kind: transformer}"))
     models.cache_clear()
+
+
+@pytest.mark.parametrize("other", ["baselines.py", "baselines/__init__.py"])
+def test_another_package_of_the_same_name_is_named_with_its_place(other, tmp_path):
+    file = tmp_path / other
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    code = "from s2s.__main__ import main; main()"
+    for words in (["recipe", "validate", "multi30k_lstm"], ["models"]):
+        command = [sys.executable, "-c", code, *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert f"another package named baselines is in the way: {file.parent if '/' in other else file}" in done.stderr
+        assert "start where no folder or file is named baselines" in done.stderr

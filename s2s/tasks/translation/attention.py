@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.batches import collate
+from s2s.data.tokenizers import EOS
 from s2s.errors import UserError
 from s2s.interpretability.alignment import links, pharaoh
+from s2s.interpretability.inspection import AttentionMaps
 from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import words_of
 from s2s.models.contract import Seq2Seq
@@ -27,6 +30,15 @@ def weights_between(
     with torch.no_grad():
         memory = model.encoder(batch.source, batch.source_valid)
         return model.decoder.attention_weights(memory, batch.target_in)[0]
+
+
+def attention_between(run: Loaded[Any, Seq2Seq], source: list[int], target: list[int]) -> AttentionMaps:
+    """Where a trained model looks, in each layer and head, while it writes the pieces of a target; no layers without
+    attention.
+    """
+    weights = weights_between(run.model, source, target, run.computer.device).cpu().double().numpy()
+    rows, columns = run.tokenizers[-1].pieces([*target, EOS]), run.tokenizers[0].pieces([*source, EOS])
+    return AttentionMaps("cross", weights, rows, columns)
 
 
 def aligned(

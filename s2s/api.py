@@ -1,0 +1,219 @@
+"""The public names of `import s2s`: what notebooks need, each a few lines over what the commands use.
+
+Mistakes raise `s2s.errors.UserError`, with the message that the command line prints.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from s2s.errors import UserError
+from s2s.recipe.reading import recipe_path
+from s2s.recipe.schema import AnyRecipe
+from s2s.run.folder import check_free, check_resumable, folder_of, opened
+from s2s.run.tasks import read
+
+if TYPE_CHECKING:
+    import pandas
+    from rich.console import Console
+
+    from s2s.run.tasks import AnyTask
+    from s2s.run.usable import Run
+    from s2s.training.trainer import Update
+
+Overrides = Mapping[str, object]
+"""Values by dotted key, as in `{"training.updates": 500}`; they take the place of what a recipe says."""
+
+
+def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | None = None) -> "Run":
+    """Loads a trained model.
+
+    Args:
+        run: the folder of a run, or of one checkpoint.
+        checkpoint: `best`, `last`, `average` or a number; when None, the average where there is one, else the best.
+        overrides: what may change after training, such as `decoding.beam`, `data.root` or `device.threads`.
+
+    Raises:
+        UserError: it is no run, it has no such checkpoint, or a file is damaged.
+    """
+    found = opened(Path(run), _words(overrides))
+    from s2s.run.usable import Run
+
+    return Run(found, checkpoint)
+
+
+def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> "AnyTask":
+    """Reads and checks a recipe: a file, the name of one that comes with s2s, or the folder of a run.
+
+    Raises:
+        UserError: there is no such recipe, or it has mistakes; all of them are listed.
+    """
+    return read(recipe_path(Path(recipe)), _words(overrides))
+
+
+class Training:
+    """A run that learns while it is iterated over, update by update; the test of its best checkpoint ends it.
+
+    A run whose iteration is left early goes on from its last checkpoint with `train(folder, resume=True)`.
+
+    Attributes:
+        recipe: what is learned, and how.
+        folder: where the run is kept.
+    """
+
+    def __init__(
+        self, recipe: "AnyTask", folder: Path, begin: "Callable[[Console], Generator[Update, None, Path]]", quiet: bool
+    ) -> None:
+        self.recipe, self.folder = recipe, folder
+        self._begin, self._quiet = begin, quiet
+
+    def __iter__(self) -> "Iterator[Update]":
+        """Each update, when it is done.
+
+        Raises:
+            UserError: a number is not finite, the disk is full, or the data do not fit.
+            Stopped: somebody interrupted it.
+        """
+        from rich.console import Console
+
+        from s2s.training.devices import prepare_process
+
+        prepare_process(self.recipe.device)
+        yield from self._begin(Console(quiet=self._quiet))
+
+
+def train(
+    recipe: "str | Path | AnyTask",
+    overrides: Overrides | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    quiet: bool = True,
+) -> Training:
+    """Prepares a training; nothing is learned, or written, before it is iterated over.
+
+    Args:
+        recipe: as for `read_recipe`, or what that gave.
+        overrides: as for `read_recipe`; of a run that goes on, what `s2s train --resume` may change.
+        overwrite: replace a run of the same name.
+        resume: go on with the run in the folder `recipe`.
+        quiet: print nothing.
+
+    Raises:
+        UserError: the recipe has mistakes, or its run is there already, or is none to go on with.
+    """
+    if isinstance(recipe, AnyRecipe):
+        if overrides or resume:
+            raise UserError("a recipe that was read is taken as it is", remedy="give overrides to s2s.read_recipe")
+        asked = cast("AnyTask", recipe)
+    elif resume:
+        asked = check_resumable(Path(recipe), _words(overrides))
+    else:
+        asked = read_recipe(recipe, overrides)
+    if not resume:
+        check_free(folder_of(asked), overwrite)
+    going_on = Path(cast("str | Path", recipe)) if resume else None
+
+    def begin(console: "Console") -> "Generator[Update, None, Path]":
+        """Loads torch, and begins."""
+        from s2s.run.training import training
+
+        return training(asked, console, overwrite, None, going_on, _words(overrides) if resume else ())
+
+    return Training(asked, going_on or folder_of(asked), begin, quiet)
+
+
+class Comparison:
+    """A comparison that was begun, by the folder that it is kept in."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def go_on(self, quiet: bool = True) -> "Comparison":
+        """Makes every measurement that is not there yet, and draws the report.
+
+        Other processes measure, and each imports the program that called: a script needs
+        `if __name__ == "__main__":` around what it does, a notebook needs nothing.
+
+        Raises:
+            UserError: the folder holds no comparison.
+        """
+        from rich.console import Console
+
+        from s2s.experiments.comparison import go_on
+
+        go_on(self.folder, Console(quiet=quiet))
+        self.report()
+        return self
+
+    def table(self) -> "pandas.DataFrame":
+        """What is found so far: a line for each row of the table and each model, with figure, interval and verdict.
+
+        Raises:
+            UserError: the folder holds no comparison, or a file of it is damaged.
+        """
+        import pandas
+
+        from s2s.report.drawing import kept_comparison
+        from s2s.report.matrix import matrix
+        from s2s.report.papers import HEAD, table_rows
+
+        summary, models, results = kept_comparison(self.folder)
+        return pandas.DataFrame(list(table_rows(matrix(summary, models, results))), columns=list(HEAD))
+
+    def report(self) -> Path:
+        """Draws the page of what is found so far, and gives its path."""
+        from s2s.report.drawing import draw
+
+        return draw(self.folder)
+
+
+def compare(
+    models: Sequence[str],
+    recipe: str | Path | None = None,
+    overrides: Overrides | None = None,
+    profile: str | None = None,
+    seeds: int | None = None,
+    experiments: Sequence[str] = (),
+    folder: str | Path | None = None,
+    quiet: bool = True,
+) -> Comparison:
+    """Compares models as `s2s compare` does, and returns when all is measured.
+
+    Args:
+        models: two and more, as `s2s models` lists them, or with settings, as in `transformer:norm=post`.
+        recipe: the task, of translation or classification; the profile's own when None.
+        overrides: for the task, by `section.key`; or for a model, by `lstm.bidirectional`.
+        profile: `quick`, `lecture` or `definitive`; for translation.
+        seeds: repetitions; by profile when None.
+        experiments: only these; those of the profile when empty.
+        folder: where it is kept; `runs/compare-MODEL-MODEL` when None.
+        quiet: print nothing.
+
+    Raises:
+        UserError: a model or an experiment is unknown, a setting is wrong, or the folder is taken.
+    """
+    # the words of a comparison are checked in one place
+    from s2s.cli.compare import Order, order
+
+    path = None if recipe is None else Path(recipe)
+    classes = path is not None and read_recipe(path).task == "classification"
+    place = None if folder is None else Path(folder)
+    task, recipe_of = (path, None) if classes else (None, path)
+    words = (*models, *_words(overrides))
+    asked = order(Order(words, profile, seeds, None, tuple(experiments), recipe_of, place, task))
+    if "torch" not in sys.modules:
+        from s2s.training import threads
+
+        threads.hold()
+    from s2s.experiments.comparison import begin
+
+    begin(asked.folder, asked.base, asked.summary)
+    return Comparison(asked.folder).go_on(quiet)
+
+
+def _words(overrides: Overrides | None) -> tuple[str, ...]:
+    """As on the command line; what JSON spells, YAML reads."""
+    found = (overrides or {}).items()
+    return tuple(f"{key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in found)

@@ -1,0 +1,53 @@
+"""`s2s serve`."""
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from s2s.errors import UserError
+
+_NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN]...")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for everybody who can reach this machine."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 for any that is free.")
+@click.option("--lines", type=click.IntRange(1), default=64, show_default=True, help="Texts of a request, at most.")
+@click.option("--characters", type=click.IntRange(1), default=2000, show_default=True, help="Of a text, at most.")
+@click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="That may be asked for.")
+@click.option("--body", type=click.IntRange(1), default=256, show_default=True, help="KiB of a request, at most.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30, show_default=True, help="Of a request.")
+@click.option("--waiting", type=click.IntRange(1), default=256, show_default=True, help="Requests that wait, at most.")
+def serve(
+    runs: tuple[Path, ...],
+    host: str,
+    port: int,
+    lines: int,
+    characters: int,
+    beam: int,
+    body: int,
+    seconds: float,
+    waiting: int,
+) -> None:
+    """Answer requests with the models in RUN: POST /translate, /classify, and a page at / to try them.
+
+    What comes together is computed together. SIGTERM answers what was accepted, and ends.
+    """
+    from s2s.run.folder import opened
+
+    found = [opened(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise UserError(f"the server needs {', '.join(missing)}", remedy="pip install 's2s[serve]'")
+    from s2s.serving.listening import bound, names_of, serve
+    from s2s.serving.messages import Limits
+
+    names_of(runs)
+    place = bound(host, port)
+    click.echo(f"loading {', '.join(map(str, runs))} …", err=True)
+    limits = Limits(lines, characters, beam, body << 10, seconds, waiting)
+    serve(found, place, limits, partial(click.echo, err=True))

@@ -1,0 +1,248 @@
+"""A trained model for whoever writes Python: what its task can do, by methods, whatever the task."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+
+from s2s.data.batches import collate_sources
+from s2s.data.examples import sent
+from s2s.decoding.beam import Hypothesis
+from s2s.decoding.translator import Candidate
+from s2s.errors import UserError, quoted
+from s2s.interpretability.alignment import Link, links
+from s2s.interpretability.inspection import AttentionMaps, Focus
+from s2s.interpretability.seq2seq import check_fits
+from s2s.interpretability.words import words_of
+from s2s.run.folder import Opened
+from s2s.run.loaded import part_to_score, ready
+from s2s.run.tasks import schema_of, task_of
+from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.labelled import Labelling
+from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.text_to_text.answers import log_probabilities
+from s2s.tasks.text_to_text.use import task_named
+from s2s.tasks.translation.attention import attention_between
+from s2s.tasks.writing import sequence_scores
+from s2s.training.progress import silent
+
+WRITES = ("translation", "text-to-text")
+"""Tasks that write a text for a text."""
+LABELS = ("classification", "images")
+"""Tasks that name classes."""
+
+
+class Run:
+    """A trained model, ready to be used.
+
+    Args:
+        run: as it was opened, with what was changed for now.
+        checkpoint: `best`, `last`, `average` or a name; when None, the average where there is one, else the best.
+
+    Raises:
+        UserError: it has no such checkpoint, or a file is damaged.
+    """
+
+    def __init__(self, run: Opened, checkpoint: str | None = None) -> None:
+        self._opened = run
+        self.loaded: Loaded[Any, Any] = ready(run, checkpoint)
+
+    def __repr__(self) -> str:
+        return f"<run {self.loaded.path}, task {self.task}, checkpoint {self.loaded.checkpoint.name}>"
+
+    @property
+    def task(self) -> str:
+        """What it was trained for, as its recipe says."""
+        return self.loaded.recipe.task
+
+    @property
+    def recipe(self) -> Any:
+        """What it was trained by, with what was changed for now."""
+        return self.loaded.recipe
+
+    def translate(self, lines: Sequence[str], task: str | None = None) -> list[str]:
+        """The best translation of each line, as `s2s translate` writes it; empty lines stay empty.
+
+        Args:
+            lines: sources.
+            task: which task of a text-to-text run; needed where it has several.
+
+        Raises:
+            UserError: the run does not write texts for texts, a line is too long, or there is no such task.
+        """
+        return [found[0].text if found else "" for found in self.candidates(lines, task=task)]
+
+    def candidates(
+        self, lines: Sequence[str], nbest: int = 1, beam: int | None = None, task: str | None = None
+    ) -> list[tuple[Candidate, ...]]:
+        """What may be written for each line, best first, with scores; nothing for an empty line.
+
+        Args:
+            lines: sources.
+            nbest: how many for each line, at most as many as the beam holds.
+            beam: hypotheses kept at each step; the recipe's when None.
+            task: see `translate`. Where a task has answers to choose from, these are the candidates, and their scores
+                are log probabilities.
+
+        Raises:
+            UserError: see `translate`; or the beam holds less than is asked for.
+        """
+        prefix, answers = self._asked(task)
+        filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
+        if answers is not None:
+            return self._chosen(filled, answers, nbest)
+        run = self.loaded
+        if beam is not None:
+            decoding = run.recipe.decoding.model_copy(update={"beam": beam})
+            run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
+        return [found.candidates for found in translator_of(run, nbest).translate(filled)]
+
+    def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
+        """What stands before each line, and the answers that there are to choose from."""
+        self._only("translate", WRITES)
+        if self.task == "text-to-text":
+            named = task_named(self.loaded.recipe, task)
+            return named.prefix, named.answers
+        if task is not None:
+            raise UserError("says nothing to runs of translation", where=f"task {task!r}", remedy="leave it out")
+        return "", None
+
+    def _chosen(self, lines: list[str], answers: tuple[str, ...], nbest: int) -> list[tuple[Candidate, ...]]:
+        run, cut = self.loaded, self.loaded.tokenizers[0]
+        found = log_probabilities(run.model, cut, [x for x in lines if x], answers, run.recipe.decoding.batch)
+        rows = iter(found.tolist())
+        pieces = dict(zip(answers, map(tuple, cut.encode_batch(answers)), strict=True))
+
+        def best(row: list[float]) -> tuple[Candidate, ...]:
+            """The likeliest answers."""
+            order = sorted(zip(row, answers, strict=True), reverse=True)[:nbest]
+            return tuple(Candidate(text, nats, Hypothesis(pieces[text], nats, nats, False)) for nats, text in order)
+
+        return [best(next(rows)) if line else () for line in lines]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], task: str | None = None) -> list[float]:
+        """The log probability, in nats, that the model writes each target for its source and then ends.
+
+        Raises:
+            UserError: see `translate`; or there are not as many sources as targets.
+        """
+        prefix, _ = self._asked(task)
+        if len(_several(sources, "sources")) != len(_several(targets, "targets")):
+            raise UserError(
+                f"{len(sources)} sources and {len(targets)} targets", remedy="give a target for each source"
+            )
+        run, found = self.loaded, [0.0] * len(sources)
+        read = run.tokenizers[0].encode_batch([prefix + source for source in sources])
+        wanted = run.tokenizers[-1].encode_batch(list(targets))
+        for pieces in zip(read, wanted, strict=True):
+            self._fitting(*pieces)
+        order = sorted(range(len(read)), key=lambda row: len(read[row]))
+        for first in range(0, len(order), run.recipe.decoding.batch):
+            rows = order[first : first + run.recipe.decoding.batch]
+            source, valid = collate_sources([read[row] for row in rows])
+            where = run.computer.device
+            with torch.inference_mode():
+                scores = sequence_scores(
+                    run.model, sent(source, where), sent(valid, where), [wanted[row] for row in rows]
+                )
+            for row, nats in zip(rows, scores.tolist(), strict=True):
+                found[row] = nats
+        return found
+
+    def attention(self, line: str, target: str | None = None, task: str | None = None) -> AttentionMaps:
+        """Where the model looks: while it writes a target for a line or, where it writes none, while it reads the line.
+
+        Args:
+            line: the source.
+            target: what it shall be taken to have written; its own translation when None.
+            task: see `translate`.
+
+        Raises:
+            UserError: the model has no attention, or the line is empty or too long.
+        """
+        if self.task not in WRITES:
+            found = task_of(self.recipe).inspect(self.loaded, Focus((line,), output=target)).examples[0].attention
+            if not found:
+                raise self._without_attention()
+            return found[-1]
+        if target is None:
+            (best, *_) = self.candidates([line], task=task)[0] or (None,)
+            pieces = best.hypothesis.tokens if best else ()
+        else:
+            pieces = self.loaded.tokenizers[-1].encode(target)
+        maps = self.looks(line, pieces, task)
+        if not len(maps.weights):
+            raise self._without_attention()
+        return maps
+
+    def looks(self, line: str, pieces: Sequence[int], task: str | None = None) -> AttentionMaps:
+        """Where a model that writes looks while it writes the pieces of a target; no layers without attention."""
+        read = self._read(line, task)
+        self._fitting(read, pieces)
+        return attention_between(self.loaded, read, list(pieces))
+
+    def alignment(
+        self, line: str, pieces: Sequence[int], task: str | None = None
+    ) -> tuple[list[str], list[str], list[Link]]:
+        """The words of a line and of a target given by its pieces, and which source word each target word looked at.
+
+        Links are pairs of places from 0 on, as `s2s align` writes them; see `looks` for errors.
+        """
+        read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
+        looked = self.looks(line, pieces, task).weights[-1].mean(axis=0)
+        words = words_of(source, read), words_of(into, list(pieces))
+        return [word.text for word in words[0]], [word.text for word in words[1]], links(looked, *words)
+
+    def _read(self, line: str, task: str | None) -> list[int]:
+        prefix, _ = self._asked(task)
+        if not line.strip():
+            raise UserError("the line is empty", remedy="give one with a word")
+        return self.loaded.tokenizers[0].encode(prefix + line)
+
+    def _fitting(self, source: Sequence[int], target: Sequence[int]) -> None:
+        check_fits(self.loaded.model, source, target)
+
+    def _without_attention(self) -> UserError:
+        what = f"a model of kind {self.recipe.model.kind} has no attention"
+        return UserError(what, where=str(self.loaded.path), remedy="name another run")
+
+    def classify(self, lines: Sequence[str]) -> list[str]:
+        """The class of each line, a text or the path of an image, as `s2s classify` writes it; empty lines stay empty.
+
+        Raises:
+            UserError: the run does not name classes, or an image cannot be read.
+        """
+        return [max(found, key=found.__getitem__) if found else "" for found in self.probabilities(lines)]
+
+    def probabilities(self, lines: Sequence[str]) -> list[dict[str, float]]:
+        """The probability of each class for each line; nothing for an empty line. See `classify`."""
+        self._only("classify", LABELS)
+        task, classes = cast(Labelling[Any, Any], task_of(self.recipe)), self.recipe.data.classes
+        filled = [line for line in _several(lines, "lines") if line.strip()]
+        rows = iter(task.probabilities(self.loaded, filled).tolist() if filled else [])
+        return [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
+
+    def evaluate(self, split: str = "test") -> Evaluation:
+        """Scores on a split, as `s2s evaluate` finds them; nothing is written into the run's folder.
+
+        Raises:
+            UserError: the recipe has no such split, or other examples would be held out than for the training.
+        """
+        part = part_to_score(self._opened, self.recipe, split)
+        return task_of(self.recipe).evaluate(self.loaded, part, Scoring(split), silent)
+
+    def _only(self, what: str, tasks: tuple[str, ...]) -> None:
+        if self.task not in tasks:
+            use = f"s2s {schema_of(self.recipe).command} {quoted(self.loaded.path)}"
+            raise UserError(
+                f"a run of task {self.task} cannot {what}",
+                where=str(self.loaded.path),
+                remedy=f"name a run of {' or '.join(tasks)}; this one is for `{use}`",
+            )
+
+
+def _several(lines: Sequence[str], name: str) -> Sequence[str]:
+    if isinstance(lines, str):
+        raise UserError("is one text, where several are expected", where=name, remedy="put it into a list: [text]")
+    return lines

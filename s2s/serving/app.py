@@ -1,0 +1,148 @@
+"""The server: which path answers what, and what is refused with which status."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from s2s import __version__
+from s2s.errors import UserError, told
+from s2s.run.usable import Run
+from s2s.serving.answering import Answering, Asked, NoSuchRun
+from s2s.serving.batching import Full, ModelThread
+from s2s.serving.guard import Guard, Metrics
+from s2s.serving.messages import Classes, Health, Labelled, Limits, Source, Translations
+
+_PATHS = ("/", "/translate", "/classify", "/health", "/metrics", "/openapi.json")
+# the page has its script and its style in itself, and asks nobody but this server
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    404: {"description": "No such run."},
+    408: {"description": "It took too long."},
+    413: {"description": "The body is too large."},
+    422: {"description": "The request does not fit its fields, the run, or a limit."},
+    429: {"description": "Too many requests wait; ask again."},
+}
+
+
+class Service:
+    """What answers: the runs, the thread that computes, and the numbers about it.
+
+    Args:
+        runs: by the names that requests give them.
+        limits: of a request.
+        ended: told, after the last answer, how many requests were answered.
+    """
+
+    def __init__(self, runs: Mapping[str, Run], limits: Limits, ended: Callable[[int], object]) -> None:
+        self.limits, self._ended = limits, ended
+        self.answering = Answering(runs)
+        self.metrics = Metrics(lambda: len(self.thread))
+        self.thread = ModelThread(self.answering, limits.lines, limits.waiting, self.metrics.batches.observe)
+        self._answered = 0
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """Its end comes when the last request is answered."""
+        yield
+        await asyncio.to_thread(self.thread.stop)
+        self._ended(self._answered)
+
+    async def translate(self, asked: Source) -> Translations:
+        """Translates a text, or several; empty ones stay empty."""
+        lines, name = self._lines(asked.text), self._named(asked.run, classes=False)
+        if max(asked.beam or 1, asked.nbest) > self.limits.beam:
+            raise HTTPException(422, f"beam and nbest are at most {self.limits.beam} here")
+        wanted = Asked(name, asked.beam, asked.nbest, asked.task, asked.alignment, asked.attention)
+        return Translations(run=name, translations=await self._computed(wanted, lines))
+
+    async def classify(self, asked: Labelled) -> Classes:
+        """Names the class of a text, or of several."""
+        lines, name = self._lines(asked.text), self._named(asked.run, classes=True)
+        return Classes(run=name, classes=await self._computed(name, lines))
+
+    async def health(self) -> Health:
+        """Whether the model thread lives, what is served, and what the limits are; 503 where it does not."""
+        if not self.thread.alive:
+            raise HTTPException(503, "the model thread has ended")
+        return Health(status="ok", version=__version__, runs=self.answering.served(), limits=asdict(self.limits))
+
+    async def numbers(self) -> Response:
+        """Requests, seconds, lines of batches, what waits, and the process, for Prometheus."""
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def page(self) -> HTMLResponse:
+        """Where a human translates, looks at attention, and compares."""
+        text = files("s2s.serving").joinpath("page.html").read_text(encoding="utf-8")
+        return HTMLResponse(text, headers={"Content-Security-Policy": _POLICY})
+
+    def _lines(self, text: str | list[str]) -> list[str]:
+        lines, limits = [text] if isinstance(text, str) else text, self.limits
+        if not lines:
+            raise HTTPException(422, "text is an empty list; give one text or several")
+        if len(lines) > limits.lines:
+            raise HTTPException(422, f"{len(lines):,} texts; a request has at most {limits.lines:,}")
+        for number, line in enumerate(lines, start=1):
+            if len(line) > limits.characters:
+                which = f"text {number}" if len(lines) > 1 else "the text"
+                what = f"{which} has {len(line):,} characters; at most {limits.characters:,} are read"
+                raise HTTPException(422, what)
+        return lines
+
+    def _named(self, name: str | None, classes: bool) -> str:
+        try:
+            return self.answering.named(name, classes)
+        except NoSuchRun as error:
+            raise HTTPException(404, str(error)) from None
+
+    async def _computed(self, asked: Asked | str, lines: list[str]) -> list[Any]:
+        """Answers of the model thread, in time.
+
+        Raises:
+            HTTPException: too many wait, it took too long, or the run cannot do it.
+        """
+        try:
+            job = self.thread.submit(asked, lines)
+        except Full:
+            headers = {"Retry-After": "1"}
+            raise HTTPException(429, "too many requests wait for the model; ask again", headers) from None
+        try:
+            found = await asyncio.wait_for(asyncio.wrap_future(job), self.limits.seconds)
+        except TimeoutError:
+            raise HTTPException(408, f"no answer within {self.limits.seconds:g} seconds; ask for less") from None
+        except UserError as error:
+            raise HTTPException(422, str(error)) from None
+        self._answered += 1
+        return found
+
+
+def application(
+    runs: Mapping[str, Run], limits: Limits | None = None, ended: Callable[[int], object] = lambda count: None
+) -> FastAPI:
+    """The server as an ASGI application; see `Service`."""
+    limits = limits or Limits()
+    service = Service(runs, limits, ended)
+    # its pages of documentation would ask other servers for their scripts
+    app = FastAPI(title="s2s", version=__version__, docs_url=None, redoc_url=None, lifespan=service.lifespan)
+    app.add_api_route("/translate", service.translate, methods=["POST"], responses=_REFUSALS)
+    app.add_api_route("/classify", service.classify, methods=["POST"], responses=_REFUSALS)
+    app.add_api_route("/health", service.health)
+    app.add_api_route("/metrics", service.numbers, response_class=Response)
+    app.add_api_route("/", service.page, include_in_schema=False, response_class=HTMLResponse)
+    app.add_exception_handler(RequestValidationError, _refused)
+    app.add_middleware(Guard, limits=limits, metrics=service.metrics, paths=_PATHS)
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    """Says in words which field is wrong; what was sent is not sent back."""
+    wrongs = error.errors() if isinstance(error, RequestValidationError) else []
+    words = (f"{'.'.join(map(str, each['loc'][1:])) or 'body'}: {each['msg']}" for each in wrongs)
+    return JSONResponse({"detail": told("; ".join(words))}, 422)

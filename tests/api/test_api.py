@@ -1,0 +1,210 @@
+"""The public names: each says what its command says, or one sentence."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import s2s
+from s2s.cli.compare import Order, order
+from s2s.cli.main import commands
+from s2s.decoding.translator import Translator
+from s2s.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+LINES = ["The old dog runs.", "", "A man sees the woman."]
+
+
+def _command(*words, text=""):
+    done = CliRunner().invoke(commands, [str(w) for w in words], input=text, standalone_mode=False)
+    assert done.exit_code == 0, done.exception
+    return done.stdout.splitlines()
+
+
+def _of_file(folder, *words):
+    (folder / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return _command(*words, "--input", folder / "lines.txt")
+
+
+def test_importing_loads_nothing_and_offers_the_names():
+    code = "import sys, s2s; before = set(sys.modules); print(dir(s2s)); assert not {'torch', 'pydantic'} & before"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert all(name in done.stdout for name in ("load", "train", "compare", "read_recipe"))
+    with pytest.raises(AttributeError, match="no attribute 'lood'"):
+        s2s.lood  # noqa: B018
+
+
+def test_lines_are_translated_as_by_the_command(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"decoding.beam": 2})
+    assert run.translate(LINES) == _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2")
+    best = run.candidates(LINES, nbest=2)
+    shown = _of_file(tmp_path, "translate", small_world / "runs/t", "--beam", "2", "--nbest", "2")
+    assert [f"{found.score:.4f}" for row in best for found in row] == [
+        row.split("\t")[1] for row in shown if row[0] != "2"
+    ]
+    assert run.candidates(LINES, nbest=2, beam=2) == s2s.load(small_world / "runs/t").candidates(LINES, nbest=2, beam=2)
+
+
+def test_a_score_is_the_log_probability_of_the_search(small_world):
+    run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 3, "decoding.beam": 2, "decoding.batch": 2})
+    found = [c for row in run.candidates(LINES, nbest=2) for c in row if not c.hypothesis.cut]
+    sources = [
+        line for line, row in zip(LINES, run.candidates(LINES, 2), strict=True) for c in row if not c.hypothesis.cut
+    ]
+    targets = [candidate.text for candidate in found]
+    # a text that is spelt by other pieces than the search wrote has another probability
+    same = [n for n, c in enumerate(found) if tuple(run.loaded.tokenizers[-1].encode(c.text)) == c.hypothesis.tokens]
+    scores = run.score(sources, targets)
+    assert [scores[n] for n in same] == pytest.approx([found[n].hypothesis.log_probability for n in same], abs=1e-4)
+    # in any order, whatever is beside it
+    other = run.score(["A.", *LINES[::2]], ["Ja.", "Ein Hund.", "Nein, danke."])
+    assert other == pytest.approx(
+        [
+            run.score([s], [t])[0]
+            for s, t in zip(["A.", *LINES[::2]], ["Ja.", "Ein Hund.", "Nein, danke."], strict=True)
+        ],
+        abs=1e-4,
+    )
+
+
+def test_attention_is_that_of_inspect_and_sums_to_one(small_world):
+    run = s2s.load(small_world / "runs/t")
+    maps = run.attention("A dog.", "Hund")
+    shown = CliRunner().invoke(
+        commands,
+        [
+            "inspect",
+            str(small_world / "runs/t"),
+            "A dog.",
+            "--translation",
+            "Hund",
+            "--output",
+            str(small_world / "a.json"),
+        ],
+        standalone_mode=False,
+    )
+    assert shown.exit_code == 0, shown.exception
+    kept = json.loads((small_world / "a.json").read_text())["examples"][0]["attention"]
+    assert maps.weights[:, None] == pytest.approx(np.array(kept["cross_attention"]), abs=1e-5)
+    assert [list(maps.rows), list(maps.columns)] == [kept["decoder_tokens"], kept["encoder_tokens"]]
+    assert maps.weights.sum(axis=-1) == pytest.approx(np.ones(maps.weights.shape[:-1]), abs=1e-5)
+    own = run.attention("A dog.")
+    assert len(own.rows) == len(run.candidates(["A dog."])[0][0].hypothesis.tokens) + 1
+    assert s2s.load(small_world / "runs/c").attention("text number 3").kind == "encoder"
+
+
+def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"decoding.max_ratio": 1})
+    pieces = run.loaded.tokenizers[-1].encode("Ein Hund.")
+    _, _, links = run.alignment("A dog.", pieces)
+    (tmp_path / "a").write_text("A dog.\n")
+    (tmp_path / "b").write_text("Ein Hund.\n")
+    (line,) = _command("align", small_world / "runs/t", "--input", tmp_path / "a", "--reference", tmp_path / "b")
+    assert " ".join(f"{s}-{t}" for s, t in links) == line
+
+
+def test_classes_are_named_as_by_the_command(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/c")
+    shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
+    assert run.classify(LINES) == [row.split("\t")[0] for row in shown]
+    for row, found in zip(shown, run.probabilities(LINES), strict=True):
+        assert row.split("\t")[1:] == [f"{name}={share:.4f}" for name, share in found.items()]
+
+
+def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
+    for name, split in (("t", "test"), ("c", "validation")):
+        folder = small_world / "runs" / name
+        kept = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+        found = s2s.load(folder).evaluate(split)
+        assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == kept
+        assert str(found).splitlines() == _command("evaluate", folder, "--split", split)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda w: s2s.load(w / "runs/c").translate(["a"]), r"task classification cannot translate\n.*s2s classify"),
+        (lambda w: s2s.load(w / "runs/m").classify(["a"]), r"task masked-lm cannot classify\n.*s2s fill"),
+        (lambda w: s2s.load(w / "runs/t").translate("a"), r"lines: is one text(.|\n)*list"),
+        (lambda w: s2s.load(w / "runs/t").score(["a"], []), r"1 sources and 0 targets"),
+        (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"says nothing to runs of translation"),
+        (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
+        (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"the beam holds 1"),
+        (lambda w: s2s.load(w / "runs/x"), r"not a run"),
+        (lambda w: s2s.load(w / "runs/t", overrides={"training.updates": 3}), r"training"),
+        (lambda w: s2s.read_recipe("translate", {"training.updats": 3}), r"did you mean updates"),
+        (lambda w: s2s.read_recipe("translat"), r"did you mean translate"),
+        (lambda w: s2s.train(s2s.read_recipe("translate"), {"a": 1}), r"taken as it is"),
+        (lambda w: s2s.train(w / "t.yaml", {"run.dir": str(w / "runs/t")}), r"holds a run already"),
+        (lambda w: s2s.train(w / "runs/x", resume=True), r"not a run"),
+        (lambda w: s2s.compare(["rnn", "tranformer"]), r"did you mean transformer"),
+        (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_the_remedy(small_world, use, message):
+    with pytest.raises(UserError, match=message):
+        use(small_world)
+
+
+def test_values_are_those_of_the_command_line():
+    values = {"training.updates": 7, "training.clip": None, "training.warmup": 2, "training.learning_rate": 2e-3}
+    recipe = s2s.read_recipe("translate", values)
+    assert (recipe.training.updates, recipe.training.clip, recipe.training.learning_rate) == (7, None, 2e-3)
+    with pytest.raises(UserError, match=r"training\.updates: is true"):
+        s2s.read_recipe("translate", {"training.updates": True})
+
+
+def _losses(folder):
+    entries = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [entry["loss"] for entry in entries if "loss" in entry]
+
+
+def test_a_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path, capsys):
+    sizes = {"training.updates": 4, "validation.every": 2, "data.test": None}
+    whole = s2s.train(small_world / "c.yaml", sizes | {"run.dir": str(tmp_path / "whole")})
+    assert not whole.folder.exists()
+    seen = [(update.update, update.loss) for update in whole]
+    assert [number for number, _ in seen] == [1, 2, 3, 4]
+    assert [loss for _, loss in seen] == _losses(whole.folder)
+    for update in s2s.train(small_world / "c.yaml", sizes | {"run.dir": str(tmp_path / "left")}):
+        if update.update == 2:
+            break
+    assert [update.update for update in s2s.train(tmp_path / "left", resume=True)] == [3, 4]
+    assert _losses(tmp_path / "left") == _losses(whole.folder)
+    files = [folder / "checkpoints/0000004/model.safetensors" for folder in (whole.folder, tmp_path / "left")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_table_has_a_line_for_each_row_and_model():
+    table = s2s.Comparison(ROOT / "docs/comparison").table()
+    written = (ROOT / "docs/comparison/memory/result.json").read_text()
+    for found in json.loads(written)["findings"]:
+        (line,) = table[(table.row == found["row"]) & (table.model == found["model"])].to_dict("records")
+        assert (line["value"], line["unit"], line["verdict"]) == (found["value"], found["unit"], found["verdict"])
+    assert len(table) == table.row.nunique() * table.model.nunique()
+
+
+def test_a_comparison_asks_what_the_command_asks(monkeypatch, tmp_path):
+    begun = []
+    monkeypatch.setattr("s2s.experiments.comparison.begin", lambda *asked: begun.append(asked))
+    monkeypatch.setattr("s2s.experiments.comparison.go_on", lambda folder, console: begun.append(folder))
+    monkeypatch.setattr("s2s.report.drawing.draw", lambda folder: folder)
+    changed = {"training.updates": 500, "lstm.bidirectional": False}
+    s2s.compare(["lstm", "rnn"], None, changed, "lecture", 2, ["memory"], tmp_path / "a")
+    s2s.compare(["lstm", "rnn"], "ag_news")
+    words = ("lstm", "rnn", "training.updates=500", "lstm.bidirectional=false")
+    first = order(Order(words, "lecture", 2, None, ("memory",), None, tmp_path / "a"))
+    second = order(Order(("lstm", "rnn"), task=Path("ag_news")))
+    asked = [(each.folder, each.base, each.summary) for each in (first, second)]
+    assert begun == [asked[0], first.folder, asked[1], second.folder]
+
+
+def test_a_candidate_of_the_api_is_the_translators(small_world):
+    run = s2s.load(small_world / "runs/t")
+    alone = Translator(run.loaded.model, run.loaded.tokenizers[0], run.loaded.tokenizers[-1], run.recipe.decoding)
+    assert [found.candidates for found in alone.translate(LINES)] == run.candidates(LINES)

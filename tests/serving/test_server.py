@@ -1,0 +1,215 @@
+"""The server: answers are those of the run, limits are told with their status, and a stop leaves nobody."""
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from s2s.cli.main import commands
+from s2s.errors import UserError
+from s2s.serving.listening import bound, names_of
+from s2s.serving.messages import Limits
+from tests.serving.conftest import served
+
+LINES = ["The old dog runs.", "", "A man sees the woman."]
+SMALL = Limits(lines=3, characters=40, beam=4, body=2000, seconds=20, waiting=50)
+
+
+@pytest.fixture(scope="module")
+def server(loaded):
+    with served(loaded, SMALL) as running:
+        yield running
+
+
+def test_answers_are_those_of_the_run(server, loaded):
+    status, found = server.post("/translate", {"text": LINES, "nbest": 2, "beam": 3})
+    assert status == 200
+    expected = loaded["t"].candidates(LINES, nbest=2, beam=3)
+    shown = [[(c["text"], c["score"]) for c in each["candidates"]] for each in found["translations"]]
+    assert shown == [[(c.text, pytest.approx(c.score, abs=1e-4)) for c in each] for each in expected]
+    assert [each["text"] for each in found["translations"]] == [each[0].text if each else "" for each in expected]
+    assert (
+        server.post("/translate", {"text": LINES[0]})[1]["translations"][0]["text"] == loaded["t"].translate(LINES)[0]
+    )
+    _, classes = server.post("/classify", {"text": LINES})
+    assert [each["label"] for each in classes["classes"]] == loaded["c"].classify(LINES)
+    assert classes["classes"][0]["probabilities"] == pytest.approx(loaded["c"].probabilities(LINES)[0], abs=1e-6)
+
+
+def test_attention_and_alignments_are_those_of_the_run(server, loaded):
+    asked = {"text": LINES[0], "attention": True, "alignment": True, "nbest": 2}
+    found = server.post("/translate", asked)[1]["translations"][0]["candidates"]
+    for shown, own in zip(found, loaded["t"].candidates(LINES[:1], nbest=2)[0], strict=True):
+        maps = loaded["t"].looks(LINES[0], own.hypothesis.tokens)
+        assert shown["attention"]["weights"] == pytest.approx(maps.weights[-1].mean(axis=0), abs=1e-4)
+        assert [shown["attention"][side] for side in ("source", "target")] == [list(maps.columns), list(maps.rows)]
+        source, target, links = loaded["t"].alignment(LINES[0], own.hypothesis.tokens)
+        assert shown["alignment"] == {"source": source, "target": target, "links": [list(link) for link in links]}
+
+
+def test_requests_that_come_together_are_computed_together(loaded):
+    def batches(server) -> dict[str, float]:
+        rows = (row.split(" ") for row in server.get("/metrics")[1].splitlines() if row.startswith("s2s_batch_lines_"))
+        return {name: float(value) for name, value in rows if "{" not in name}
+
+    texts = [f"text {n} of many" for n in range(24)]
+    with served(loaded) as server, ThreadPoolExecutor(24) as clients:
+        found = list(clients.map(lambda text: server.post("/translate", {"text": text}), texts))
+        noted = batches(server)
+        assert [answer["translations"][0]["text"] for _, answer in found] == loaded["t"].translate(texts)
+        assert noted["s2s_batch_lines_sum"] == 24
+        assert noted["s2s_batch_lines_count"] <= 12
+        assert 's2s_requests_total{path="/translate",status="200"} 24.0' in server.get("/metrics")[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "told"),
+    [
+        ("/translate", {"text": ["a"] * 4}, 422, "4 texts; a request has at most 3"),
+        ("/translate", {"text": ["a", "b" * 41]}, 422, "text 2 has 41 characters; at most 40"),
+        ("/translate", {"text": []}, 422, "empty list"),
+        ("/translate", {"text": "a", "beam": 5}, 422, "at most 4 here"),
+        ("/translate", {"text": "a", "nbest": 3}, 422, "the beam holds 2"),
+        ("/translate", {"text": "a", "beam": 0}, 422, "beam: Input should be greater"),
+        ("/translate", {"text": "a", "bean": 1}, 422, "bean: Extra inputs"),
+        ("/translate", {"text": "a", "task": "en-de"}, 422, "says nothing to runs of translation"),
+        ("/translate", {"text": 5}, 422, "text"),
+        ("/translate", {}, 422, "text: Field required"),
+        ("/translate", b"{", 422, "JSON"),
+        ("/translate", b'{"text": "\\ud800"}', 422, "text"),
+        ("/translate", b'{"text": "a", "run": "\\udfff"}', 422, "surrogate"),
+        ("/translate", b'{"text": "a", "\\udfff": 1}', 422, "unicode"),
+        ("/translate", b"[" * 1900, 400, "error parsing the body"),
+        ("/translate", b'{"text": "' + b"a" * 2000 + b'"}', 413, "more than 2,000 bytes"),
+        ("/translate", {"text": "a", "run": "u"}, 404, "no run 'u' is served"),
+        ("/translate", {"text": "a", "run": "c"}, 422, "task classification cannot translate"),
+        ("/classify", {"text": "a", "run": "t"}, 422, "task translation cannot classify"),
+        ("/classify", {"text": "a", "beam": 2}, 422, "beam: Extra"),
+        ("/nothing", {"text": "a"}, 404, "Not Found"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(server, path, body, status, told):
+    found, answer = server.post(path, body)
+    assert found == status, answer
+    assert told in answer["detail"]
+    assert server.post("/translate", {"text": "a"})[0] == 200
+
+
+def test_a_body_of_unknown_length_is_limited_too(server):
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as place:
+        head = "POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+        head += "Content-Type: application/json\r\n\r\n"
+        place.sendall(head.encode() + b"".join(b"400\r\n" + b" " * 0x400 + b"\r\n" for _ in range(3)))
+        assert place.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def _until_waiting(server, number: int) -> None:
+    deadline = time.monotonic() + 20
+    while f"s2s_waiting_requests {number}.0" not in server.get("/metrics")[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
+    slow, entered = threading.Event(), threading.Event()
+
+    class Stuck:
+        def __getattr__(self, name):
+            return getattr(loaded["t"], name)
+
+        def candidates(self, *asked):
+            entered.set()
+            assert slow.wait(20)
+            return loaded["t"].candidates(*asked)
+
+    with served({"t": Stuck()}, Limits(seconds=2, waiting=1)) as server, ThreadPoolExecutor(2) as clients:
+        first = clients.submit(server.post, "/translate", {"text": "a"})
+        assert entered.wait(10)
+        second = clients.submit(server.post, "/translate", {"text": "b"})
+        _until_waiting(server, 1)
+        assert server.post("/translate", {"text": "c"})[0] == 429
+        for late in (first.result(), second.result()):
+            assert late == (408, {"detail": "no answer within 2 seconds; ask for less"})
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as place:
+            place.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+            assert place.recv(100).startswith(b"HTTP/1.1 408")
+        slow.set()
+        assert server.post("/translate", {"text": "a"})[0] == 200
+
+
+def _computing() -> int:
+    return sum(thread.name == "model" for thread in threading.enumerate())
+
+
+def test_a_stop_answers_what_was_accepted(loaded):
+    before = _computing()
+    slow, entered, ended = threading.Event(), threading.Event(), []
+
+    class Slow:
+        def __getattr__(self, name):
+            return getattr(loaded["t"], name)
+
+        def candidates(self, *asked):
+            entered.set()
+            assert slow.wait(20)
+            return loaded["t"].candidates(*asked)
+
+    with ThreadPoolExecutor(8) as clients:
+        with served({"t": Slow()}, ended=ended.append) as server:
+            answers = [clients.submit(server.post, "/translate", {"text": "first"})]
+            assert entered.wait(10)
+            answers += [clients.submit(server.post, "/translate", {"text": f"text {n}"}) for n in range(7)]
+            _until_waiting(server, 7)
+            server.server.should_exit = True
+            threading.Timer(0.3, slow.set).start()
+        assert [answer.result()[0] for answer in answers] == [200] * 8
+    assert ended == [8]
+    assert _computing() == before
+
+
+def test_health_and_openapi_say_what_there_is(server):
+    status, found = server.get("/health")
+    assert (status, found["status"]) == (200, "ok")
+    assert [(run["name"], run["answers"]) for run in found["runs"]] == [("t", "/translate"), ("c", "/classify")]
+    assert found["limits"]["lines"] == 3
+    described = server.get("/openapi.json")[1]
+    assert set(described["paths"]) == {"/translate", "/classify", "/health", "/metrics"}
+    assert {"404", "408", "413", "422", "429"} <= set(described["paths"]["/translate"]["post"]["responses"])
+    assert "process_resident_memory_bytes" in server.get("/metrics")[1]
+    page = server.get("/")[1]
+    assert "http:" not in page
+    assert "https:" not in page
+
+
+def _told(*words) -> str:
+    with pytest.raises(UserError) as error:
+        CliRunner().invoke(commands, ["serve", *map(str, words)], standalone_mode=False, catch_exceptions=False)
+    return str(error.value)
+
+
+def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, monkeypatch):
+    assert "not a run" in _told(small_runs / "x")
+    assert "the same run is named twice" in _told(small_runs / "t", small_runs / "t")
+    with bound("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"127.0.0.1:{port}: cannot be had" in _told(small_runs / "t", "--port", port)
+    monkeypatch.setattr("s2s.cli.serve.find_spec", lambda name: None if name == "fastapi" else True)
+    assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", "  → pip install 's2s[serve]'"]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths():
+    assert names_of([Path("a/x"), Path("b/y")]) == ["x", "y"]
+    assert names_of([Path("a/x"), Path("b/x"), Path("c/y")]) == ["a/x", "b/x", "y"]
+
+
+def test_the_schema_of_a_request_is_closed(server):
+    source = json.dumps(server.get("/openapi.json")[1]["components"]["schemas"]["Source"])
+    assert '"additionalProperties": false' in source

@@ -1,0 +1,75 @@
+"""`s2s serve` is told to stop while clients ask, and begins again: each request is answered, or seen to have failed."""
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from s2s.serving.listening import bound
+
+
+def _begun(run, port: int):
+    words = ["serve", str(run), "--port", str(port)]
+    server = subprocess.Popen([sys.executable, "-m", "s2s", *words], stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+        if line.startswith("serving"):
+            return server
+    raise AssertionError("it did not begin")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_and_a_new_begin_lose_nothing_silently(small_runs, wish):
+    with bound("127.0.0.1", 0) as place:
+        port = place.getsockname()[1]
+    answered, failed, over = [], [], threading.Event()
+    kind = {"Content-Type": "application/json"}
+
+    def ask(client: int) -> None:
+        """One request after the other; an answer is whole and right, or an error is seen."""
+        number = 0
+        while not over.is_set():
+            number += 1
+            place = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            try:
+                place.request("POST", "/translate", json.dumps({"text": f"{client} {number}"}), kind)
+                found = place.getresponse()
+                answered.append((found.status, len(json.loads(found.read()).get("translations", ()))))
+            except (OSError, http.client.HTTPException) as error:
+                failed.append(error)
+                over.wait(0.05)
+            finally:
+                place.close()
+
+    clients = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    told, counts = [], []
+    server = _begun(small_runs / "t", port)
+    for client in clients:
+        client.start()
+    for last in (False, True):
+        while len(answered) < 150 * (1 + last):
+            assert server.poll() is None
+            time.sleep(0.02)
+        if last:
+            over.set()
+            for client in clients:
+                client.join()
+        server.send_signal(wish)
+        _, rest = server.communicate(timeout=60)
+        told.append(rest)
+        counts.append(len(answered))
+        if not last:
+            server = _begun(small_runs / "t", port)
+    assert set(answered) == {(200, 1)}
+    # what the servers say that they answered is what clients have: nothing was answered to nobody, or half
+    said = [int(re.search(r"stopped: ([\d,]+) requests", text)[1].replace(",", "")) for text in told]
+    assert sum(said) == len(answered)
+    assert said[0] == counts[0]
+    # between the two servers nobody could be reached, and every client saw it
+    assert failed
