@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
+EXPORTED = "export.json"
+"""What an exported folder has: for what it is."""
 LOCK = ".lock"
 _LENGTH = "training.updates"
 # what may change when a run goes on: where its data lies (their hash is checked), what computes, and its length
