@@ -7,6 +7,8 @@ from pathlib import Path
 from s2s.errors import UserError, quoted
 from s2s.export.exportable import Format, check_exportable
 from s2s.files import whole
+from s2s.recipe.reading import write
+from s2s.recipe.schema import RunSettings
 from s2s.run.folder import EXPORTED, RECIPE, TOKENIZER, Opened
 
 
@@ -34,13 +36,18 @@ def export(run: Opened, to: Format, folder: Path, quantization: str | None, chec
     loaded.model.cpu()
     with whole(folder) as place:
         place.mkdir()
-        shutil.copy(loaded.checkpoint / RECIPE, place / RECIPE)
+        # where the run lay is nobody's business
+        write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)
         if loaded.tokenizers:
             shutil.copytree(loaded.checkpoint / TOKENIZER, place / TOKENIZER)
         if to == "ctranslate2":
             from s2s.export.ctranslate2 import save
 
             save(loaded.model, loaded.recipe.model, loaded.tokenizers, place, quantization or "float32")
+        if to == "hub":
+            from s2s.export.hub import save as save_for_hub
+
+            save_for_hub(loaded, place)
         described = {"format": to, "checkpoint": loaded.checkpoint.name, "quantization": quantization or "float32"}
         (place / EXPORTED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
     size = sum(file.stat().st_size for file in folder.rglob("*")) / 2**20

@@ -154,7 +154,7 @@ def evaluate(
     task = task_of(loaded.recipe)
     part = _from_files(*files) if files else part_to_score(run, loaded.recipe, split)
     evaluation = task.evaluate(loaded, part, Scoring(split, lowercase, files), meter)
-    if keep:
+    if keep and not run.fetched:
         evaluation.keep()
     return evaluation
 
@@ -229,7 +229,8 @@ def score_together(
     ]
     comparisons = task_of(runs[0].recipe).compare(evaluations) if len(runs) > 1 else ()
     # what another search, checkpoint or corpus scores is not the run's result
-    for evaluation in evaluations if checkpoint is None and not runs[0].overrides else ():
+    own = checkpoint is None and not runs[0].overrides
+    for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):
         try:
             evaluation.keep()
         except OSError as error:
