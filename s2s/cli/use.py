@@ -40,10 +40,10 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
 @click.option(
     "--engine",
-    type=click.Choice(["torch", "ctranslate2"]),
+    type=click.Choice(["torch", "ctranslate2", "onnx"]),
     default="torch",
     show_default=True,
-    help="What computes; ctranslate2 takes what `s2s export` has written.",
+    help="What computes; others than torch take what `s2s export` has written.",
 )
 @_checkpoint
 def translate(
@@ -56,10 +56,10 @@ def translate(
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
     translator = opened(run, overrides, ["translation", "text-to-text"])
     several = translator.recipe.task == "text-to-text"
-    if engine == "ctranslate2":
+    if engine != "torch":
         from s2s.export.folder import check_exported
 
-        check_exported(translator, "ctranslate2", checkpoint)
+        check_exported(translator, engine, checkpoint)
     if name and not several:
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if several:
@@ -78,6 +78,8 @@ def translate(
         return
     if engine == "ctranslate2":
         from s2s.export.engine import line_translator
+    elif engine == "onnx":
+        from s2s.export.onnx_engine import line_translator
     else:
         from s2s.run.loaded import line_translator
     from s2s.tasks.lines import translated

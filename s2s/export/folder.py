@@ -44,6 +44,11 @@ def export(run: Opened, to: Format, folder: Path, quantization: str | None, chec
             from s2s.export.ctranslate2 import save
 
             save(loaded.model, loaded.recipe.model, loaded.tokenizers, place, quantization or "float32")
+        if to == "onnx":
+            from s2s.export.onnx import save as save_graphs
+
+            sizes = [tokenizer.size for tokenizer in loaded.tokenizers] or [0]
+            save_graphs(loaded.model, (sizes[0], sizes[-1]), place)
         if to == "hub":
             from s2s.export.hub import save as save_for_hub
 
@@ -54,7 +59,7 @@ def export(run: Opened, to: Format, folder: Path, quantization: str | None, chec
     return f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"
 
 
-def check_exported(run: Opened, to: Format, checkpoint: str | None) -> None:
+def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
     """Refuses what is no export for this engine.
 
     Raises:
@@ -64,6 +69,8 @@ def check_exported(run: Opened, to: Format, checkpoint: str | None) -> None:
         out = run.path.with_name(f"{run.path.name}-{to}")
         remedy = f"s2s export {quoted(run.path)} --to {to} --output {quoted(out)}, then name {quoted(out)}"
         raise UserError(f"is not exported to {to}", where=str(run.path), remedy=remedy)
+    if run.recipe.task != "translation":
+        raise UserError(f"is a run of {run.recipe.task}", f"--engine {to}", "leave it out, or load the graphs yourself")
     if checkpoint is not None:
         raise UserError("an export has one checkpoint", f"--checkpoint {checkpoint}", "leave it out")
 
