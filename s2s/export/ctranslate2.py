@@ -102,7 +102,7 @@ def _empty(specs: Any, settings: Any) -> tuple[Any, Any]:
     )
 
 
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "swiglu": "SWISH"}
 
 
 def _encoder_layer(into: Any, layer: EncoderLayer) -> None:

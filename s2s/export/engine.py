@@ -1,12 +1,14 @@
 """Translating with an export: CTranslate2 searches, and everything around the search is as ever.
 
-Its beam search is ours but for four things. Its length penalty is another one, log probability / length^α; so it is
-asked for all hypotheses that finish, and ours ranks them. Its limit is one for a batch: sentences that come to theirs
+Its beam search is ours but for four things. Its length penalty is another one, log probability / length^α, by which it
+would drop some of what finishes in the last step; so it is asked for more than are needed, shortest first, those that
+ours would have are taken, and ours ranks them. Its limit is one for a batch: sentences that come to theirs
 are translated again, alone. It forbids pieces before probabilities sum to one, ours after; so it forbids none, and a
 sentence with such a piece is translated again. And where the limit ends a hypothesis, it does not count the end's own
-probability.
+probability, which is then asked for; but what it had not among its best, ours may have.
 """
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,8 @@ from s2s.run.loaded import load_tokenizers
 from s2s.tasks.lines import Seen
 from s2s.training.devices import choose, prepare_process
 
-# without any, it would stop at the first sentence that ends, before the others have
-_LEAST_PENALTY = 1e-6
+# the power of ten up to which lengths may be raised: a float holds one of 38, and a log probability has some digits
+_LARGEST = 34
 _NO_TEXT = {PAD, BOS}
 
 
@@ -69,23 +71,25 @@ class Engine:
         self._numbers = {name: number for number, name in enumerate(vocabulary(target))}
 
     def search(
-        self, sources: list[list[int]], size: int, alpha: float, most: int, text_only: bool = False
+        self, sources: list[list[int]], size: int, most: int, text_only: bool = False
     ) -> Iterable[tuple[list[list[int]], list[float]]]:
         """For each source the pieces and the log probabilities of all hypotheses that finished within so many pieces.
 
         Args:
             sources: pieces, without the end.
             size: of the beam.
-            alpha: exponent of its own length penalty, by which it drops those that are too many.
             most: pieces of a target, its end counted.
             text_only: forbids pieces that are no text, which changes the probabilities of all others a little.
         """
-        alpha = max(alpha, _LEAST_PENALTY)
+        # all that finish before the step with which there are enough, and all of that step
+        wanted = 2 * size - 1
+        shortest_first = _LARGEST // math.log10(most + 1)
         found = self._model.translate_batch(
             [[self._source[piece] for piece in pieces] + [SPECIALS[EOS]] for pieces in sources],
             beam_size=size,
-            num_hypotheses=size,
-            length_penalty=alpha,
+            num_hypotheses=wanted,
+            patience=wanted / size,
+            length_penalty=-shortest_first,
             suppress_sequences=[[SPECIALS[piece]] for piece in _NO_TEXT] if text_only else None,
             max_input_length=0,
             min_decoding_length=0,
@@ -94,7 +98,20 @@ class Engine:
         )
         for each in found:
             rows = [[self._numbers[name] for name in names] for names in each.hypotheses]
-            yield rows, [score * _length(row, most) ** alpha for row, score in zip(rows, each.scores, strict=True)]
+            scores = [
+                score * _length(row, most) ** -shortest_first for row, score in zip(rows, each.scores, strict=True)
+            ]
+            last = sorted(map(len, rows))[min(size, len(rows)) - 1]
+            kept = [i for i, row in enumerate(rows) if len(row) <= last]
+            yield [rows[i] for i in kept], [scores[i] for i in kept]
+
+    def scores(self, source: list[int], targets: list[list[int]]) -> list[float]:
+        """The log probabilities of targets of a source, their ends counted."""
+        names = list(self._numbers)
+        read = [self._source[piece] for piece in source] + [SPECIALS[EOS]]
+        asked = [[names[piece] for piece in target] for target in targets]
+        found = self._model.score_batch([read] * len(asked), asked, max_input_length=0) if asked else []
+        return [sum(each.log_probs) for each in found]
 
 
 def _length(pieces: list[int], most: int) -> int:
@@ -128,11 +145,19 @@ class EngineTranslator(LineTranslator):
         found = self._ask(sources, max(limits))
         for i, limit in enumerate(limits):
             if any(len(h.tokens) > limit or _NO_TEXT & set(h.tokens) for h in found[i]):
-                found[i] = self._ask([sources[i]], limit, text_only=True)[0]
+                found[i] = self._within(sources[i], limit)
         return [sorted(pool, key=lambda h: -h.score)[: self.beam.nbest] for pool in found]
 
-    def _ask(self, sources: list[list[int]], limit: int, text_only: bool = False) -> list[list[Hypothesis]]:
-        asked = self.engine.search(sources, self.beam.size, self.beam.length_penalty, limit + 1, text_only)
+    def _within(self, source: list[int], limit: int) -> list[Hypothesis]:
+        """The hypotheses of one source, those that the limit ends with the probability of their end."""
+        (rows, scores), *_ = self.engine.search([source], self.beam.size, limit, text_only=True)
+        cut = [row for row in rows if len(row) == limit]
+        again = iter(self.engine.scores(source, cut))
+        scores = [next(again) if len(row) == limit else score for row, score in zip(rows, scores, strict=True)]
+        return [self._hypothesis(row, score, limit) for row, score in zip(rows, scores, strict=True)]
+
+    def _ask(self, sources: list[list[int]], limit: int) -> list[list[Hypothesis]]:
+        asked = self.engine.search(sources, self.beam.size, limit + 1)
         return [
             [self._hypothesis(row, score, limit) for row, score in zip(rows, scores, strict=True)]
             for rows, scores in asked
@@ -140,4 +165,4 @@ class EngineTranslator(LineTranslator):
 
     def _hypothesis(self, pieces: list[int], log_probability: float, limit: int) -> Hypothesis:
         score = log_probability / self.beam.penalty(len(pieces) + 1)
-        return Hypothesis(tuple(pieces[:limit]), score, log_probability, len(pieces) > limit)
+        return Hypothesis(tuple(pieces), score, log_probability, len(pieces) == limit)

@@ -79,8 +79,9 @@ class RunSettings(Section):
 class PieceSettings(Section):
     """How text becomes pieces (sentencepiece)."""
 
-    kind: Literal["unigram", "bpe", "char", "word", "bytes"] = "unigram"
-    """Model of the pieces; `bytes` needs no training and has 256 pieces."""
+    kind: Literal["unigram", "bpe", "char", "word", "bytes", "published"] = "unigram"
+    """Model of the pieces; `bytes` needs no training and has 256 pieces, and `published` comes with published weights
+    (`init_from`)."""
     size: Pieces = 8000
     """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
     byte_fallback: bool = True
