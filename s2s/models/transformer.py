@@ -48,8 +48,8 @@ class Blocks(Section):
     embedding_norm: bool = False
     """Normalise what the first layer reads: token vectors with their positions, as BERT does."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
-    """Non-linearity of the feed-forward blocks; `swish` is x · σ(x) (Ramachandran et al. 2017), and `swiglu` has a gate, a third matrix of width times `feedforward`
-    (Shazeer 2020)."""
+    """Non-linearity of the feed-forward blocks; `swish` is x · σ(x) (Ramachandran et al. 2017), and `swiglu` has a
+    gate, a third matrix of width times `feedforward` (Shazeer 2020)."""
     max_positions: Length = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     dropout: Probability = 0.1

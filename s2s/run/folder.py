@@ -221,7 +221,7 @@ def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ())
         )
     check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
     recipe = read(path / RECIPE, overrides) if overrides else kept
-    return Opened(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked))
+    return Opened(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)
 
 
 def opened_together(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[Opened]:

@@ -1,9 +1,9 @@
 """Runs, and published weights, on the Hugging Face hub: `hf:USER/NAME` in the place of a folder."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from s2s.errors import UserError
+from s2s.run.published import FILES, as_run, is_published
 
 PREFIX = "hf:"
 # of an export for the hub: all that is needed to use it, whatever else lies beside it
@@ -15,23 +15,27 @@ def is_on_hub(path: Path | str) -> bool:
     return str(path).startswith(PREFIX)
 
 
-def located(path: Path | str, files: Sequence[str] = _FILES) -> Path:
-    """The folder of what a path names: itself, or, of `hf:USER/NAME` or `hf:USER/NAME@REVISION`, its copy here.
+def located(path: Path | str) -> Path:
+    """The folder of the run that a path names: itself, or, of `hf:USER/NAME` or `hf:USER/NAME@REVISION`, its copy here.
 
-    Only the named files are fetched, and none that is here already. With HF_HUB_OFFLINE=1, nothing is.
+    Of weights that others have published, that of a run that was made of them. Only what is needed is fetched, and
+    nothing that is here already; with HF_HUB_OFFLINE=1, nothing at all.
 
     Raises:
         UserError: there is nothing of that name, or it can neither be fetched nor is it here.
     """
-    if not is_on_hub(path):
-        return Path(path)
+    folder = _fetched(path) if is_on_hub(path) else Path(path)
+    return as_run(folder) if is_published(folder) else folder
+
+
+def _fetched(path: Path | str) -> Path:
     name, _, revision = str(path).removeprefix(PREFIX).partition("@")
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    cache = constants.HF_HUB_CACHE
+    cache, wanted = constants.HF_HUB_CACHE, [*_FILES, *FILES]
     try:
-        return Path(snapshot_download(name, revision=revision or None, cache_dir=cache, allow_patterns=list(files)))
+        return Path(snapshot_download(name, revision=revision or None, cache_dir=cache, allow_patterns=wanted))
     except HFValidationError as error:
         raise UserError(f"is no name of the hub: {error!s:.200}", str(path), "write hf:USER/NAME") from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:

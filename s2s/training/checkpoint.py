@@ -61,6 +61,7 @@ def save_weights(model: nn.Module, path: Path) -> None:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Writes tensors under their names."""
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:

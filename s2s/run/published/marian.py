@@ -1,9 +1,9 @@
 """Marian's translators, as transformers publishes them (Helsinki-NLP/opus-mt-…): post-norm Transformers.
 
 Three things are another way there. Positions are sines first and cosines behind, where ours alternate: the numbers of
-every vector are brought into our order, in all matrices alike. The decoder starts with the padding piece, which here is
-`<s>`; our padding is a piece more, which a bias keeps from being written. And each side has a sentencepiece model of its
-own, with one table of pieces for both.
+every vector are brought into our order, in all matrices alike. The decoder starts with the padding piece, which here
+is `<s>`; our padding is a piece more, which a bias keeps from being written. And each side has a sentencepiece model of
+its own, with one table of pieces for both.
 """
 
 import json
