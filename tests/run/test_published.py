@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.run.training import train
 from s2s.tasks.seq2seq import translator_of
+from tests.export.showing import run_page
 
 transformers = pytest.importorskip("transformers")
 pytestmark = [
@@ -186,8 +188,15 @@ def test_all_of_it_can_be_the_beginning_of_a_training(marian, tmp_path):
         (a - b).norm() / b.norm() for a, b in zip(after.model.parameters(), before.model.parameters(), strict=True)
     ]
     assert 0 < max(sizes) < 1
-    losses = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert losses[-1]
+
+
+def test_every_command_of_the_page_on_published_weights_works(marian, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(marian, tmp_path / "opus-mt")
+    (tmp_path / "tuned.yaml").write_text(FINE_TUNED, encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("The small dog sees a cat.\nMy sister sleeps.\n", encoding="utf-8")
+    assert run_page("pretrained-weights") == 5
+    assert (tmp_path / "runs" / "tuned" / "init_from.json").exists()
 
 
 def test_what_is_not_known_is_one_message(marian, tmp_path):
