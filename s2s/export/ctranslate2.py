@@ -40,7 +40,7 @@ def save(model: Seq2Seq, settings: Any, tokenizers: tuple[Tokenizer, ...], folde
     specs = _specs()
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
     spec = specs.TransformerSpec(*_empty(specs, settings))
-    _embedding(spec.encoder.embeddings[0], spec.encoder, encoder.embedding)
+    _embedding(spec.encoder.embeddings[0], spec.encoder, cast(Embedding, encoder.embedding))
     _embedding(spec.decoder.embeddings, spec.decoder, decoder.embedding)
     _linear(spec.decoder.projection, model.projection)
     for layer, into in zip(encoder.layers, spec.encoder.layer, strict=True):

@@ -137,7 +137,7 @@ def _write(
     axes = _moving(inputs[0], inputs[1])
     with _quietly():
         try:
-            program = torch.onnx.export(
+            program: Any = torch.onnx.export(
                 replaced(module.eval()),
                 tuple(inputs[0]),
                 dynamo=True,
@@ -181,7 +181,7 @@ def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[An
         ours = module(*each)
         ours = ours if isinstance(ours, tuple) else (ours,)
         try:
-            theirs = session.run(None, fed)
+            theirs: list[Any] = list(session.run(None, fed))
         except Exception as error:
             raise UserError(f"{path.stem} fails at other sizes: {str(error)[-200:]}", "--to onnx") from error
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):

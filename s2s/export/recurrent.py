@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, library, nn
 
 _ORDERS = {"rnn": (0,), "gru": (1, 0, 2), "lstm": (0, 3, 1, 2)}
 _KINDS: dict[type[nn.RNNBase], str] = {nn.RNN: "rnn", nn.GRU: "gru", nn.LSTM: "lstm"}
 
 
-@torch.library.custom_op("s2s::recurrent", mutates_args=())
+@library.custom_op("s2s::recurrent", mutates_args=())
 def recurrent(kind: str, x: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
     """The states after all steps, and the last cell, which only an LSTM has; `weights` are torch's of one layer."""
     raise NotImplementedError("it has shapes, and ONNX computes it")
@@ -56,7 +56,9 @@ def replaced(module: nn.Module) -> nn.Module:
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """What an operator of ours is in ONNX, for `torch.onnx.export`."""
-    from onnxscript import opset18 as op
+    import onnxscript
+
+    op: Any = onnxscript.opset18
 
     def ordered(weight: Any, kind: str) -> Any:
         """With ONNX's order of gates, and an axis for directions."""
