@@ -190,6 +190,7 @@ def test_all_of_it_can_be_the_beginning_of_a_training(marian, tmp_path):
     assert 0 < max(sizes) < 1
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_on_published_weights_works(marian, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(marian, tmp_path / "opus-mt")
