@@ -22,6 +22,7 @@ from s2s.questions import ROWS
 ROOT = Path(__file__).parents[1]
 OWN_TESTS = ("adding-a-model", "classification", "masked-lm", "bias-probe", "images", "captioning", "adding-a-task")
 OWN_TESTS += ("language-models", "text-to-text", "training", "variants", "distributed", "python", "serving")
+OWN_TESTS += ("export", "pretrained-weights")
 PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").glob("*.md")) if p.stem not in OWN_TESTS)]
 
 # executed by .ci/run in a fresh environment, or by this very test run, or not ours
@@ -124,7 +125,13 @@ def test_the_commands_of_the_first_page_are_the_two_of_ci():
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(not c.startswith(ELSEWHERE) for c in _commands(p))], ids=lambda p: p.name
+    "page",
+    # the commands of the page on comparing take half a minute
+    [
+        pytest.param(p, marks=[pytest.mark.slow] if p.stem == "compare" else [], id=p.name)
+        for p in PAGES
+        if any(not c.startswith(ELSEWHERE) for c in _commands(p))
+    ],
 )
 def test_every_command_shown_works(page, folder, monkeypatch):
     monkeypatch.chdir(folder)

@@ -131,5 +131,5 @@ def counts(pretend) -> Counter[str]:
 @pytest.fixture
 def chosen(pretend, monkeypatch) -> Computer:
     """The device, as every command's choice."""
-    monkeypatch.setattr(devices, "Computer", lambda device, precision, compile=False, undecided=False: pretend)
+    monkeypatch.setattr(devices, "Computer", lambda *chosen, **named: pretend)
     return pretend

@@ -180,7 +180,11 @@ def test_sources_are_read_from_their_ends_and_nothing_else_changes():
     assert first.model_copy(update={"model": second.model}) == second
     runs = zip(task.cells([1, 2]), (6.0, 3.0, 4.0, 3.6), strict=True)
     measured = {cell: {"perplexity": value, "bleu": 10 * value} for cell, value in runs}
-    assert task.numbers(measured) == {"perplexity": [0.5, pytest.approx(0.9)], "bleu": [-30.0, pytest.approx(-4.0)]}
+    assert task.numbers(measured) == {
+        "perplexity": [0.5, pytest.approx(0.9)],
+        "bleu": [-30.0, pytest.approx(-4.0)],
+        "learned": [30.0, 36.0],
+    }
 
 
 def test_sentences_are_joined_with_those_that_follow():

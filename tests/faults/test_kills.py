@@ -21,6 +21,7 @@ def test_killed_runs_are_resumed_to_the_same_bits(kills):
     assert found["same"] == found["kills"], found["others"]
 
 
+@pytest.mark.slow
 def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_bits():
     command = [sys.executable, "-m", "tests.faults.compared"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)

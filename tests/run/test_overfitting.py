@@ -26,10 +26,11 @@ def _recipe(folder, kind: str, *overrides: str):
     ("kind", "rate"),
     [
         ("transformer", 0.004),
-        pytest.param("lstm-attention", 0.008, marks=pytest.mark.slow),
-        pytest.param("mingru", 0.008, marks=pytest.mark.slow),
+        ("lstm-attention", 0.008),
+        ("mingru", 0.008),
     ],
 )
+@pytest.mark.slow
 def test_a_model_learns_sixteen_pairs_by_heart(kind, rate, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said: list[str] = []

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
@@ -66,6 +67,7 @@ def _kill_when(run: Path, process: subprocess.Popen, update: int) -> None:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_bf16_and_resumed_by_another_process_ends_in_the_same_bits(tmp_path, monkeypatch):
     # in fp32, and again and again, tests/faults kills it
     monkeypatch.chdir(tmp_path)
