@@ -19,7 +19,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from s2s.data.published import Published
+from s2s.data.published import published
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
@@ -71,7 +71,7 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        known = {"word": _Words, "published": Published}
+        known = {"word": _Words, "published": published}
         self._pieces = _Bytes() if kind == "bytes" else known.get(kind, _Learned)(model)
 
     @property

@@ -51,7 +51,7 @@ def build_classifier(recipe: ClassificationRecipe, pieces: int) -> Classifier:
 
 def begins(recipe: ClassificationRecipe) -> bool:
     """Whether texts begin with a piece of their own, whose state stands for the whole."""
-    return recipe.head.pooling == "first"
+    return recipe.head.begins
 
 
 def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:
