@@ -1,7 +1,8 @@
 """Tokenizers that come with published weights: another's pieces, under our numbers.
 
-`SentencePieces` are Marian's, `WordPieces` BERT's. Our numbers begin with `<pad>`, `<s>`, `</s>` and `<unk>`; what follows are the other's pieces in their order. Text is
-cut as the other does it, so that its model reads what it has learned to read.
+`SentencePieces` are Marian's, `WordPieces` BERT's. Our numbers begin with `<pad>`, `<s>`, `</s>` and `<unk>`; what
+follows are the other's pieces in their order. Text is cut as the other does it, so that its model reads what it has
+learned to read.
 """
 
 import base64
@@ -77,7 +78,7 @@ _CHINESE = (
 
 
 class _ByCharacter(dict[int, str | None]):
-    """A table for `str.translate` that is filled as characters come: each is replaced as a rule says, None by nothing."""
+    """A table for `str.translate`, filled as characters come: each is replaced as a rule says, None by nothing."""
 
     def __init__(self, rule: Callable[[str], str | None]) -> None:
         super().__init__()
@@ -116,12 +117,12 @@ _LOWER = _ByCharacter(str.lower)
 
 
 class WordPieces:
-    """Between text and numbers, as BERT does it (Devlin et al. 2019): words, and the longest pieces that they begin with.
+    """Between text and numbers, as BERT does it (Devlin et al. 2019): of words, the longest pieces they begin with.
 
     White space, punctuation and, where `split_chinese`, Chinese characters end words; control characters are left out.
     A word of more than 100 characters, or of which no pieces can be made, is unknown. The numbers are those that the
-    `tokenizers` library gives, but for characters that Unicode has received since version 8. Text never holds a
-    special piece: `[MASK]` is three words.
+    `tokenizers` library gives, but for some hundred characters that are newer than its tables of Unicode. Text never
+    holds a special piece: `[MASK]` is three words.
     """
 
     def __init__(self, pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> None:
@@ -136,11 +137,15 @@ class WordPieces:
         return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
 
     def go_on(self, text: str) -> list[int]:
-        """The numbers of the pieces of a text whose first word, unless it is punctuation, goes on with one before it."""
+        """The numbers of the pieces of a text whose first word, unless it is punctuation, goes on with another."""
         apart = self._apart(text)
         first, *others = apart.split() or [""]
         pieces = self._known(first) if apart.startswith(" ") else self._pieces(first, _GOES_ON)
         return [*pieces, *(piece for word in others for piece in self._known(word))]
+
+    def ends_word(self, text: str) -> bool:
+        """Whether what follows a text is a word of its own, whatever it is."""
+        return self._apart(text).endswith(" ")
 
     def decode(self, ids: list[int]) -> str:
         """The text of pieces, with a space between words, of which punctuation is one."""

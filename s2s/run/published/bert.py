@@ -42,7 +42,7 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
         what = f"no piece {missing[0]}" if missing else f"{len(names)} pieces for {rows} vectors"
         raise UserError(f"has {what}", str(folder), "choose another model")
     others = [name for name in names if name not in (*_SPECIALS, _MASK)]
-    write_recipe(_recipe(config), place)
+    write_recipe(described(config), place)
     (place / "tokenizer").mkdir()
     Tokenizer(packed_words(others, *how), "published", "identity", False).save(place / "tokenizer", "text")
     numbers = {name: number for number, name in enumerate(names)}
@@ -65,7 +65,8 @@ def _check(config: dict[str, Any], path: Path) -> None:
     check_values(config, known, path)
 
 
-def _recipe(config: dict[str, Any]) -> dict[str, Any]:
+def described(config: dict[str, Any]) -> dict[str, Any]:
+    """The recipe of a model by its `config.json`."""
     longest = config["max_position_embeddings"]
     model = {
         "kind": "transformer",
