@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from s2s.nn.layers import States, Summary, Valid
 
 Kind = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
+OF_THE_FIRST: tuple[Kind, ...] = ("first", "pooler")
+"""What is read then begins with something whose state stands for the whole."""
 
 
 def mean_over_valid(states: States, valid: Valid) -> Summary:
@@ -56,7 +58,7 @@ class Pooling(nn.Module):
             counts = states.new_zeros(valid.shape).scatter_add_(1, chosen, torch.ones_like(chosen, dtype=states.dtype))
             return counts / states.shape[2]
         real = valid.to(states.dtype)
-        if self.kind in ("first", "pooler", "last"):
+        if self.kind in (*OF_THE_FIRST, "last"):
             place = valid.sum(dim=1) - 1 if self.kind == "last" else valid.new_zeros(len(valid), dtype=torch.long)
             return torch.zeros_like(real).scatter_(1, place.clamp(min=0).unsqueeze(1), 1.0)
         return real / real.sum(dim=1, keepdim=True).clamp(min=1)

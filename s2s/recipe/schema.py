@@ -281,11 +281,6 @@ class HeadSettings(Section):
     dropout: Probability = 0.1
     """Applied to that vector."""
 
-    @property
-    def begins(self) -> bool:
-        """Whether what is read begins with something whose state stands for the whole."""
-        return self.pooling in ("first", "pooler")
-
 
 class ClassificationValidation(PauseSettings):
     """When training pauses to measure and to save."""
