@@ -54,8 +54,8 @@ VOCABULARY = ["[PAD]", "[unused0]", *".,!?;:'\"()[]#$_-`|~«»。、¿", *WORDS,
 VOCABULARY = list(dict.fromkeys([*VOCABULARY, *LETTERS, *(f"##{letter}" for letter in LETTERS)]))
 ODD = [
     "The small dog sees a cat.",
-    "Éclair, café naïve e\u0301 ÑANDÚ Straße ẞ İstanbul ΟΔΟΣ ΣΑΣ",
-    "東京は日本語 and 语言。㐀 \uf900 \U00020000 \U0002b820",
+    "Éclair, café naïve e\u0301 ÑANDÚ Straße ẞ İstanbul ΟΔΟΣ ΣΣ sΣ",
+    "東京は日本語 and 语言。㐀 \uf900 \U00020000 a\U0002b740b a\U0002b820b",
     "don't (stop)!? [MASK] [unused1] ##ing $5 ~|`_ «quoted» ¿qué? a.b,c",
     "unknownunknowning ☃ snow☃man 🙂 x" + "a" * 99 + " " + "a" * 100 + " " + "a" * 101,
     " \t two\u00a0spaces\u2003here\r\n\x00null\x1fb\x85c\x0bd\u200be\ufefff\u2028g\ufffdh\xadi ",
@@ -267,6 +267,10 @@ def test_a_classifier_that_begins_with_bert_trains_resumes_and_is_scored(bert, r
     before = read_tensors(opened(bert).path / "model.safetensors")
     name = "encoder.layers.0.attention.query.weight"
     assert 0 < (last[0][name] - before[name]).norm() < before[name].norm()
+    run = load(whole)
+    assert task_of(run.recipe).named(run, ["a dog"]).collate(np.array([0]), 0).source[0].tolist() == [
+        *(BOS, *run.tokenizers[0].encode("a dog"), EOS)
+    ]
     assert evaluate(opened(whole)).main_scores()["accuracy"] > 30
 
 
