@@ -1,11 +1,15 @@
 """Tokenizers that come with published weights: another's pieces, under our numbers.
 
-Our numbers begin with `<pad>`, `<s>`, `</s>` and `<unk>`; what follows are the other's pieces in their order. Text is
-cut as the other does it, so that its model reads what it has learned to read.
+`SentencePieces` are Marian's, `WordPieces` BERT's. Our numbers begin with `<pad>`, `<s>`, `</s>` and `<unk>`; what
+follows are the other's pieces in their order. Text is cut as the other does it, so that its model reads what it has
+learned to read.
 """
 
 import base64
 import json
+import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import sentencepiece
 
@@ -15,18 +19,29 @@ _SPACE = "▁"
 
 
 def packed(pieces: list[str], model: bytes) -> bytes:
-    """What `Published` reads: the pieces after the special ones, and sentencepiece's model that cuts text into them."""
+    """What `published` reads: the pieces after the special ones, and sentencepiece's model that cuts text into them."""
     return json.dumps({"pieces": pieces, "model": base64.b64encode(model).decode()}, ensure_ascii=False).encode()
 
 
-class Published:
+def packed_words(pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> bytes:
+    """What `published` reads: the pieces after the special ones, and how `WordPieces` makes words of a text."""
+    words = {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": split_chinese}
+    return json.dumps({"pieces": pieces, "words": words}, ensure_ascii=False).encode()
+
+
+def published(packed: bytes) -> "SentencePieces | WordPieces":
+    """The pieces that were packed, of one kind or the other."""
+    found = json.loads(packed)
+    return WordPieces(found["pieces"], **found["words"]) if "words" in found else SentencePieces(found)
+
+
+class SentencePieces:
     """Between text and numbers, as Marian does it: sentencepiece gives pieces, and a table of its own their numbers.
 
     A piece that the table lacks is unknown. A line may begin with a language, such as `>>deu<<`, which is a piece.
     """
 
-    def __init__(self, packed: bytes) -> None:
-        found = json.loads(packed)
+    def __init__(self, found: dict[str, Any]) -> None:
         self._names = ["", "", "", "⁇", *found["pieces"]]
         self._numbers = {piece: number for number, piece in enumerate(self._names) if number >= _SPECIALS}
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(found["model"]))
@@ -50,3 +65,125 @@ class Published:
     def show(self, piece: int) -> str:
         """A piece as it is shown."""
         return self._names[piece]
+
+
+_GOES_ON = "##"
+_LONGEST_WORD = 100
+_REMEMBERED = 1 << 17
+# as the published code has them, gaps included
+_CHINESE = (
+    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B81F)),
+    *((0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
+)
+
+
+class _ByCharacter(dict[int, str | None]):
+    """A table for `str.translate`, filled as characters come: each is replaced as a rule says, None by nothing."""
+
+    def __init__(self, rule: Callable[[str], str | None]) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = found = self.rule(chr(code))
+        return found
+
+
+def _cleaned(c: str) -> str | None:
+    if c in "\t\n\r":
+        return " "
+    if c == "\ufffd" or unicodedata.category(c) in ("Cc", "Cf", "Co", "Cs"):
+        return None
+    return " " if c.isspace() else c
+
+
+def _chinese_apart(c: str) -> str:
+    return f" {c} " if any(first <= ord(c) <= last for first, last in _CHINESE) else c
+
+
+def _punctuation_apart(c: str) -> str:
+    symbol = c.isascii() and c.isprintable() and not c.isalnum() and c != " "
+    return f" {c} " if symbol or unicodedata.category(c).startswith("P") else c
+
+
+def _unaccented(c: str) -> str | None:
+    return None if unicodedata.category(c) == "Mn" else c
+
+
+_CLEAN, _CHINESE_APART = _ByCharacter(_cleaned), _ByCharacter(_chinese_apart)
+_PUNCTUATION_APART, _UNACCENTED = _ByCharacter(_punctuation_apart), _ByCharacter(_unaccented)
+# each character for itself: as a whole, a word that ends in a capital sigma would end in another small one
+_LOWER = _ByCharacter(str.lower)
+
+
+class WordPieces:
+    """Between text and numbers, as BERT does it (Devlin et al. 2019): of words, the longest pieces they begin with.
+
+    White space, punctuation and, where `split_chinese`, Chinese characters end words; control characters are left out.
+    A word of more than 100 characters, or of which no pieces can be made, is unknown. The numbers are those that the
+    `tokenizers` library gives, but for some hundred characters that are newer than its tables of Unicode. Text never
+    holds a special piece: `[MASK]` is three words.
+    """
+
+    def __init__(self, pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> None:
+        self._names = ["", "", "", "⁇", *pieces]
+        self._numbers = {piece: number for number, piece in enumerate(self._names) if number >= _SPECIALS}
+        self._lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
+        self._cut: dict[str, list[int]] = {}
+        self.size = len(self._names)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """The numbers of the pieces of each text."""
+        return [[piece for word in self._apart(text).split() for piece in self._known(word)] for text in texts]
+
+    def go_on(self, text: str) -> list[int]:
+        """The numbers of the pieces of a text whose first word, unless it is punctuation, goes on with another."""
+        apart = self._apart(text)
+        first, *others = apart.split() or [""]
+        pieces = self._known(first) if apart.startswith(" ") else self._pieces(first, _GOES_ON)
+        return [*pieces, *(piece for word in others for piece in self._known(word))]
+
+    def ends_word(self, text: str) -> bool:
+        """Whether what follows a text is a word of its own, whatever it is."""
+        return self._apart(text).endswith(" ")
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of pieces, with a space between words, of which punctuation is one."""
+        return "".join(self.show(i) if self._goes_on(i) else f" {self._names[i]}" for i in ids).strip()
+
+    def show(self, piece: int) -> str:
+        """A piece as it is shown."""
+        name = self._names[piece]
+        return name.removeprefix(_GOES_ON) if self._goes_on(piece) else _SPACE + name
+
+    def _goes_on(self, piece: int) -> bool:
+        return self._names[piece].startswith(_GOES_ON) and self._names[piece] != _GOES_ON
+
+    def _apart(self, text: str) -> str:
+        """The text with spaces between words."""
+        text = text.translate(_CLEAN)
+        if self._split_chinese:
+            text = text.translate(_CHINESE_APART)
+        if self._strip_accents:
+            text = unicodedata.normalize("NFD", text).translate(_UNACCENTED)
+        if self._lowercase:
+            text = text.translate(_LOWER)
+        return text.translate(_PUNCTUATION_APART)
+
+    def _known(self, word: str) -> list[int]:
+        if word not in self._cut:
+            if len(self._cut) >= _REMEMBERED:
+                self._cut.clear()
+            self._cut[word] = self._pieces(word)
+        return self._cut[word]
+
+    def _pieces(self, word: str, prefix: str = "") -> list[int]:
+        found, start = [], 0
+        while start < len(word) <= _LONGEST_WORD:
+            ends = range(len(word), start, -1)
+            end = next((end for end in ends if prefix + word[start:end] in self._numbers), None)
+            if end is None:
+                return [_UNK]
+            found.append(self._numbers[prefix + word[start:end]])
+            start, prefix = end, _GOES_ON
+        return found if len(word) <= _LONGEST_WORD else [_UNK]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from s2s.data.published import Published
+from s2s.data.published import WordPieces, published
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
@@ -71,7 +71,7 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        known = {"word": _Words, "published": Published}
+        known = {"word": _Words, "published": published}
         self._pieces = _Bytes() if kind == "bytes" else known.get(kind, _Learned)(model)
 
     @property
@@ -113,6 +113,11 @@ class Tokenizer:
     def encode_continuation(self, text: str) -> list[int]:
         """The pieces of a text that goes on within a word or a line: no space of its own stands before it."""
         return self._pieces.go_on(self.normalize(text))
+
+    def begins_after(self, text: str) -> bool:
+        """Whether a word begins after a text: after nothing or a space, and as BERT has it, after punctuation, too."""
+        apart = isinstance(self._pieces, WordPieces) and self._pieces.ends_word(text)
+        return apart or text == "" or text[-1].isspace()
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the pieces; padding, begin, end and what is no piece, such as a sentinel, are passed over.

@@ -21,7 +21,6 @@ from s2s.nn.positions import FARTHEST, RelativeBuckets
 
 POSITIONS = 2048
 """Pieces of a text that an exported model knows, where ours has no limit: its table of positions has an end."""
-_EPSILON = 1e-5
 
 
 def save(model: Seq2Seq, settings: Any, tokenizers: tuple[Tokenizer, ...], folder: Path, quantization: str) -> None:
@@ -58,7 +57,7 @@ def save(model: Seq2Seq, settings: Any, tokenizers: tuple[Tokenizer, ...], folde
         if name != "pad":
             setattr(spec.config, f"{name}_token", value)
     spec.config.decoder_start_token = SPECIALS[1]
-    spec.config.layer_norm_epsilon = _EPSILON
+    spec.config.layer_norm_epsilon = settings.norm_epsilon
     spec.register_source_vocabulary(vocabulary(tokenizers[0]))
     spec.register_target_vocabulary(vocabulary(tokenizers[-1]))
     spec.validate()

@@ -61,7 +61,7 @@ class Answer(nn.Module):
         """Unnormalised log probabilities."""
         if isinstance(self.model, Classifier):
             return self.model(source, valid)
-        return self.model.transform(self.model.encoder(source, valid).states) @ self.model.output.T
+        return self.model.scores(self.model.transform(self.model.encoder(source, valid).states))
 
 
 class Start(nn.Module):

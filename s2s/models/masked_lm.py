@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from s2s.errors import UserError
 from s2s.models.contract import Encoder
@@ -12,25 +13,31 @@ from s2s.nn.layers import SourceTokens, Valid
 class MaskedLM(nn.Module):
     """A text with holes in, scores of the pieces that stood there out: encoder, output transform and projection.
 
-    The output transform is the published one: a linear layer, GELU and layer normalisation. The projection has no bias
-    beside it; the normalisation's own, projected, is one for each piece. The mask piece is read, but is no answer.
+    The output transform is the published one: a linear layer, GELU and layer normalisation. The projection needs no
+    bias beside it; the normalisation's own, projected, is one for each piece. The mask piece is read, but is no answer.
 
     Args:
         encoder: reads the text; its table has a row for each piece and, last, one for the mask piece.
         width: size of the encoder's states.
         size: number of pieces without the mask piece.
         tie: whether the projection is the encoder's own table (Press & Wolf 2017).
+        bias: whether the projection has one all the same, as BERT's.
+        epsilon: the normalisation's guard against division by zero.
 
     Raises:
         UserError: the projection shall be tied, but the encoder has no table of that size, or several.
     """
 
-    def __init__(self, encoder: Encoder, width: int, size: int, tie: bool = True) -> None:
+    def __init__(
+        self, encoder: Encoder, width: int, size: int, tie: bool = True, bias: bool = False, epsilon: float = 1e-5
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.size = size
-        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
-        self.projection = nn.Linear(width, size + 1 if tie else size, bias=False)
+        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width, epsilon))
+        self.projection = nn.Linear(width, size + 1 if tie else size, bias=bias)
+        if bias:
+            nn.init.zeros_(self.projection.bias)
         if tie:
             self.projection.weight = _table(encoder, size + 1, width).weight
         else:
@@ -40,6 +47,16 @@ class MaskedLM(nn.Module):
     def output(self) -> Float[Tensor, "vocabulary width"]:
         """The projection's weight, without the mask piece."""
         return self.projection.weight[: self.size]
+
+    @property
+    def output_bias(self) -> Float[Tensor, " vocabulary"] | None:
+        """The projection's bias, without the mask piece; None where there is none."""
+        bias: Tensor | None = self.projection.bias
+        return None if bias is None else bias[: self.size]
+
+    def scores(self, states: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
+        """Of transformed states: unnormalised log probabilities of the pieces, without the mask piece."""
+        return functional.linear(states, self.output, self.output_bias)
 
     def forward(
         self, source: SourceTokens, valid: Valid, chosen: Int[Tensor, " chosen"]
@@ -55,7 +72,7 @@ class MaskedLM(nn.Module):
         self, source: SourceTokens, valid: Valid, chosen: Int[Tensor, " chosen"]
     ) -> Float[Tensor, "chosen vocabulary"]:
         """Log probability of each piece at the chosen places of the flattened batch."""
-        scores = self(source, valid, chosen) @ self.output.T
+        scores = self.scores(self(source, valid, chosen))
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
 
 

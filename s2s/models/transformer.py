@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import model_validator
 
-from s2s.recipe.schema import Inner, Layers, Length, Probability, Section, Width
+from s2s.recipe.schema import Epsilon, Inner, Layers, Length, Probability, Section, Width
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,6 +47,10 @@ class Blocks(Section):
     square (Zhang & Sennrich 2019)."""
     embedding_norm: bool = False
     """Normalise what the first layer reads: token vectors with their positions, as BERT does."""
+    norm_epsilon: Epsilon = 1e-5
+    """Guard of the norms against division by zero; BERT's is 1e-12."""
+    scale_embeddings: bool = True
+    """Whether token vectors are multiplied by √width; BERT's are not."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Non-linearity of the feed-forward blocks; `swish` is x · σ(x) (Ramachandran et al. 2017), and `swiglu` has a
     gate, a third matrix of width times `feedforward` (Shazeer 2020)."""
@@ -218,7 +222,8 @@ class _Parts:
 
         s, kind = self.settings, self.positions
         added = kind if kind == "sinusoidal" or kind == "learned" else "none"
-        return Embedding(tokens, added, s.max_positions, norm=self._norm() if s.embedding_norm else None)
+        norm = self._norm() if s.embedding_norm else None
+        return Embedding(tokens, added, s.max_positions, s.scale_embeddings, norm)
 
     def attention(self, among: bool = False) -> "Attention":
         """Attention `among` the positions of one side, or from one side to the other, where no distances are."""
@@ -259,4 +264,5 @@ class _Parts:
     def _norm(self) -> "nn.Module":
         from s2s.nn.layers import norm_of
 
-        return norm_of(self.settings.norm_kind, self.settings.width)
+        s = self.settings
+        return norm_of(s.norm_kind, s.width, s.norm_epsilon)

@@ -92,13 +92,13 @@ class FeedForward(nn.Module):
         return self.contract(self.dropout(inner))
 
 
-def norm_of(kind: Literal["layer", "rms"], width: int) -> nn.Module:
+def norm_of(kind: Literal["layer", "rms"], width: int, epsilon: float = 1e-5) -> nn.Module:
     """What brings a vector to one size: its mean and variance (Ba et al. 2016), or its mean square alone.
 
     The second is that of Zhang & Sennrich (2019): without a mean and without a bias. Both have the same guard against
-    division by zero, in every precision.
+    division by zero, `epsilon`, in every precision.
     """
-    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-5)
+    return nn.LayerNorm(width, epsilon) if kind == "layer" else nn.RMSNorm(width, epsilon)
 
 
 class Residual(nn.Module):

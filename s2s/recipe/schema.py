@@ -25,6 +25,7 @@ Width = Annotated[int, Field(gt=0, le=65_536)]
 Inner = Annotated[int, Field(gt=0, le=262_144)]
 Layers = Annotated[int, Field(gt=0, le=1_000)]
 Length = Annotated[int, Field(gt=0, le=1_000_000)]
+Epsilon = Annotated[float, Field(gt=0, le=1)]
 
 # of data
 Pieces = Annotated[int, Field(gt=0, le=1_000_000)]
@@ -55,7 +56,7 @@ Classes = Annotated[tuple[Word, ...], Field(min_length=2), AfterValidator(_diffe
 Split = Examples | Word | tuple[Word, Word]
 Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
 SplitOrSize = Examples | Word
-Pooling = Literal["mean", "first", "max", "last", "attention", "summary"]
+Pooling = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
 
 
 class Section(BaseModel):
@@ -275,7 +276,8 @@ class HeadSettings(Section):
 
     pooling: Pooling = "mean"
     """How one vector is made of the states: their mean, the first one (texts then begin with the piece `<s>`), the
-    largest of each number, the last one, a learned weighted mean (`attention`), or the encoder's own summary."""
+    largest of each number, the last one, a learned weighted mean (`attention`), the encoder's own summary, or a linear
+    layer and tanh over the first one, as BERT has it (`pooler`)."""
     dropout: Probability = 0.1
     """Applied to that vector."""
 

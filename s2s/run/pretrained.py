@@ -16,6 +16,7 @@ from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, Tokenize
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, located
 from s2s.run.loaded import find_checkpoint
+from s2s.run.published.bert import POOLER
 from s2s.run.tasks import read
 from s2s.training.checkpoint import Checkpoints, read_tensors
 from s2s.training.optimization import group_of
@@ -200,6 +201,8 @@ def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folde
         if source is None:
             return Beginning(recipe)
         tensors = read_tensors(source.checkpoint / "model.safetensors")
+        pooler = source.checkpoint / POOLER
+        tensors |= read_tensors(pooler) if pooler.exists() else {}
         taken = take_encoder(model, tensors, str(source), recipe.init.parts == "all")
     freeze(model, taken.names(), recipe.init.freeze)
     return Beginning(recipe, taken, source)

@@ -104,11 +104,12 @@ def check_fit(
     likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]
     if wrong:
+        alone = "; an encoder alone, without a head, is for init_from" if tensors.keys() < wanted.keys() else ""
         raise UserError(
             f"{len(wrong)} tensors do not fit the model, first {wrong[0]}",
             where=str(path),
             remedy="file and recipe are not of one training: restore the one that was changed, or remove this "
-            "checkpoint and go on from an older one",
+            f"checkpoint and go on from an older one{alone}",
         )
 
 

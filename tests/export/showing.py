@@ -11,9 +11,11 @@ from s2s.cli.main import commands
 ROOT = Path(__file__).parents[2]
 
 
-def run_page(page: str) -> int:
-    """Runs all; what a page shows as their output must be it. Gives how many there are."""
+def run_page(page: str, section: str = "") -> int:
+    """Runs all, or those of a section; what a page shows as their output must be it. Gives how many there are."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    if section:
+        text = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
     shown = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.strip().split("\n")]
     for line in shown:
         program, *words = shlex.split(line)

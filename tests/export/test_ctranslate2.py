@@ -27,7 +27,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"norm": "post", "norm_kind": "rms"},
     {"activation": "gelu"},
     {"activation": "swiglu"},
-    {"embedding_norm": True},
+    {"embedding_norm": True, "norm_epsilon": 0.01, "scale_embeddings": False},
     *({"encoder_positions": kind, "decoder_positions": kind} for kind in INSIDE),
     {"encoder_positions": "rope"},
     {"decoder_positions": "relative"},

@@ -18,6 +18,7 @@ VARIANTS = [
     {"activation": "swiglu"},
     {"norm_kind": "rms"},
     {"embedding_norm": True},
+    {"norm_epsilon": 1e-12, "scale_embeddings": False},
 ]
 SIZE = 30
 

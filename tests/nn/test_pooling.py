@@ -5,7 +5,7 @@ import torch
 
 from s2s.nn.pooling import Pooling, mean_over_valid
 
-KINDS = ["mean", "first", "max", "last", "attention", "summary"]
+KINDS = ["mean", "first", "max", "last", "attention", "summary", "pooler"]
 
 
 @pytest.fixture
@@ -31,6 +31,7 @@ def _by_definition(pooling: Pooling, states: torch.Tensor, summary: torch.Tensor
         "max": states.max(dim=0).values,
         "last": states[-1],
         "summary": summary,
+        "pooler": torch.tanh(pooling.dense.weight @ states[0] + pooling.dense.bias) if pooling.dense else None,
     }[pooling.kind]
 
 
@@ -52,7 +53,7 @@ def test_weights_are_shares_of_real_states_and_make_the_vector(rows, kind):
     weights = pooling.weights(states, valid)
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(3, dtype=torch.double))
     assert weights.masked_select(~valid).abs().sum() == 0
-    if kind not in ("max", "summary"):
+    if kind not in ("max", "summary", "pooler"):
         torch.testing.assert_close((weights.unsqueeze(2) * states).sum(dim=1), pooling(states, valid, summary))
 
 

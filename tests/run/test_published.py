@@ -196,7 +196,7 @@ def test_every_command_of_the_page_on_published_weights_works(marian, tmp_path, 
     shutil.copytree(marian, tmp_path / "opus-mt")
     (tmp_path / "tuned.yaml").write_text(FINE_TUNED, encoding="utf-8")
     (tmp_path / "lines.txt").write_text("The small dog sees a cat.\nMy sister sleeps.\n", encoding="utf-8")
-    assert run_page("pretrained-weights") == 5
+    assert run_page("pretrained-weights", "Marian's translators") == 5
     assert (tmp_path / "runs" / "tuned" / "init_from.json").exists()
 
 

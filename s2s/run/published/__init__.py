@@ -3,15 +3,19 @@
 import hashlib
 import json
 import os
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from s2s.errors import UserError
 from s2s.files import whole
+from s2s.run.published.description import CONFIG, read_json
 
-CONFIG = "config.json"
-FILES = ("config.json", "*.safetensors", "pytorch_model.bin", "source.spm", "target.spm", "vocab.json", "vocab.txt")
+FILES = (
+    *(CONFIG, "model.safetensors", "pytorch_model.bin", "source.spm", "target.spm", "vocab.json", "vocab.txt"),
+    *("tokenizer.json", "tokenizer_config.json"),
+)
 """Of a model on the hub, what is read."""
+_KINDS = ("marian", "bert")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # of what is made here: another number makes it again
 _VERSION = 1
@@ -28,10 +32,10 @@ def as_run(folder: Path) -> Path:
     Raises:
         UserError: it is of a kind that s2s does not know, or something is missing or damaged.
     """
-    config = _config(folder)
+    config = read_json(folder / CONFIG)
     kind = config.get("model_type")
-    if kind not in ("marian",):
-        raise UserError(f"is a model of type {kind!r}", str(folder / CONFIG), "s2s reads marian")
+    if kind not in _KINDS:
+        raise UserError(f"is a model of type {kind!r}", str(folder / CONFIG), f"s2s reads {' and '.join(_KINDS)}")
     weights = next((folder / name for name in _WEIGHTS if (folder / name).exists()), None)
     if weights is None:
         raise UserError(f"has no weights: neither {' nor '.join(_WEIGHTS)}", str(folder), "fetch the whole model")
@@ -41,19 +45,10 @@ def as_run(folder: Path) -> Path:
     if place.exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
-    from s2s.run.published.marian import convert
-
     with whole(place) as temporary:
         temporary.mkdir()
-        convert(folder, config, weights, temporary)
+        import_module(f"s2s.run.published.{kind}").convert(folder, config, weights, temporary)
     return place
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise UserError(f"cannot be read: {error}", str(folder / CONFIG), "fetch the model again") from None
 
 
 def _cache() -> Path:

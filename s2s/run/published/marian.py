@@ -6,7 +6,6 @@ is `<s>`; our padding is a piece more, which a bias keeps from being written. An
 its own, with one table of pieces for both.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from torch import Tensor
 from s2s.data.published import packed
 from s2s.data.tokenizers import PAD, Tokenizer
 from s2s.errors import UserError
-from s2s.recipe.reading import write
+from s2s.run.published.description import CONFIG, check_values, read_json, write_recipe
 from s2s.run.published.weights import Weights
-from s2s.run.tasks import schemas
 
 # e to this is no share of anything, and smoothing spreads little of it
 _NEVER = -100.0
@@ -47,20 +45,15 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
         "tie": "all",
         "output_bias": True,
     }
-    schema = schemas()["translation"]
-    recipe = schema.whole(schema.settings("transformer")).model_validate_json(
-        json.dumps(
-            {
-                "name": "marian",
-                "description": "Published weights of Marian, under our names.",
-                "task": "translation",
-                "model": settings,
-                "tokenizer": {"kind": "published", "normalization": "identity", "shared": False},
-                "decoding": {"beam": config.get("num_beams") or 5},
-            }
-        )
-    )
-    write(recipe, place / "recipe.yaml")
+    given = {
+        "name": "marian",
+        "description": "Published weights of Marian, under our names.",
+        "task": "translation",
+        "model": settings,
+        "tokenizer": {"kind": "published", "normalization": "identity", "shared": False},
+        "decoding": {"beam": config.get("num_beams") or 5},
+    }
+    write_recipe(given, place)
     (place / "tokenizer").mkdir()
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         tokenizer.save(place / "tokenizer", side)
@@ -78,21 +71,12 @@ def _check(config: dict[str, Any], folder: Path) -> None:
         "encoder_attention_heads": (config["decoder_attention_heads"],),
         "decoder_start_token_id": (config["pad_token_id"],),
     }
-    for key, values in known.items():
-        if config.get(key) not in values:
-            raise UserError(
-                f"{key} is {config.get(key)!r}, and s2s reads {' or '.join(map(repr, values))}",
-                where=str(folder / "config.json"),
-                remedy="choose another model",
-            )
+    check_values(config, known, folder / CONFIG)
 
 
 def _pieces(folder: Path, config: dict[str, Any]) -> list[tuple[str, int]]:
     """The pieces after our special ones, each with its number there."""
-    try:
-        vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot be read: {error}", str(folder / "vocab.json"), "fetch the model again") from None
+    vocabulary = read_json(folder / "vocab.json")
     special = {config["pad_token_id"], config["eos_token_id"], vocabulary["<unk>"]}
     found = sorted(vocabulary.items(), key=lambda each: each[1])
     return [(piece, number) for piece, number in found if number not in special]

@@ -21,6 +21,7 @@ from s2s.interpretability.saliency import Reading, weighed
 from s2s.interpretability.walk import Source
 from s2s.interpretability.words import joined_to_words, words_of
 from s2s.models.contract import Classifier
+from s2s.nn.pooling import OF_THE_FIRST
 from s2s.recipe.installed import module_of
 from s2s.tasks.classification.data import Labelled, LabelledSource, LabelledTexts, PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
@@ -51,7 +52,7 @@ def build_classifier(recipe: ClassificationRecipe, pieces: int) -> Classifier:
 
 def begins(recipe: ClassificationRecipe) -> bool:
     """Whether texts begin with a piece of their own, whose state stands for the whole."""
-    return recipe.head.pooling == "first"
+    return recipe.head.pooling in OF_THE_FIRST
 
 
 def training_texts(recipe: ClassificationRecipe, data: PreparedLabelled) -> LabelledTexts:

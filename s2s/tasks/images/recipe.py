@@ -77,8 +77,8 @@ class ImageHeadSettings(schema.HeadSettings):
 
     pooling: schema.Pooling = "first"
     """How one vector is made of the states: that of a learned vector which stands before the patches (`first`), their
-    mean, the largest of each number, the last one, a learned weighted mean (`attention`), or the encoder's own
-    summary."""
+    mean, the largest of each number, the last one, a learned weighted mean (`attention`), the encoder's own
+    summary, or a linear layer and tanh over that of the learned vector (`pooler`)."""
 
 
 class ImageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):

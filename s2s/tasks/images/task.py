@@ -28,6 +28,7 @@ from s2s.interpretability.walk import Source
 from s2s.interpretability.words import patches
 from s2s.models.contract import Classifier
 from s2s.models.patches import ImageShape, read_images
+from s2s.nn.pooling import OF_THE_FIRST
 from s2s.recipe.installed import module_of
 from s2s.tasks.contract import Course, Loaded, Say
 from s2s.tasks.images.data import Images, ImageSource
@@ -204,7 +205,7 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
         # a table of one token, which is replaced at once
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, 1)
         shape = ImageShape(data.channels, data.size, data.mean or (), data.deviation or ())
-        read_images(encoder, shape, recipe.patches.size, first=head.pooling == "first")
+        read_images(encoder, shape, recipe.patches.size, first=head.pooling in OF_THE_FIRST)
         return Classifier(encoder, width, len(data.classes or ()), head.pooling, head.dropout)
 
     def examples(self, recipe: ImageRecipe, data: PreparedImages, model: Classifier) -> LabelledImages:
@@ -265,7 +266,7 @@ TASK = ImageClassification()
 
 def _positions(recipe: ImageRecipe) -> int:
     """Vectors that a model reads of an image: its patches, and the first one where the head pools that."""
-    return (recipe.data.size // recipe.patches.size) ** 2 + (recipe.head.pooling == "first")
+    return (recipe.data.size // recipe.patches.size) ** 2 + (recipe.head.pooling in OF_THE_FIRST)
 
 
 def _as_read(recipe: ImageRecipe, images: Images) -> LabelledImages:

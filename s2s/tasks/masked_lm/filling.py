@@ -150,7 +150,7 @@ def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
             remedy="name a run whose tokenizer is of kind unigram, bpe or word",
         )
     before, after = parts
-    begins = before == "" or before[-1].isspace()
+    begins = tokenizer.begins_after(before)
     ends = after == "" or after[0].isspace()
     if tokenizer.kind == "word" and not (begins and ends):
         raise UserError(
@@ -159,7 +159,7 @@ def find_blank(text: str, tokenizer: Tokenizer) -> Blank:
             remedy="put a space on either side of the blank",
         )
     # one space before each word is part of the word's first piece
-    left = before[:-1] if before and begins else before
+    left = before[:-1] if before[-1:].isspace() else before
     right = tokenizer.encode(after[1:]) if ends else tokenizer.encode_continuation(after)
     return Blank(tokenizer.encode(left), right, begins)
 

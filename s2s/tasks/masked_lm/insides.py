@@ -140,7 +140,7 @@ class _Reading:
         def score(vectors: States) -> Tensor:
             """For any number of rows that are all of this text."""
             states = self.model.encoder.read(vectors, self.source.valid.expand(len(vectors), -1)).states
-            scores = self.model.transform(states[:, place]) @ self.model.output.T
+            scores = self.model.scores(self.model.transform(states[:, place]))
             return scores[:, piece] - scores.mean(dim=1)
 
         return score

@@ -18,9 +18,11 @@ class MaskingSettings(schema.Section):
     random: schema.Part = 0.1
     """Share of the chosen ones that are read as a random piece; the others are read as they are."""
     begin: bool = False
-    """Whether each text begins with the piece `<s>`, as it does for a classifier with `pooling: first`."""
+    """Whether each text begins with the piece `<s>`, as it does for a classifier with `pooling: first` or `pooler`."""
     tie: bool = True
     """Whether the projection onto the pieces is the encoder's own table of them."""
+    output_bias: bool = False
+    """Add a learned number to the score of each piece, as BERT does."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "MaskingSettings":
@@ -53,7 +55,7 @@ class MaskedValidation(schema.PauseSettings):
     """What decides which checkpoint is best: the loss of masked pieces, or the share of them that are named right."""
 
 
-class MaskedRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
+class MaskedRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
     """Masked-language modelling: what is read, what learns, how, and how it is measured."""
 
     task: Literal["masked-lm"]

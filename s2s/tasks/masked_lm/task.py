@@ -46,7 +46,7 @@ def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
     """
     states = model(batch.source, batch.source_valid, batch.chosen)
     valid = torch.ones_like(batch.targets, dtype=torch.bool)
-    return cross_entropy(states[None], model.output, batch.targets[None], valid[None])
+    return cross_entropy(states[None], model.output, batch.targets[None], valid[None], bias=model.output_bias)
 
 
 def measure(
@@ -124,7 +124,8 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         torch.manual_seed(seed_for(recipe.seeds.initialization))
         size = tokenizers[0].size
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
-        return MaskedLM(encoder, width, size, recipe.masking.tie)
+        masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
+        return MaskedLM(encoder, width, size, masking.tie, masking.output_bias, epsilon)
 
     def examples(self, recipe: MaskedRecipe, data: PreparedTexts[datasets.Dataset], model: MaskedLM) -> MaskedText:
         wanted = recipe.batches.max_length

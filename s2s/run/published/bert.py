@@ -1,0 +1,159 @@
+"""BERT (Devlin et al. 2019), as transformers publishes it (google-bert/bert-base-uncased): a masked-language model.
+
+`[CLS]` is our `<s>`, `[SEP]` our `</s>`, and `[MASK]` the mask piece, which is one more than the tokenizer has. Each
+text is a first one there (token type 0): the vector of that type is added to those of the positions. What predicts
+whether one sentence follows another has no place here. The pooler has none in a masked-language model, and lies beside
+it, for a classifier with `pooling: pooler` that takes all parts (`init.parts: all`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from s2s.data.published import packed_words
+from s2s.data.tokenizers import Tokenizer
+from s2s.errors import UserError
+from s2s.run.published.description import CONFIG, check_values, read_json, write_recipe
+from s2s.run.published.weights import Weights
+
+POOLER = "pooler.safetensors"
+"""Beside the weights of a run, what a classifier may take, too."""
+# in the order of our numbers, and last the mask piece
+_SPECIALS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+_MASK = "[MASK]"
+_HEAD = "cls.predictions."
+
+
+def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) -> None:
+    """Writes recipe, tokenizer and weights of a checkpoint; without a head, weights that others can begin with.
+
+    Raises:
+        UserError: a file is missing, or the model has what ours has not.
+    """
+    _check(config, folder / CONFIG)
+    theirs = _named(Weights(weights))
+    rows = len(theirs.take("embeddings.word_embeddings.weight"))
+    pieces, how = _vocabulary(folder)
+    names = [*pieces, *(f"[row {n}]" for n in range(len(pieces), rows))]
+    missing = [name for name in (*_SPECIALS, _MASK) if name not in names]
+    if missing or len(names) > rows:
+        what = f"no piece {missing[0]}" if missing else f"{len(names)} pieces for {rows} vectors"
+        raise UserError(f"has {what}", str(folder), "choose another model")
+    others = [name for name in names if name not in (*_SPECIALS, _MASK)]
+    write_recipe(described(config), place)
+    (place / "tokenizer").mkdir()
+    Tokenizer(packed_words(others, *how), "published", "identity", False).save(place / "tokenizer", "text")
+    numbers = {name: number for number, name in enumerate(names)}
+    order = torch.tensor([numbers[name] for name in (*_SPECIALS, *others, _MASK)])
+    _model(theirs, config, order).save(place / "model.safetensors")
+    if "pooler.dense.weight" in theirs.tensors:
+        pooler = Weights()
+        _linear(theirs, "pooler.dense", pooler, "pooling.dense")
+        pooler.save(place / POOLER)
+
+
+def _check(config: dict[str, Any], path: Path) -> None:
+    known = {
+        "hidden_act": ("gelu",),
+        "position_embedding_type": ("absolute", None),
+        "is_decoder": (False, None),
+        "add_cross_attention": (False, None),
+        "tie_word_embeddings": (True, None),
+    }
+    check_values(config, known, path)
+
+
+def described(config: dict[str, Any]) -> dict[str, Any]:
+    """The recipe of a model by its `config.json`."""
+    longest = config["max_position_embeddings"]
+    model = {
+        "kind": "transformer",
+        "width": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "feedforward": config["intermediate_size"],
+        "encoder_layers": config["num_hidden_layers"],
+        "encoder_positions": "learned",
+        "max_positions": longest,
+        "norm": "post",
+        "norm_epsilon": config.get("layer_norm_eps", 1e-12),
+        "embedding_norm": True,
+        "scale_embeddings": False,
+        "activation": "gelu",
+        "dropout": float(config.get("hidden_dropout_prob", 0.1)),
+        "attention_dropout": float(config.get("attention_probs_dropout_prob", 0.1)),
+    }
+    return {
+        "name": "bert",
+        "description": "Published weights of BERT, under our names.",
+        "task": "masked-lm",
+        "model": model,
+        "tokenizer": {"kind": "published", "normalization": "identity"},
+        "masking": {"begin": True, "output_bias": True},
+        "batches": {"max_length": longest, "tokens": max(8192, longest)},
+    }
+
+
+def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
+    """The pieces by their numbers, and how words are made: in lower case, without accents, Chinese characters apart."""
+    if (path := folder / "tokenizer.json").exists():
+        found = read_json(path)
+        model, words = found.get("model") or {}, found.get("normalizer") or {}
+        kinds = {name: (found.get(name) or {}).get("type") for name in ("model", "normalizer", "pre_tokenizer")}
+        wanted = {"model": "WordPiece", "normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
+        check_values(kinds, {name: (value,) for name, value in wanted.items()}, path)
+        check_values(words, {"clean_text": (True, None)}, path)
+        check_values(model, {"continuing_subword_prefix": ("##", None), "max_input_chars_per_word": (100, None)}, path)
+        numbers: dict[str, int] = model["vocab"]
+        return sorted(numbers, key=numbers.__getitem__), _how(words, "lowercase", "handle_chinese_chars")
+    try:
+        lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot be read: {error}", str(folder / "vocab.txt"), "fetch the whole model") from None
+    settings = folder / "tokenizer_config.json"
+    return lines, _how(read_json(settings) if settings.exists() else {}, "do_lower_case", "tokenize_chinese_chars")
+
+
+def _how(words: dict[str, Any], lowercase: str, chinese: str) -> tuple[bool, bool, bool]:
+    lower, stripped = bool(words.get(lowercase, True)), words.get("strip_accents")
+    return lower, lower if stripped is None else bool(stripped), bool(words.get(chinese, True))
+
+
+def _named(weights: Weights) -> Weights:
+    """The tensors by the names that the encoder alone has, and the norms' as they are called now."""
+
+    def name(old: str) -> str:
+        new = old.removeprefix("bert.")
+        return new.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+    weights.tensors = {name(old): tensor for old, tensor in weights.tensors.items()}
+    return weights
+
+
+def _model(theirs: Weights, config: dict[str, Any], order: Tensor) -> Weights:
+    """The tensors under our names, with pieces in our order."""
+    ours = Weights()
+    ours.tensors["encoder.embedding.tokens.weight"] = theirs.take("embeddings.word_embeddings.weight")[order]
+    kinds = theirs.take("embeddings.token_type_embeddings.weight")
+    ours.tensors["encoder.embedding.positions.weight"] = theirs.take("embeddings.position_embeddings.weight") + kinds[0]
+    _linear(theirs, "embeddings.LayerNorm", ours, "encoder.embedding.norm")
+    for number in range(config["num_hidden_layers"]):
+        there, here = f"encoder.layer.{number}.", f"encoder.layers.{number}."
+        for part in ("query", "key", "value"):
+            _linear(theirs, f"{there}attention.self.{part}", ours, f"{here}attention.{part}")
+        _linear(theirs, f"{there}attention.output.dense", ours, f"{here}attention.output")
+        _linear(theirs, f"{there}attention.output.LayerNorm", ours, f"{here}attention_block.norm")
+        _linear(theirs, f"{there}intermediate.dense", ours, f"{here}feedforward.expand")
+        _linear(theirs, f"{there}output.dense", ours, f"{here}feedforward.contract")
+        _linear(theirs, f"{there}output.LayerNorm", ours, f"{here}feedforward_block.norm")
+    if f"{_HEAD}transform.dense.weight" in theirs.tensors:
+        _linear(theirs, f"{_HEAD}transform.dense", ours, "transform.0")
+        _linear(theirs, f"{_HEAD}transform.LayerNorm", ours, "transform.2")
+        ours.tensors["projection.bias"] = theirs.take(f"{_HEAD}bias")[order]
+    return ours
+
+
+def _linear(theirs: Weights, there: str, ours: Weights, here: str) -> None:
+    for kind in ("weight", "bias"):
+        ours.tensors[f"{here}.{kind}"] = theirs.take(f"{there}.{kind}")
