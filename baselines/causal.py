@@ -39,7 +39,8 @@ class CausalRecurrent(CausalDecoder[Reading]):
         x = self.dropout(self.embedding(tokens))
         layers, outputs = state.cells.layers, []
         begin = begins(tokens) if state.apart else torch.zeros_like(tokens, dtype=torch.bool)
-        first = [0, *(step for step in begin.any(dim=0).nonzero().flatten().tolist() if step)]
+        inner = begin.any(dim=0).nonzero().flatten().tolist() if state.apart else []
+        first = [0, *(step for step in inner if step)]
         for step, following in zip(first, [*first[1:], tokens.shape[1]], strict=True):
             kept = ~begin[:, step].unsqueeze(1)
             layers = tuple(tuple(part * kept for part in layer) for layer in layers)

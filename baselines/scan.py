@@ -28,7 +28,25 @@ def scan(decay: Sequence, update: Sequence, start: Float[Tensor, "batch width"])
         update: what each step adds.
         start: the state before the first step.
     """
+    if torch.compiler.is_exporting():
+        return _at_once(decay, update, start)
     return _Scan.apply(decay, update, start)  # type: ignore[return-value]
+
+
+def _at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
+    """All states as one product, for a graph that knows no length: memory grows with the square of it.
+
+    What is left at t of what came in at j is the product of the decays between: exp(L_t − L_j), L their summed logs.
+    """
+    logs = decay.clamp_min(_LEAST).log().cumsum(dim=1)
+    between = (logs.unsqueeze(2) - logs.unsqueeze(1)).clamp(max=0.0).exp()
+    places = torch.arange(decay.shape[1], device=decay.device)
+    left = between * (places.unsqueeze(0) <= places.unsqueeze(1)).to(decay.dtype)[None, :, :, None]
+    return (left * update.unsqueeze(1)).sum(dim=2) + logs.exp() * start.unsqueeze(1)
+
+
+# nothing is left of what is multiplied by it
+_LEAST = 1e-30
 
 
 class _Scan(torch.autograd.Function):

@@ -12,11 +12,14 @@ import shutil
 from pathlib import Path
 
 from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
+from s2s.report.figures import drawn
 from s2s.reproduced import RESULT, Check, Reproduced, read
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "reproductions"
 PAGE = ROOT / "docs" / "reproductions.md"
+# whose first figure is on the page
+_DRAWN = ("law",)
 
 
 def kept() -> list[Reproduced]:
@@ -53,9 +56,10 @@ def _paragraph(result: Reproduced) -> str:
     seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
     by = f"{result.machine['processor']}, {result.machine['date']}, commit {result.machine['commit'][:12]}"
     cost = f"{result.core_seconds:,.0f} seconds of one core ({result.seconds:,.0f} by the clock, beside other work)"
+    shown = f"\n![{result.finding}](images/{result.name}.png)\n" if result.name in _DRAWN else ""
     return (
         f"**{result.name}.** {result.finding} {result.method} `{result.command}`: {seeds}, {cost}; {by}. Source: "
-        + (f"{result.source}.\n")
+        + f"{result.source}.\n{shown}"
     )
 
 
@@ -66,6 +70,10 @@ def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for folder in parser.parse_args().folders:
         shutil.copy(folder / RESULT, RESULTS / f"{read(folder / RESULT).name}.json")
+    for result in kept():
+        if result.name in _DRAWN:
+            picture = drawn(result.figures[0], ["rnn", "lstm", "mingru"]).png
+            (ROOT / "docs" / "images" / f"{result.name}.png").write_bytes(picture)
     written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(written(page, table(), "reproductions"), encoding="utf-8")

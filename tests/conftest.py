@@ -21,7 +21,7 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
 
 # Here commands and comparisons train whole models, and checks would take half of the time; the rooms of tensors have
 # tests of their own, where shapes are checked.
-WHOLE_TRAININGS = ("cli", "experiments", "faults", "run", "test_docs", "test_readme")
+WHOLE_TRAININGS = ("cli", "experiments", "export", "faults", "run", "test_docs", "test_readme")
 
 
 def _whole(path: Path) -> bool:

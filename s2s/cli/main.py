@@ -27,6 +27,7 @@ _COMMANDS = {
     "fill": ("use", "Fill a blank with what a masked-language model expects there."),
     "generate": ("write", "Go on with a text by a language model."),
     "probe": ("probe", "Ask a trained model what it expects, and what it repeats."),
+    "export": ("export", "Write a run for CTranslate2, ONNX or the Hugging Face hub."),
     "doctor": ("diagnose", "Prove that a run computes what it should."),
     "explain": ("diagnose", "Say why a run is bad, by measured signs."),
     "serve": ("serve", "Answer requests with trained models, and a page to try them."),

@@ -20,7 +20,10 @@ def recipe() -> None:
 @recipe.command()
 @click.argument("words", nargs=-1, required=True, metavar=f"RECIPE... {_OVERRIDES}")
 def validate(words: tuple[str, ...]) -> None:
-    """Check recipes; every mistake is listed with its line, and every file that is missing."""
+    """Check recipes; every mistake is listed with its line, and every file that is missing.
+
+    Of a good one, which engines can run its model once it is trained: see `s2s export`.
+    """
     overrides = [word for word in words if "=" in word]
     paths = [Path(word) for word in words if "=" not in word]
     if not paths:
@@ -31,12 +34,15 @@ def validate(words: tuple[str, ...]) -> None:
 
 def _mistakes(path: Path, overrides: list[str]) -> str:
     try:
-        missing = missing_files(read(recipe_path(path), overrides))
+        found = read(recipe_path(path), overrides)
+        missing = missing_files(found)
     except UserError as error:
         return str(error)
     if missing:
         return "\n".join(f"{path}: {line}" for line in missing)
-    click.echo(f"{path}: fine")
+    from s2s.export.exportable import exportable
+
+    click.echo(f"{path}: fine; exportable: {' '.join(exportable(found)) or 'nothing'}")
     return ""
 
 

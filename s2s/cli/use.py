@@ -38,8 +38,17 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
+@click.option(
+    "--engine",
+    type=click.Choice(["torch", "ctranslate2", "onnx"]),
+    default="torch",
+    show_default=True,
+    help="What computes; others than torch take what `s2s export` has written.",
+)
 @_checkpoint
-def translate(run: Path, source, output: Path | None, beam, nbest: int, length_penalty, name, checkpoint) -> None:
+def translate(
+    run: Path, source, output: Path | None, beam, nbest: int, length_penalty, name, engine: str, checkpoint
+) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
     from s2s.run.folder import opened
 
@@ -47,6 +56,10 @@ def translate(run: Path, source, output: Path | None, beam, nbest: int, length_p
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
     translator = opened(run, overrides, ["translation", "text-to-text"])
     several = translator.recipe.task == "text-to-text"
+    if engine != "torch":
+        from s2s.export.folder import check_exported
+
+        check_exported(translator, engine, checkpoint)
     if name and not several:
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if several:
@@ -55,14 +68,23 @@ def translate(run: Path, source, output: Path | None, beam, nbest: int, length_p
         task_named(cast(Any, translator.recipe), name)
     check_output(output)
     prompt = told_to_wait(run, source)
-    from s2s.run.loaded import ready
-    from s2s.tasks.lines import translated
-    from s2s.tasks.text_to_text.use import written
+    decoding = cast(Any, translator.recipe).decoding
+    arriving, tell = chunks(source, decoding.batch * _BATCHES, prompt), partial(click.echo, err=True)
+    if several:
+        from s2s.run.loaded import ready
+        from s2s.tasks.text_to_text.use import written
 
-    loaded = ready(translator, checkpoint)
-    arriving = chunks(source, loaded.recipe.decoding.batch * _BATCHES, prompt)
-    how = arriving, nbest, source.isatty(), partial(click.echo, err=True)
-    _write_all(written(loaded, name, *how) if several else translated(loaded, *how), output)
+        _write_all(written(ready(translator, checkpoint), name, arriving, nbest, source.isatty(), tell), output)
+        return
+    if engine == "ctranslate2":
+        from s2s.export.engine import line_translator
+    elif engine == "onnx":
+        from s2s.export.onnx_engine import line_translator
+    else:
+        from s2s.run.loaded import line_translator
+    from s2s.tasks.lines import translated
+
+    _write_all(translated(*line_translator(translator, nbest, checkpoint), arriving, source.isatty(), tell), output)
 
 
 @click.command()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from s2s.data.published import Published
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
@@ -62,7 +63,7 @@ class Tokenizer:
 
     What is unknown becomes `UNK`, which decoding shows as `⁇`: each new word to `word`; to `char`, new characters, of
     which several in a row become one. With `bytes`, the piece of byte b has the number b + 4. The model is
-    sentencepiece's, as it is stored, and empty for `bytes`.
+    sentencepiece's, as it is stored, empty for `bytes`, and for `published` what `s2s.data.published` packs.
     """
 
     def __init__(self, model: bytes, kind: str, normalization: str, lowercase: bool) -> None:
@@ -70,7 +71,8 @@ class Tokenizer:
         self.normalization = normalization
         self.lowercase = lowercase
         self._model = model
-        self._pieces = _Bytes() if kind == "bytes" else _Words(model) if kind == "word" else _Learned(model)
+        known = {"word": _Words, "published": Published}
+        self._pieces = _Bytes() if kind == "bytes" else known.get(kind, _Learned)(model)
 
     @property
     def size(self) -> int:
@@ -252,6 +254,8 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer
     Raises:
         UserError: the corpus is empty, or `tokenizer.size` is larger or smaller than it allows.
     """
+    if settings.kind == "published":
+        raise UserError("published comes with weights, and is not learned", "tokenizer.kind", "choose another kind")
     if settings.kind == "bytes":
         return Tokenizer(b"", settings.kind, settings.normalization, settings.lowercase)
     if settings.kind in ("char", "word") and settings.size <= len(SPECIALS):

@@ -1,5 +1,6 @@
 """Text in, text out: the one pipeline for files, pipes and evaluation; and whatever else in, text out."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -54,19 +55,14 @@ class Writer:
     """
 
     def __init__(self, model: Seq2Seq, target: Tokenizer, settings: SearchSettings, nbest: int = 1) -> None:
-        if nbest > settings.beam:
-            raise UserError(
-                f"{nbest} best translations asked for, but the beam holds {settings.beam}",
-                remedy=f"set --beam {nbest}, or a smaller --nbest",
-            )
+        self.beam = beam_of(settings, nbest)
         self.model = model.eval()
         self.target = target
-        self.beam = Beam(settings.beam, nbest, settings.length_penalty)
         self.device = next(model.parameters()).device
 
     def write(self, source: Inputs, valid: Valid, limits: Int[np.ndarray, " batch"]) -> list[Translation]:
         """What is written for each source of a batch; see `hypotheses`."""
-        return [self._translation(found) for found in self.hypotheses(source, valid, limits)]
+        return [_joined(found, self.target) for found in self.hypotheses(source, valid, limits)]
 
     def hypotheses(self, source: Inputs, valid: Valid, limits: Int[np.ndarray, " batch"]) -> list[list[Hypothesis]]:
         """The best ones of each source, of so many pieces at most and as far as the decoder knows positions."""
@@ -75,18 +71,31 @@ class Writer:
             limits = np.minimum(limits, self.model.decoder.longest - 1)
         return search(self.model, sent(source, self.device), sent(valid, self.device), limits, self.beam)
 
-    def _translation(self, found: list[Hypothesis]) -> Translation:
-        candidates = (Candidate(self.target.decode(list(h.tokens)), h.score, h) for h in found)
-        return Translation(tuple(candidates))
+
+def beam_of(settings: SearchSettings, nbest: int) -> Beam:
+    """How to search, by a recipe's section.
+
+    Raises:
+        UserError: more candidates are asked for than the beam holds.
+    """
+    if nbest > settings.beam:
+        raise UserError(
+            f"{nbest} best translations asked for, but the beam holds {settings.beam}",
+            remedy=f"set --beam {nbest}, or a smaller --nbest",
+        )
+    return Beam(settings.beam, nbest, settings.length_penalty)
 
 
-class Translator(Writer):
-    """Translates lines with a model.
+def _joined(found: list[Hypothesis], target: Tokenizer) -> Translation:
+    return Translation(tuple(Candidate(target.decode(list(h.tokens)), h.score, h) for h in found))
+
+
+class LineTranslator(ABC):
+    """Translates lines, whatever searches.
 
     Args:
-        model: trained; put into evaluation mode.
         source: cuts the lines.
-        target: joins what the model writes.
+        target: joins what is written.
         settings: the recipe's `decoding` section.
         nbest: candidates of each line.
 
@@ -94,12 +103,25 @@ class Translator(Writer):
         UserError: more candidates are asked for than the beam holds.
     """
 
-    def __init__(
-        self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1
-    ) -> None:
-        super().__init__(model, target, settings, nbest)
+    def __init__(self, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1) -> None:
+        self.beam = beam_of(settings, nbest)
         self.source = source
+        self.target = target
         self.settings = settings
+
+    @property
+    @abstractmethod
+    def longest(self) -> int | None:
+        """Most pieces of a source, its end counted; None where there is no limit."""
+
+    @abstractmethod
+    def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
+
+    def limits(self, sources: list[list[int]]) -> Int[np.ndarray, " batch"]:
+        """The most pieces of each target, by the settings."""
+        lengths = np.array([len(pieces) for pieces in sources])
+        return np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
 
     def translate(
         self, lines: Iterable[str], advance: Callable[[int], object] = lambda count: None
@@ -129,12 +151,12 @@ class Translator(Writer):
         for first in range(0, len(order), self.settings.batch):
             batch = order[first : first + self.settings.batch]
             for i, hypotheses in zip(batch, self.search([pieces[i] for i in batch]), strict=True):
-                translations[i] = self._translation(hypotheses)
+                translations[i] = _joined(hypotheses, self.target)
             advance(len(batch))
         return translations
 
     def _check_lengths(self, lines: list[str], pieces: dict[int, list[int]]) -> None:
-        longest = self.model.encoder.longest
+        longest = self.longest
         too_long = [i for i, row in pieces.items() if longest is not None and len(row) >= longest]
         if too_long:
             i = too_long[0]
@@ -144,11 +166,30 @@ class Translator(Writer):
                 remedy="split it, or train with a higher model.max_positions",
             )
 
+
+class Translator(LineTranslator, Writer):
+    """Translates lines with a model, which is trained, and put into evaluation mode; the rest as in `LineTranslator`.
+
+    Raises:
+        UserError: more candidates are asked for than the beam holds.
+    """
+
+    def __init__(
+        self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1
+    ) -> None:
+        LineTranslator.__init__(self, source, target, settings, nbest)
+        Writer.__init__(self, model, target, settings, nbest)
+
+    @property
+    def longest(self) -> int | None:
+        """As many as the encoder has learned positions for."""
+        return self.model.encoder.longest
+
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
-        lengths = np.array([len(pieces) for pieces in sources])
-        limits = np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
-        return self.hypotheses(*collate_sources(sources), lengths if self.model.decoder.one_to_one else limits)
+        one_to_one = self.model.decoder.one_to_one
+        limits = np.array([len(pieces) for pieces in sources]) if one_to_one else self.limits(sources)
+        return self.hypotheses(*collate_sources(sources), limits)
 
 
 def collapse(sources: list[str], translations: list[str], noun: str = "translations") -> str | None:

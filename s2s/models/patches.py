@@ -42,14 +42,17 @@ class ImageTable(nn.Module):
 
     Attributes:
         length: how many vectors an image has.
+        pixels: height and width of an image.
     """
 
     length: int
+    pixels: tuple[int, int]
     mean: Tensor
     deviation: Tensor
 
     def __init__(self, shape: ImageShape) -> None:
         super().__init__()
+        self.pixels = (shape.size, shape.size)
         # the recipe knows them; a checkpoint need not
         self.register_buffer("mean", torch.tensor(shape.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("deviation", torch.tensor(shape.deviation).view(-1, 1, 1), persistent=False)

@@ -47,9 +47,9 @@ class Blocks(Section):
     square (Zhang & Sennrich 2019)."""
     embedding_norm: bool = False
     """Normalise what the first layer reads: token vectors with their positions, as BERT does."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Non-linearity of the feed-forward blocks; `swiglu` has a gate, a third matrix of width times `feedforward`
-    (Shazeer 2020)."""
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward blocks; `swish` is x · σ(x) (Ramachandran et al. 2017), and `swiglu` has a
+    gate, a third matrix of width times `feedforward` (Shazeer 2020)."""
     max_positions: Length = 1024
     """Longest sequence that learned positions know; the other kinds know no limit."""
     dropout: Probability = 0.1
@@ -108,6 +108,8 @@ class Settings(EncoderSettings):
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
     vocabulary."""
+    output_bias: bool = False
+    """Add a learned number to the score of each piece, as Marian does."""
 
     @model_validator(mode="after")
     def _positions_fit(self) -> "Settings":
@@ -138,11 +140,16 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     Raises:
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """
+    import torch
+    from torch import nn
+
     from s2s.models.contract import Seq2Seq
     from s2s.models.transformer_network import DecoderLayer, TransformerDecoder
     from s2s.nn.embeddings import tables
 
     source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
+    if settings.output_bias:
+        projection.bias = nn.Parameter(torch.zeros(target_size))
     encoder = _encoder(settings, source)
     parts = _Parts(settings, settings.decoder_positions)
     embedding = parts.embedding(target)

@@ -20,6 +20,8 @@ Vectors = Float[Tensor, "batch steps width"]
 Looks = Float[Tensor, "batch layer head target source"]
 """How much each target position looked at each source position; rows sum to one over real positions."""
 
+Activation = Literal["relu", "gelu", "swish", "swiglu"]
+
 _LEVELS = 256
 
 
@@ -57,6 +59,14 @@ def _scaled_mask(x: Tensor, dropped: int) -> Tensor:
     return (levels >= dropped).to(x.dtype).mul_(1 / keep)
 
 
+_ACTIVATIONS = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "swish": functional.silu,
+    "swiglu": functional.silu,
+}
+
+
 class FeedForward(nn.Module):
     """Two linear maps with a non-linearity between them, applied to each position alone.
 
@@ -64,12 +74,12 @@ class FeedForward(nn.Module):
     biases as in the other kinds).
     """
 
-    def __init__(self, width: int, inner: int, activation: Literal["relu", "gelu", "swiglu"], dropout: float) -> None:
+    def __init__(self, width: int, inner: int, activation: Activation, dropout: float) -> None:
         super().__init__()
         self.expand = nn.Linear(width, inner)
         self.contract = nn.Linear(inner, width)
         self.gate = nn.Linear(width, inner) if activation == "swiglu" else None
-        self.activation = {"relu": functional.relu, "gelu": functional.gelu, "swiglu": functional.silu}[activation]
+        self.activation = _ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         for linear in (self.expand, self.contract, *([self.gate] if self.gate else [])):
             nn.init.xavier_uniform_(linear.weight)

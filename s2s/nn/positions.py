@@ -21,7 +21,7 @@ Side = Literal["encoder", "decoder"]
 
 # Raffel et al. (2020), section 2.1: so many buckets, the last of which holds all distances from there on
 _BUCKETS = 32
-_FARTHEST = 128
+FARTHEST = 128
 
 
 class Rotary(nn.Module):
@@ -120,7 +120,7 @@ def buckets(distances: Int[Tensor, "*shape"], both: bool) -> Int[Tensor, "*shape
     ahead = (distances > 0) * count if both else torch.zeros_like(distances)
     far = distances.abs() if both else (-distances).clamp(min=0)
     near = count // 2
-    share = (far.clamp(min=1).float() / near).log() / math.log(_FARTHEST / near)
+    share = (far.clamp(min=1).float() / near).log() / math.log(FARTHEST / near)
     grown = (near + (share * (count - near)).long()).clamp(max=count - 1)
     return ahead + torch.where(far < near, far, grown)
 

@@ -79,8 +79,9 @@ class RunSettings(Section):
 class PieceSettings(Section):
     """How text becomes pieces (sentencepiece)."""
 
-    kind: Literal["unigram", "bpe", "char", "word", "bytes"] = "unigram"
-    """Model of the pieces; `bytes` needs no training and has 256 pieces."""
+    kind: Literal["unigram", "bpe", "char", "word", "bytes", "published"] = "unigram"
+    """Model of the pieces; `bytes` needs no training and has 256 pieces, and `published` comes with published weights
+    (`init_from`)."""
     size: Pieces = 8000
     """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
     byte_fallback: bool = True
@@ -358,7 +359,8 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
 
     init_from: Word | None = None
     """Folder of a run, or of one of its checkpoints, whose encoder the model begins with: of a masked-language model, a
-    classifier or a translator. Its tokenizer is taken over. `model` must give the encoder the same sizes."""
+    classifier or a translator; or `hf:USER/NAME`, a run or weights that others published on the Hugging Face hub. Its
+    tokenizer is taken over, or both with `init.parts: all`. `model` must give the encoder the same sizes."""
     init: InitSettings = InitSettings()
     """What becomes of the tensors that `init_from` gives."""
 

@@ -11,6 +11,7 @@ from s2s.errors import UserError, quoted
 from s2s.files import UNFINISHED, locked, sweep, whole
 from s2s.recipe.reading import write
 from s2s.recipe.schema import AnyRecipe
+from s2s.run.hub import is_on_hub, located
 from s2s.run.tasks import read, schema_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
+EXPORTED = "export.json"
+"""What an exported folder has: for what it is."""
 LOCK = ".lock"
 _LENGTH = "training.updates"
 # what may change when a run goes on: where its data lies (their hash is checked), what computes, and its length
@@ -183,20 +186,27 @@ def flat(tree: dict, prefix: str = "") -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run, or a checkpoint, whose recipe was read: as kept, and with overrides of what may change after training."""
+    """A run, or a checkpoint, whose recipe was read: as kept, and with overrides of what may change after training.
+
+    What was fetched from the hub is a copy that others may use, too: nothing is written into it.
+    """
 
     path: Path
     overrides: tuple[str, ...]
     kept: "AnyTask"
     recipe: "AnyTask"
+    fetched: bool = False
 
 
 def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ()) -> Opened:
     """Reads the recipe of a run or a checkpoint, which must be of one of these tasks, or of any when there are none.
 
+    A path `hf:USER/NAME` is that of a run on the Hugging Face hub.
+
     Raises:
         UserError: it is neither, or of another task, or an override would make the model another one.
     """
+    asked, path = path, located(path)
     check_is_run(path)
     kept = read(path / RECIPE)
     schema = schema_of(kept)
@@ -208,7 +218,8 @@ def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ())
             remedy=f"use `s2s {schema.command} {quoted(path)}`" if other else f"name a run of task {tasks[0]}",
         )
     check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
-    return Opened(path, tuple(overrides), kept, read(path / RECIPE, overrides) if overrides else kept)
+    recipe = read(path / RECIPE, overrides) if overrides else kept
+    return Opened(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)
 
 
 def opened_together(paths: Sequence[Path], overrides: Sequence[str], options: Mapping[str, object]) -> list[Opened]:

@@ -10,14 +10,17 @@ from rich.console import Console
 
 from s2s.data.text_files import line_pairs
 from s2s.data.tokenizers import Tokenizer
+from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError, quoted
 from s2s.files import explained
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, Opened, opened
+from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, opened
 from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Prepared, Scoring, Task
+from s2s.tasks.lines import Seen
+from s2s.tasks.seq2seq import translator_of
 from s2s.training.checkpoint import Checkpoints, load_weights
 from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.progress import Meter, meter, silent
@@ -59,6 +62,12 @@ def ready(run: Opened, checkpoint: str | None = None) -> Loaded[Any, Any]:
     return load(run, checkpoint)
 
 
+def line_translator(run: Opened, nbest: int, checkpoint: str | None = None) -> tuple[LineTranslator, Seen | None]:
+    """What translates lines with a run, and what it has seen in training."""
+    loaded = ready(run, checkpoint)
+    return translator_of(loaded, nbest), Seen.load(loaded.checkpoint / TOKENIZER)
+
+
 def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
     """The tokenizers that a run, or a checkpoint, keeps."""
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
@@ -88,6 +97,12 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
         found = checkpoints.best() if name == "best" else checkpoints.last()
     else:
         found = checkpoints.folder / (name.zfill(7) if name.isdigit() else name)
+    if found is None and (path / EXPORTED).exists():
+        raise UserError(
+            "is an export, which other engines load",
+            where=str(path),
+            remedy="name the run itself, or `s2s translate … --engine ctranslate2`",
+        )
     if found is None:
         raise UserError(
             "has no checkpoint yet",
@@ -139,7 +154,7 @@ def evaluate(
     task = task_of(loaded.recipe)
     part = _from_files(*files) if files else part_to_score(run, loaded.recipe, split)
     evaluation = task.evaluate(loaded, part, Scoring(split, lowercase, files), meter)
-    if keep:
+    if keep and not run.fetched:
         evaluation.keep()
     return evaluation
 
@@ -214,7 +229,8 @@ def score_together(
     ]
     comparisons = task_of(runs[0].recipe).compare(evaluations) if len(runs) > 1 else ()
     # what another search, checkpoint or corpus scores is not the run's result
-    for evaluation in evaluations if checkpoint is None and not runs[0].overrides else ():
+    own = checkpoint is None and not runs[0].overrides
+    for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):
         try:
             evaluation.keep()
         except OSError as error:

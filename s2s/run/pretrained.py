@@ -1,4 +1,4 @@
-"""`init_from`: the encoder of another run as the beginning of a new one."""
+"""`init_from`: another run, its encoder or all of it, as the beginning of a new one."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, TokenizerSettings
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
+from s2s.run.hub import is_on_hub, located
 from s2s.run.loaded import find_checkpoint
 from s2s.run.tasks import read
 from s2s.training.checkpoint import Checkpoints, read_tensors
@@ -77,11 +78,19 @@ def _grouped(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """A run whose encoder a new model begins with: its checkpoint, and what cuts the text that the encoder reads."""
+    """A run that a new model begins with: its checkpoint, and what cuts the text that is taken over.
+
+    That is the text that the encoder reads, or, where all of the model is taken, the target's, too.
+    """
 
     checkpoint: Path
     recipe: AnyRecipe
-    tokenizer: Tokenizer
+    tokenizers: tuple[Tokenizer, ...]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of what the encoder reads."""
+        return self.tokenizers[0]
 
     def __str__(self) -> str:
         return f"{self.recipe.name} ({getattr(self.recipe, 'task', '')}), checkpoint {self.checkpoint}"
@@ -93,8 +102,10 @@ class Source:
         # of two vocabularies, one is this run's; the section says how the other one is made
         shared = getattr(recipe.tokenizer, "shared", True)
         same = cut.model_dump() if shared else {"source": cut}
-        changes = {"tokenizer": recipe.tokenizer.model_copy(update=same)}
-        return recipe.model_copy(update=changes | {"init_from": str(Path(recipe.init_from).absolute())})
+        whole = len(self.tokenizers) == 2 and isinstance(recipe.tokenizer, TokenizerSettings)
+        changes = {"tokenizer": there.tokenizer if whole else recipe.tokenizer.model_copy(update=same)}
+        origin = recipe.init_from if is_on_hub(recipe.init_from) else str(Path(recipe.init_from).absolute())
+        return recipe.model_copy(update=changes | {"init_from": origin})
 
     def differences(self, recipe: AnyRecipe) -> list[str]:
         """Settings of the encoder that are not those of the run: `model.dropout is 0.3, there 0.1`."""
@@ -114,15 +125,22 @@ def open_source(recipe: AnyRecipe) -> Source | None:
     """
     if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return None
-    path = Path(recipe.init_from)
+    path = located(recipe.init_from)
     check_is_run(path)
     checkpoint = find_checkpoint(path, None)
     names = sorted(file.stem for file in (checkpoint / TOKENIZER).glob("*.model"))
     if not names:
         raise UserError("has no tokenizer: it reads no text", where=f"init_from: {path}", remedy="name another run")
-    # of two, the encoder reads the source's
-    name = "source" if "source" in names else names[0]
-    return Source(checkpoint, read(checkpoint / RECIPE), Tokenizer.load(checkpoint / TOKENIZER, name))
+    if "source" in names:
+        # of two, the encoder reads the source's
+        names = ["source", "target"] if recipe.init.parts == "all" and _writes(recipe) else ["source"]
+    there = checkpoint / TOKENIZER
+    return Source(checkpoint, read(checkpoint / RECIPE), tuple(Tokenizer.load(there, name) for name in names[:2]))
+
+
+def _writes(recipe: AnyRecipe) -> bool:
+    """Whether a recipe has a tokenizer for each of two sides."""
+    return isinstance(getattr(recipe, "tokenizer", None), TokenizerSettings)
 
 
 @dataclass(frozen=True)

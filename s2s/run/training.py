@@ -308,7 +308,7 @@ def training(
 
         source = open_source(recipe) if folder is None else None
         recipe = source.adapt(recipe) if source else recipe
-        tokenizers = load_tokenizers(folder, recipe) if folder else (source.tokenizer,) if source else ()
+        tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
         prepared = data or task.prepare(recipe, tokenizers, say)
         recipe = task.resolved(recipe, prepared)
         ranks.led((sent(recipe), prepared.tokenizers, folder and folder.resolve()))

@@ -16,12 +16,9 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import Translation
+from s2s.decoding.translator import LineTranslator, Translation
 from s2s.errors import UserError
 from s2s.files import write_atomically
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.seq2seq import translator_of
 
 FILE = "seen.json"
 # less than this is never far, however alike the validation text is
@@ -119,22 +116,26 @@ Tell = Callable[[str], Any]
 
 
 def translated(
-    run: Loaded[Any, Seq2Seq], chunks: Iterable[list[str]], nbest: int, at_once: bool, tell: Tell, prefix: str = ""
+    translator: LineTranslator,
+    seen: Seen | None,
+    chunks: Iterable[list[str]],
+    at_once: bool,
+    tell: Tell,
+    prefix: str = "",
 ) -> Iterator[str]:
     """Translated lines, each after the prefix, in order, as soon as they are ready.
 
-    With more than one best, they come as `line number TAB score TAB text`. Lines that are far from the training text
-    are told one by one or, where not at once, by their number.
+    With more than one best, they come as `line number TAB score TAB text`. Lines that are far from what was seen in
+    training are told one by one or, where not at once, by their number.
     """
-    translator, number = translator_of(run, nbest), 0
-    strangers = _Strangers(Seen.load(run.checkpoint / TOKENIZER), run.tokenizers[0], tell if at_once else None)
+    number, strangers = 0, _Strangers(seen, translator.source, tell if at_once else None)
     for chunk in chunks:
         # an empty line stays one: it has nothing to say, whatever is to be done
         lines = [prefix + text if text.strip() else text for text in chunk]
         for text, translation in zip(chunk, translator.translate_chunk(lines), strict=True):
             number += 1
             strangers.look(prefix + text if text.strip() else text, number)
-            yield from _shown(translation, number, nbest)
+            yield from _shown(translation, number, translator.beam.nbest)
     if strangers.count and not at_once:
         tell(
             f"{strangers.count:,} of {number:,} lines are far from the training text, which lacks many of their words "

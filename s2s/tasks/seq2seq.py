@@ -36,7 +36,8 @@ def sequence_loss(smoothing: float) -> Loss[Seq2Seq, Batch]:
     def loss(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
         """The smoothed sum and the plain one, in nats."""
         states = model(batch.source, batch.source_valid, batch.target_in)
-        return cross_entropy(states, model.projection.weight, batch.target_out, batch.target_valid, smoothing)
+        weight, bias = model.projection.weight, model.projection.bias
+        return cross_entropy(states, weight, batch.target_out, batch.target_valid, smoothing, bias)
 
     return loss
 

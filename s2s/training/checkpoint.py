@@ -57,10 +57,11 @@ class Progress:
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes a model's parameters; tied ones once."""
-    _save({name: p.detach() for name, p in model.named_parameters()}, path)
+    save_tensors({name: p.detach() for name, p in model.named_parameters()}, path)
 
 
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Writes tensors under their names."""
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
@@ -157,7 +158,7 @@ class Checkpoints:
             place.mkdir()
             save_weights(model, place / "model.safetensors")
             if training is not None:
-                _save({n: t.detach() for n, t in training.items()}, place / _TRAINING)
+                save_tensors({n: t.detach() for n, t in training.items()}, place / _TRAINING)
             (place / _STATE).write_text(_described(progress, place / _TRAINING), encoding="utf-8")
             shutil.copy(self.run / "recipe.yaml", place / "recipe.yaml")
             shutil.copytree(self.run / "tokenizer", place / "tokenizer")

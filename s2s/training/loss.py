@@ -73,15 +73,21 @@ def cross_entropy(
     targets: Int[Tensor, "batch target"],
     valid: Bool[Tensor, "batch target"],
     smoothing: float = 0.0,
+    bias: Float[Tensor, " vocabulary"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Cross-entropy of the targets, summed over real tokens, in nats.
 
-    Smoothing is the share of the probability that is spread over the vocabulary, in [0, 1).
+    Smoothing is the share of the probability that is spread over the vocabulary, in [0, 1). A bias is a number for each
+    piece that is added to its score.
 
     Returns:
         The smoothed sum, to be differentiated, and the plain one, to be reported. A token's plain part ends where its
         probability does: at 87 nats, the logarithm of the smallest normal number.
     """
+    if bias is not None:
+        # as one more column, by which a state that ends with 1 is multiplied
+        states = torch.cat((states, torch.ones_like(states[..., :1])), dim=2)
+        weight = torch.cat((weight, bias.unsqueeze(1)), dim=1)
     chosen = valid.flatten().nonzero().squeeze(1)
     return _ChunkedCrossEntropy.apply(  # type: ignore[return-value]
         states.flatten(0, 1).index_select(0, chosen),

@@ -84,10 +84,13 @@ def test_the_version_is_the_packages():
     assert _s2s("--version") == f"s2s, version {s2s.__version__}\n"
 
 
+FINE = "fine; exportable: ctranslate2 onnx"
+
+
 def test_good_recipes_are_fine_one_line_each():
     assert (
         _s2s("recipe", "validate", "good.yaml", "translate", "training.updates=500")
-        == "good.yaml: fine\ntranslate: fine\n"
+        == f"good.yaml: {FINE}\ntranslate: {FINE}\n"
     )
 
 
@@ -95,7 +98,7 @@ def test_all_mistakes_of_all_files_are_told_and_the_status_is_2(capsys, monkeypa
     status, output, errors = _main(
         capsys, monkeypatch, "recipe", "validate", "bad.yaml", "good.yaml", "none.yaml", "bad.yaml"
     )
-    assert (status, output) == (2, "good.yaml: fine\n")
+    assert (status, output) == (2, f"good.yaml: {FINE}\n")
     assert errors.count("bad.yaml:2: trainig") == errors.count("bad.yaml:5: model.heads") == 2
     assert "none.yaml: no such recipe" in errors
     assert "Traceback" not in errors

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Loaded
-from s2s.tasks.lines import Tell, translated
+from s2s.tasks.contract import TOKENIZER, Loaded
+from s2s.tasks.lines import Seen, Tell, translated
+from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
@@ -40,7 +41,8 @@ def written(
     """
     task = task_named(run.recipe, name)
     if task.answers is None:
-        yield from translated(run, chunks, nbest, at_once, tell, task.prefix)
+        seen = Seen.load(run.checkpoint / TOKENIZER)
+        yield from translated(translator_of(run, nbest), seen, chunks, at_once, tell, task.prefix)
         return
     number = 0
     for chunk in chunks:

@@ -71,7 +71,9 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
 
     def check(self, recipe: Recipe) -> None:
         """Refuses one table of vectors for two vocabularies, in which the same number means two pieces."""
-        if not recipe.tokenizer.shared and getattr(recipe.model, "tie", None) == "all":
+        # published pieces have one table for both sides
+        apart = not recipe.tokenizer.shared and recipe.tokenizer.kind != "published"
+        if apart and getattr(recipe.model, "tie", None) == "all":
             raise UserError(
                 "is all, but source and target have vocabularies of their own (tokenizer.shared: false): the vector of "
                 "a source piece would be that of a target piece with the same number",

@@ -1,0 +1,46 @@
+"""What a model can become outside of s2s: the one place that knows, asked before anything heavy is loaded."""
+
+from typing import Any, Literal
+
+from s2s.errors import UserError
+
+Format = Literal["ctranslate2", "onnx", "hub"]
+
+
+def exportable(recipe: Any) -> list[str]:
+    """The engines that can run a recipe's model; a folder for the hub can be made of any."""
+    return [name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None]
+
+
+def check_exportable(recipe: Any, to: Format, where: str = "") -> None:
+    """Refuses what an engine has no means for.
+
+    Raises:
+        UserError: the engine cannot compute the model; it says what of it.
+    """
+    if to in _OBSTACLES and (obstacle := _OBSTACLES[to](recipe)):
+        others = [f"--to {name}" for name in (*exportable(recipe), "hub")]
+        raise UserError(f"cannot be exported to {to}: {obstacle}", where, f"choose {' or '.join(others)}")
+
+
+def _ctranslate2(recipe: Any) -> str | None:
+    """What of a recipe CTranslate2 cannot compute; None where it can compute all."""
+    model = recipe.model
+    if recipe.task != "translation":
+        return f"it translates, and this is a run of {recipe.task}"
+    if model.kind != "transformer":
+        return f"it knows the Transformer, and model.kind is {model.kind}"
+    for side in ("encoder", "decoder"):
+        positions = getattr(model, f"{side}_positions")
+        # its encoders have none, and its decoders' slopes are not ours where heads are no power of two
+        if positions == "alibi":
+            return f"model.{side}_positions is alibi, which is computed in another way there"
+    return None
+
+
+def _onnx(recipe: Any) -> str | None:
+    """What of a recipe ONNX cannot compute; None where it can compute all."""
+    return None
+
+
+_OBSTACLES = {"ctranslate2": _ctranslate2, "onnx": _onnx}

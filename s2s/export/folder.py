@@ -1,0 +1,84 @@
+"""The folder that an export is: a run's recipe and tokenizers, and its model as another engine keeps it."""
+
+import json
+import shutil
+from pathlib import Path
+
+from s2s.errors import UserError, quoted
+from s2s.export.exportable import Format, check_exportable
+from s2s.files import whole
+from s2s.recipe.reading import write
+from s2s.recipe.schema import RunSettings
+from s2s.run.folder import EXPORTED, RECIPE, TOKENIZER, Opened
+
+
+def check_place(folder: Path) -> None:
+    """Refuses a folder that would have to be replaced, unless it is an export itself."""
+    if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / EXPORTED).exists())):
+        raise UserError("exists and is no export", where=f"--output {folder}", remedy="name another folder")
+    if not folder.resolve().parent.is_dir():
+        raise UserError(f"there is no folder {folder.parent}", where=f"--output {folder}", remedy="make it first")
+
+
+def export(run: Opened, to: Format, folder: Path, quantization: str | None, checkpoint: str | None) -> str:
+    """Writes a run's model as another engine takes it, whole or not at all; says what was written.
+
+    Raises:
+        UserError: the engine cannot compute the model, or is not installed, or the folder is taken.
+    """
+    check_exportable(run.recipe, to, str(run.path))
+    check_place(folder)
+    if quantization and to != "ctranslate2":
+        raise UserError(f"says nothing to --to {to}", f"--quantization {quantization}", "leave it out")
+    from s2s.run.loaded import load
+
+    loaded = load(run, checkpoint)
+    loaded.model.cpu()
+    with whole(folder) as place:
+        place.mkdir()
+        # where the run lay is nobody's business
+        write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)
+        if loaded.tokenizers:
+            shutil.copytree(loaded.checkpoint / TOKENIZER, place / TOKENIZER)
+        if to == "ctranslate2":
+            from s2s.export.ctranslate2 import save
+
+            save(loaded.model, loaded.recipe.model, loaded.tokenizers, place, quantization or "float32")
+        if to == "onnx":
+            from s2s.export.onnx import save as save_graphs
+
+            sizes = [tokenizer.size for tokenizer in loaded.tokenizers] or [0]
+            save_graphs(loaded.model, (sizes[0], sizes[-1]), place)
+        if to == "hub":
+            from s2s.export.hub import save as save_for_hub
+
+            save_for_hub(loaded, place)
+        described = {"format": to, "checkpoint": loaded.checkpoint.name, "quantization": quantization or "float32"}
+        (place / EXPORTED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+    size = sum(file.stat().st_size for file in folder.rglob("*")) / 2**20
+    return f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"
+
+
+def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
+    """Refuses what is no export for this engine.
+
+    Raises:
+        UserError: it is a run, or an export for another engine; or a checkpoint is named, and an export has one.
+    """
+    if _format_of(run.path) != to:
+        out = run.path.with_name(f"{run.path.name}-{to}")
+        remedy = f"s2s export {quoted(run.path)} --to {to} --output {quoted(out)}, then name {quoted(out)}"
+        raise UserError(f"is not exported to {to}", where=str(run.path), remedy=remedy)
+    if run.recipe.task != "translation":
+        raise UserError(f"is a run of {run.recipe.task}", f"--engine {to}", "leave it out, or load the graphs yourself")
+    if checkpoint is not None:
+        raise UserError("an export has one checkpoint", f"--checkpoint {checkpoint}", "leave it out")
+
+
+def _format_of(folder: Path) -> str | None:
+    try:
+        return json.loads((folder / EXPORTED).read_text(encoding="utf-8"))["format"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"is damaged: {error!r}", str(folder / EXPORTED), "export the run again") from None

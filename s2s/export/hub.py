@@ -1,0 +1,140 @@
+"""A folder for the Hugging Face hub: what is needed to use a run, and a card that says what it is and is not."""
+
+import json
+import math
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from s2s.errors import UserError
+from s2s.models.contract import parameter_count
+from s2s.recipe.reading import dump
+from s2s.recipe.schema import RunSettings
+from s2s.run import manifest
+from s2s.run.folder import MANIFEST
+from s2s.run.tasks import schema_of
+from s2s.tasks.contract import SCORES, Loaded
+from s2s.training.checkpoint import save_weights
+
+CARD = "README.md"
+# what the hub calls what a task does
+_PIPELINES = {
+    "translation": "translation",
+    "text-to-text": "text2text-generation",
+    "classification": "text-classification",
+    "masked-lm": "fill-mask",
+    "language-model": "text-generation",
+    "images": "image-classification",
+    "captioning": "image-to-text",
+}
+# of a start, what says how the weights came to be; not who typed what, where
+_KEPT = ("started", "python", "packages", "git", "device", "seeds", "parameters", "hashes", "counts")
+
+
+def save(run: Loaded[Any, Any], folder: Path) -> None:
+    """Writes weights, manifest and card beside the recipe and the tokenizers.
+
+    The run's own folder tells its history and its scores; of a checkpoint that lies elsewhere, the card says neither.
+    """
+    save_weights(run.model, folder / "model.safetensors")
+    starts = [{key: start[key] for key in _KEPT if key in start} for start in manifest.read(_own(run) / MANIFEST)]
+    if starts:
+        (folder / MANIFEST).write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(card(run, starts), encoding="utf-8")
+
+
+def _own(run: Loaded[Any, Any]) -> Path:
+    """The run's folder, also where a checkpoint in it was named."""
+    return run.path if (run.path / MANIFEST).exists() else run.path.parent.parent
+
+
+def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
+    """The model card: a head that the hub reads, and what a person wants to know.
+
+    Args:
+        run: what is published.
+        starts: its manifest; empty where it has none.
+    """
+    recipe, scores = run.recipe, _scores(run)
+    use = schema_of(recipe).use.format("hf:USER/NAME").partition(":")[2].strip()
+    parts = [
+        f"---\n{_yaml(_head(recipe, scores))}---",
+        f"# {recipe.name}",
+        recipe.description or f"A model of kind {recipe.model.kind} for {recipe.task}.",
+        f"{parameter_count(run.model):,} parameters, trained with s2s by the recipe below.",
+        "## Use",
+        "```sh\npip install s2s\n" + (use or "s2s evaluate hf:USER/NAME") + "\n```",
+        "## Scores",
+        "\n\n".join(f"```text\n{each['told']}\n```" for each in scores.values()) or "It was not scored.",
+        "## Limits",
+        "\n".join(f"- {line}" for line in _limits(recipe, starts)),
+        "## Recipe",
+        f"```yaml\n{dump(recipe.model_copy(update={'run': RunSettings()}))}```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
+    """What the run's own checkpoint scored, by split, as `s2s evaluate` kept it."""
+    path = _own(run) / SCORES
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        same = {name: each for name, each in found.items() if each["checkpoint"] == run.checkpoint.name}
+        # the folder's name is nobody's business
+        return {
+            name: each | {"told": each["told"].replace(each["run"], run.recipe.name)} for name, each in same.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"is damaged: {error!r}", str(path), "evaluate the run again") from None
+
+
+def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:
+    head: dict[str, Any] = {"library_name": "s2s", "pipeline_tag": _PIPELINES.get(recipe.task, recipe.task)}
+    head["tags"] = ["s2s", recipe.model.kind]
+    data = recipe.data.model_dump()
+    if languages := [data[side] for side in ("source", "target") if len(str(data.get(side) or "")) == 2]:
+        head["language"] = languages
+    if "/" in str(data.get("corpus", "")):
+        head["datasets"] = [data["corpus"]]
+    results = [
+        {
+            "task": {"type": head["pipeline_tag"]},
+            "dataset": {"name": data.get("corpus", recipe.task), "type": data.get("corpus", "files"), "split": split},
+            "metrics": [
+                {"type": name, "value": round(value, 4)}
+                for name, value in each["scores"].items()
+                if math.isfinite(value)
+            ],
+        }
+        for split, each in scores.items()
+    ]
+    if results:
+        head["model-index"] = [{"name": recipe.name, "results": results}]
+    return head
+
+
+def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
+    """What the recipe itself says of where the model ends."""
+    data, model = recipe.data.model_dump(), recipe.model.model_dump()
+    count = starts[-1].get("counts", {}).get("train") if starts else None
+    learned = f"{count:,} examples" if count else "the training part"
+    name = data.get("corpus") or ", ".join(data.get("corpora", {}))
+    found = [f"It has learned from {learned} of {name}, and from nothing else: what is unlike them is guessed."]
+    longest = recipe.batches.model_dump().get("max_length")
+    if longest:
+        found.append(f"In training no text had more than {longest:,} pieces; what happens beyond was not measured.")
+    if "learned" in (model.get("encoder_positions"), model.get("decoder_positions")) or model["kind"] == "conv":
+        found.append(f"It cannot read or write more than {model['max_positions']:,} positions.")
+    found.append("The scores are of the parts that they name. Nobody has measured what it says of people, or bias.")
+    found.append("Weights made from data are under the terms of the data; this card does not know them.")
+    return found
+
+
+def _yaml(head: dict[str, Any]) -> str:
+    text = StringIO()
+    YAML().dump(head, text)
+    return text.getvalue()

@@ -1,0 +1,216 @@
+"""A model as ONNX graphs, made by torch.onnx, and held against the model itself by onnxruntime before they are kept.
+
+What answers at once is `model.onnx`. What writes is `start.onnx`, read once for a source, and `step.onnx`, asked for
+each piece: it takes the newest piece and all tensors of the state, and gives scores and the state after it. The loop
+around it, beam and all, is whoever's loads them; ours is `s2s/export/onnx_engine.py`.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from s2s.errors import UserError
+from s2s.export.graphs import Answer, Example, Start, Step, after, begun, counts, leaves
+from s2s.export.recurrent import replaced, translations
+from s2s.models.contract import Classifier, Seq2Seq
+from s2s.models.masked_lm import MaskedLM
+from s2s.models.patches import ImageTable
+
+DESCRIBED = "onnx.json"
+TOLERANCE = 1e-4
+"""How far a number may be from ours, absolute and relative."""
+# rows, pieces read and pieces written, of the graph's example and of others: no two alike, none of them 1
+_EXAMPLES = ((2, 7, 4), (3, 11, 6))
+_OTHERS = ((1, 5, 3), (4, 19, 9))
+
+
+def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
+    """Writes the graphs of a model, and `onnx.json`, which says what they take and give.
+
+    Args:
+        model: in fp32, in evaluation mode.
+        sizes: pieces of source and target; 0 where the model reads none.
+        folder: where to.
+
+    Raises:
+        UserError: onnx is not installed, or the model has something that no graph can do.
+    """
+    _check_installed()
+    make = _Examples(model, sizes)
+    two, others = [make(*shape) for shape in _EXAMPLES], [make(*shape) for shape in _OTHERS]
+    described: dict[str, Any] = {"graphs": {}}
+    with torch.no_grad():
+        if isinstance(model, Classifier | MaskedLM):
+            inputs = [[example.source, example.valid] for example in (*two, *others)]
+            described["graphs"]["model"] = _write(folder / "model.onnx", Answer(model), ["source", "valid"], inputs)
+        else:
+            _save_writer(model, [*two, *others], folder, described)
+    (folder / DESCRIBED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+
+
+def _save_writer(model: Any, examples: list[Example], folder: Path, described: dict[str, Any]) -> None:
+    bundles = [after(model, example) for example in examples]
+    context, state = bundles[0]
+    context_names = [f"context_{i}" for i in range(len(leaves(context)))]
+    state_names = [f"state_{i}" for i in range(len(leaves(state)))]
+    first = begun(model, examples[0])
+    if isinstance(model, Seq2Seq):
+        inputs = [[example.source, example.valid] for example in examples]
+        given = [*context_names, *state_names[: len(first)]]
+        described["graphs"]["start"] = _write(folder / "start.onnx", Start(model), ["source", "valid"], inputs, given)
+    steps = [
+        [example.written[:, -1:], example.written[:, :-1], [*leaves(context), *leaves(state)]]
+        for example, (context, state) in zip(examples, bundles, strict=True)
+    ]
+    step = Step(model, context, state)
+    names = ["newest", "written", *context_names, *state_names]
+    after_names = [f"new_{name}" for name in state_names]
+    described["graphs"]["step"] = _write(folder / "step.onnx", step, names, steps, ["scores", *after_names])
+    # what stands before the first step where the start gives nothing: zeros, and none of them of what was written
+    fed = [shape for shape in zip(*([t.shape for t in bundle] for bundle in map(_state, bundles)), strict=True)]
+    described |= {
+        "context": context_names,
+        "state": state_names,
+        "begun": len(first) if isinstance(model, Seq2Seq) else 0,
+        "empty": [_empty(shapes, [len(e.written) for e in examples]) for shapes in fed],
+        "counts": counts(state),
+        "longest": model.decoder.longest,
+        "one_to_one": getattr(model.decoder, "one_to_one", False),
+        "longest_source": model.encoder.longest if isinstance(model, Seq2Seq) else None,
+    }
+
+
+def _state(bundle: tuple[Any, Any]) -> list[Tensor]:
+    return leaves(bundle[1])
+
+
+def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
+    """Shape before the first step: -1 for the rows, 0 where the length is that of what was written."""
+    sizes = list(zip(*shapes, strict=True))
+    return [-1 if list(each) == rows else 0 if len(set(each)) > 1 else each[0] for each in sizes]
+
+
+class _Examples:
+    """Makes inputs of a model of given sizes, the last rows of which are shorter."""
+
+    def __init__(self, model: Any, sizes: tuple[int, int]) -> None:
+        self.sizes = sizes
+        encoder = getattr(model, "encoder", None)
+        table = getattr(getattr(encoder, "embedding", None), "tokens", getattr(encoder, "embedding", None))
+        self.images = table if isinstance(table, ImageTable) else None
+        self.one_to_one = isinstance(model, Seq2Seq) and model.decoder.one_to_one
+        self.reads = encoder is not None
+
+    def __call__(self, rows: int, read: int, written: int) -> Example:
+        generator = torch.Generator().manual_seed(rows)
+        target = torch.randint(4, self.sizes[1] or 5, (rows, written), generator=generator)
+        if not self.reads:
+            return Example(None, None, target)
+        if self.images is not None:
+            shape = (rows, len(self.images.mean), *self.images.pixels)
+            images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+            return Example(images, torch.ones(rows, self.images.length, dtype=torch.bool), target)
+        source = torch.randint(4, self.sizes[0], (rows, read), generator=generator)
+        lengths = read - torch.arange(rows)
+        valid = torch.arange(read) < lengths[:, None].clamp(min=2)
+        # where one is written for each that is read, no more can be
+        return Example(source * valid, valid, target[:, : read - 1] if self.one_to_one else target)
+
+
+def _write(
+    path: Path, module: nn.Module, names: list[str], inputs: list[list[Any]], given: Sequence[str] = ("scores",)
+) -> dict[str, Any]:
+    """Makes a graph of the first input, with axes that any length may have where the second one's differ; checks all.
+
+    Raises:
+        UserError: the graph cannot be made, or does not compute what the model does.
+    """
+    kind = type(getattr(module, "model", module)).__name__
+    axes = _moving(inputs[0], inputs[1])
+    with _quietly():
+        try:
+            program: Any = torch.onnx.export(
+                replaced(module.eval()),
+                tuple(inputs[0]),
+                dynamo=True,
+                dynamic_shapes=tuple(axes),
+                input_names=names,
+                output_names=list(given),
+                custom_translation_table=translations(),
+                verbose=False,
+            )
+            program.save(str(path))
+        except Exception as error:
+            # whatever the exporter raises, it is about the model
+            reason = " ".join(str(error.__cause__ or error).split())[:300]
+            raise UserError(f"{kind}: {path.stem} cannot be made into a graph: {reason}", "--to onnx") from error
+        found = _check(path, module, names, inputs)
+    return {"inputs": found, "outputs": list(given)}
+
+
+def _moving(one: Any, other: Any) -> Any:
+    """Which axes of the tensors may have any length."""
+    if isinstance(one, list):
+        return [_moving(*both) for both in zip(one, other, strict=True)]
+    moving = [i for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=True)) if a != b]
+    return {i: torch.export.Dim.DYNAMIC for i in moving}
+
+
+def _flat(inputs: list[Any]) -> list[Tensor]:
+    return [t for each in inputs for t in (each if isinstance(each, list) else [each])]
+
+
+def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[Any]]) -> list[str]:
+    """Holds a graph against the module at all inputs; gives the names of those that the graph takes."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    takes = [each.name for each in session.get_inputs()]
+    for each in inputs:
+        fed = {name: t.numpy() for name, t in zip(names, _flat(each), strict=True) if name in takes}
+        ours = module(*each)
+        ours = ours if isinstance(ours, tuple) else (ours,)
+        try:
+            theirs: list[Any] = list(session.run(None, fed))
+        except Exception as error:
+            raise UserError(f"{path.stem} fails at other sizes: {str(error)[-200:]}", "--to onnx") from error
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            if a.shape != b.shape or not np.allclose(a.numpy(), b, rtol=TOLERANCE, atol=TOLERANCE):
+                off = float(np.abs(a.numpy() - b).max()) if a.shape == b.shape else b.shape
+                raise UserError(f"{path.stem} gives other numbers than the model: output {number}, {off}", "--to onnx")
+    return takes
+
+
+def _check_installed() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"{error.name} is not installed", remedy="pip install 's2s[export]'") from None
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What torch says of its own insides while it makes a graph is for those who develop it."""
+    loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

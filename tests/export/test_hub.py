@@ -1,0 +1,92 @@
+"""A folder for the hub, put where the hub's own client keeps what it has fetched, is the run that it came from."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from s2s.cli.main import commands
+from s2s.errors import UserError
+
+
+def _s2s(*words: object) -> str:
+    done = CliRunner().invoke(commands, [str(word) for word in words], standalone_mode=False, catch_exceptions=False)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(small, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("hub") / "small"
+    assert "checkpoint 0000060 for hub" in _s2s("export", small, "--to", "hub", "--output", out)
+    return out
+
+
+@pytest.fixture
+def hub(folder, tmp_path, monkeypatch) -> Path:
+    """A cache of the hub's client that has fetched somebody's model."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    there = tmp_path / "models--somebody--small"
+    shutil.copytree(folder, there / "snapshots" / commit)
+    (there / "refs").mkdir()
+    (there / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return there / "snapshots" / commit
+
+
+@pytest.fixture
+def lines(tmp_path) -> Path:
+    (tmp_path / "lines.txt").write_text("The small dog sees a cat.\n\nMy sister sleeps.\n", encoding="utf-8")
+    return tmp_path / "lines.txt"
+
+
+def test_a_run_on_the_hub_translates_as_the_run_itself(small, folder, hub, lines):
+    here, many = (_s2s("translate", small, "--input", lines, "--nbest", n) for n in (1, 2))
+    assert len(here.split("\n")) == 4
+    assert _s2s("translate", folder, "--input", lines) == here
+    assert _s2s("translate", "hf:somebody/small", "--input", lines) == here
+    assert _s2s("translate", "hf:somebody/small@main", "--input", lines, "--nbest", 2) == many
+
+
+def test_scores_are_the_same_and_nothing_is_written_into_what_was_fetched(small, hub):
+    before = sorted(hub.rglob("*"))
+    fetched, here = (_s2s("evaluate", run).split("\n", 1)[1] for run in ("hf:somebody/small", small))
+    assert fetched == here
+    assert sorted(hub.rglob("*")) == before
+
+
+def test_other_commands_take_it_too(small, hub, lines):
+    assert _s2s("align", "hf:somebody/small", "--input", lines) == _s2s("align", small, "--input", lines)
+    _s2s("inspect", "hf:somebody/small", "The dog sleeps.", "--output", lines.with_name("page.html"))
+    assert lines.with_name("page.html").exists()
+
+
+def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
+    _, head, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    found = YAML(typ="safe").load(head)
+    assert (found["library_name"], found["pipeline_tag"]) == ("s2s", "translation")
+    metrics = {m["type"]: m["value"] for m in found["model-index"][0]["results"][0]["metrics"]}
+    told = _s2s("evaluate", small)
+    assert f"{metrics['bleu']:.2f}" in told
+    # all but the line with the run's path
+    assert told.split("\n", 1)[1].strip() in text
+    assert str(small.parent) not in text
+    assert "300 examples of built-in" in text
+    assert "width: 32" in text
+
+
+def test_what_is_not_on_the_hub_is_one_message(hub, lines):
+    for name, says in (("hf:nobody/nothing", "cannot be fetched"), ("hf:a/b/c", "is no name of the hub")):
+        with pytest.raises(UserError, match=says):
+            _s2s("translate", name, "--input", lines)
+
+
+def test_a_folder_that_is_no_export_is_not_replaced(small, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(UserError, match="exists and is no export"):
+        _s2s("export", small, "--to", "hub", "--output", tmp_path)
+    with pytest.raises(UserError, match="says nothing to --to hub"):
+        _s2s("export", small, "--to", "hub", "--output", tmp_path / "new", "--quantization", "int8")
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]

@@ -1,0 +1,158 @@
+"""What onnxruntime computes of an export is what the model computes: the export itself refuses anything else.
+
+`save` holds each graph against the model at four sizes of batch, source and target; here is what it is asked for, that
+it refuses, and that a search over the graphs is a search over the model.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from s2s.decoding.beam import Beam, search
+from s2s.errors import UserError
+from s2s.models.contract import Classifier
+from s2s.models.masked_lm import MaskedLM
+from s2s.models.patches import ImageShape, read_images
+from s2s.recipe.installed import models, module_of
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+from s2s.export import onnx
+from s2s.export.onnx import save
+from s2s.export.onnx_engine import Graphs
+
+SIZE = 23
+VARIANTS = [
+    ("transformer", {"encoder_positions": "rope", "decoder_positions": "rope", "key_value_heads": 2}),
+    ("transformer", {"encoder_positions": "alibi", "decoder_positions": "alibi", "activation": "swiglu"}),
+    ("transformer", {"encoder_positions": "relative", "decoder_positions": "relative", "norm": "post"}),
+    ("transformer", {"encoder_positions": "learned", "decoder_positions": "none", "norm_kind": "rms"}),
+    ("transformer", {"attention": "explicit", "embedding_norm": True}),
+    ("lstm-attention", {"attention": "additive", "coverage": True, "input_feeding": True}),
+    ("gru", {"bidirectional": False, "encoder_layers": 1, "decoder_layers": 3}),
+    ("rnn-tagger", {"cell": "mingru"}),
+]
+CASES = [(kind, {}) for kind in sorted(models())] + VARIANTS
+# the others are slow: torch takes seconds to make a graph
+QUICK = (("transformer", {}),)
+
+
+def _settings(kind: str, options: dict, name: str = "Settings"):
+    section = getattr(module_of(kind), name)
+    small = {"width": 32, "encoder_layers": 1, "decoder_layers": 1}
+    known = {key: value for key, value in small.items() if key in section.model_fields}
+    return section(kind=kind, **(known | options))
+
+
+# where tests check shapes, torch takes a size that was looked at for a constant
+CHECKED = pytest.mark.skipif(os.environ.get("S2S_NO_SHAPE_CHECKS") != "1", reason="test_all_models has it run")
+SLOW = (pytest.mark.slow, CHECKED)
+
+
+def _marked(cases):
+    return [pytest.param(*case, marks=() if case in QUICK else SLOW, id=" ".join(map(str, case))) for case in cases]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("S2S_NO_SHAPE_CHECKS") == "1", reason="it is being run")
+def test_all_models_and_tasks_pass_where_no_shapes_are_checked():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "slow", __file__],
+        env=os.environ | {"S2S_NO_SHAPE_CHECKS": "1"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert f"{len(CASES) + len(OF_TASKS) - 2} passed" in done.stdout
+
+
+@pytest.mark.parametrize(("kind", "options"), _marked(CASES))
+def test_a_search_over_the_graphs_finds_what_a_search_over_the_model_finds(kind, options, tmp_path):
+    torch.manual_seed(1)
+    model = module_of(kind).build(_settings(kind, options), SIZE, SIZE).eval()
+    save(model, (SIZE, SIZE), tmp_path)
+    graphs = Graphs(tmp_path, 1)
+    source = torch.randint(4, SIZE, (3, 9))
+    valid = torch.arange(9) < torch.tensor([9, 4, 1])[:, None]
+    limits = valid.sum(dim=1).numpy() - (1 if model.decoder.one_to_one else -3)
+    ours, theirs = (search(each, source * valid, valid, limits, Beam(4, 4)) for each in (model, graphs))
+    for one, other in zip(ours, theirs, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def _classifier(kind: str) -> nn.Module:
+    encoder, width = module_of(kind).build_encoder(_settings(kind, {}), SIZE)
+    return Classifier(encoder, width, 3, "max").eval()
+
+
+def _masked(kind: str) -> nn.Module:
+    encoder, width = module_of(kind).build_encoder(_settings(kind, {}), SIZE + 1)
+    return MaskedLM(encoder, width, SIZE).eval()
+
+
+def _images(kind: str) -> nn.Module:
+    encoder, width = module_of(kind).build_encoder(_settings(kind, {}), 5)
+    read_images(encoder, ImageShape(1, 12, (0.2,), (0.4,)), 4, first=True)
+    return Classifier(encoder, width, 3, "first").eval()
+
+
+def _captions(kind: str) -> nn.Module:
+    model = module_of(kind).build(_settings(kind, {"tie": "target"}), 5, SIZE)
+    read_images(model.encoder, ImageShape(3, 12, (0.2,) * 3, (0.4,) * 3), 4, first=False)
+    return model.eval()
+
+
+def _language(kind: str) -> nn.Module:
+    return module_of(kind).build_language_model(_settings(kind, {}, "LanguageSettings"), SIZE).eval()
+
+
+TASKS = {"classifier": _classifier, "masked": _masked, "images": _images, "captions": _captions, "language": _language}
+OF_TASKS = [
+    (name, kind)
+    for name in TASKS
+    for kind in sorted(models())
+    if not (name == "language" and getattr(module_of(kind), "build_language_model", None) is None)
+    and not (name == "captions" and kind == "rnn-tagger")
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [pytest.param(*c, marks=() if c == ("classifier", "transformer") else SLOW) for c in OF_TASKS],
+)
+def test_every_task_has_graphs_that_give_its_models_numbers(name, kind, tmp_path):
+    torch.manual_seed(1)
+    save(TASKS[name](kind), (SIZE, SIZE), tmp_path)
+    graphs = json.loads((tmp_path / "onnx.json").read_text())["graphs"]
+    writes = {"captions": {"start", "step"}, "language": {"step"}}
+    assert set(graphs) == writes.get(name, {"model"})
+
+
+def test_other_numbers_and_what_no_graph_can_do_are_refused(tmp_path, monkeypatch):
+    class Counting(nn.Module):
+        """Looks at its numbers to decide what to do."""
+
+        def forward(self, source, valid):
+            return source.float() if int(source.sum()) % 2 else valid.float()
+
+    inputs = [[torch.ones(n, m, dtype=torch.long), torch.ones(n, m, dtype=torch.bool)] for n, m in ((2, 3), (4, 5))]
+    with pytest.raises(UserError, match="Counting: model cannot be made into a graph"):
+        onnx._write(tmp_path / "model.onnx", Counting(), ["source", "valid"], inputs)
+
+    class Doubling(nn.Module):
+        """Does otherwise where a graph is made."""
+
+        def forward(self, source, valid):
+            return source.float() * (2 if torch.compiler.is_exporting() else 1)
+
+    with pytest.raises(UserError, match="other numbers"):
+        onnx._write(tmp_path / "model.onnx", Doubling(), ["source", "valid"], inputs)
