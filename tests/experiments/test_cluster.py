@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from rich.console import Console
 
 from s2s.cli.compare import Order, order
@@ -145,6 +146,11 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
             nodes._place = replace(nodes._place, versions=nodes._place.versions | {"torch": "0.1"})
             with pytest.raises(UserError, match=r"has torch .*, and not torch 0\.1\n.*install the same"):
                 list(nodes.each(math.sqrt, [1]))
+        # nobody waits for a GPU that no node has
+        monkeypatch.setattr("s2s.experiments.cluster._PATIENCE", 1)
+        on_gpus = Nodes(tmp_path, replace(HERE, device=torch.device("cuda")), SETTINGS)
+        with on_gpus as nodes, pytest.raises(UserError, match="no node is left that offers 1 CPU and 1 GPU"):
+            list(nodes.each(math.sqrt, [1]))
         # a folder of the same name that is another one, or that is not there, is not shared
         for other in (tmp_path / "other", tmp_path / "missing"):
             if other.name == "other":
