@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import signal
 import socket
 import threading
 import time
@@ -20,8 +21,11 @@ from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.experiments import comparison
 from s2s.experiments.cluster import Cluster, Nodes
+from s2s.experiments.disciplines import trained
+from s2s.experiments.whole_runs import COST
+from s2s.files import locked
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.folder import alone
+from s2s.run.folder import LOCK, RECIPE, alone
 from s2s.training.devices import choose
 
 SETTINGS = DeviceSettings(kind="cpu", precision="fp32")
@@ -43,6 +47,29 @@ def test_without_the_extra_one_line_says_so_and_nothing_is_begun(tmp_path, monke
 def test_where_nobody_answers_nobody_waits(address):
     with pytest.raises(UserError, match=rf"--cluster {address}: no Ray cluster can be used: .*\n.*ray start --head"):
         Cluster(address).__enter__()
+
+
+def test_a_run_that_another_machine_still_holds_is_waited_for(contest, tmp_path):
+    folder = tmp_path / "runs" / "rnn-seed1"
+    folder.mkdir(parents=True)
+    entered = contest(["rnn"])
+    held, over = threading.Event(), []
+
+    def elsewhere() -> None:
+        with locked(folder / LOCK):
+            held.set()
+            time.sleep(0.3)
+            (folder / COST).write_text('{"seconds": 1, "cpu_seconds": 1}')
+            over.append(True)
+
+    other = threading.Thread(target=elsewhere)
+    other.start()
+    held.wait()
+    assert trained(entered, "rnn", 1) == folder
+    # what it finished is not trained again
+    assert over
+    assert not (folder / RECIPE).exists()
+    other.join()
 
 
 @pytest.fixture
@@ -129,10 +156,14 @@ def test_nodes_do_what_workers_do_and_refuse_what_they_would_do_otherwise(two_no
     import ray
 
     monkeypatch.chdir(tmp_path)
+    asked_to_stop = signal.getsignal(signal.SIGTERM)
     with alone(tmp_path), Cluster(two_nodes.address):
+        assert signal.getsignal(signal.SIGTERM) is asked_to_stop
         with Nodes(tmp_path, HERE, SETTINGS) as nodes:
             assert str(nodes) == "2 beside each other on 2 nodes"
             assert dict(nodes.each(math.sqrt, [1, 4, 9])) == {1: 1, 4: 2, 9: 3}
+            # a node that is stopped is no user who wants a training to stop
+            assert dict(nodes.each(signal.getsignal, [signal.SIGTERM])) == {signal.SIGTERM: signal.SIG_IGN}
             # a process that dies each time takes down its own call only, and an error is the caller's
             assert dict(nodes.each(os._exit, [1])) == {1: None}
             with pytest.raises(ValueError, match="math domain error"):
