@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 OWN_TESTS = ("adding-a-model", "classification", "masked-lm", "bias-probe", "images", "captioning", "adding-a-task")
 OWN_TESTS += ("language-models", "text-to-text", "training", "variants", "distributed", "python", "serving")
 OWN_TESTS += ("export", "pretrained-weights")
+OWN_TESTS += ("cluster",)
 PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").glob("*.md")) if p.stem not in OWN_TESTS)]
 
 # executed by .ci/run in a fresh environment, or by this very test run, or not ours

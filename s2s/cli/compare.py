@@ -2,7 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -58,6 +60,9 @@ class Planned:
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
 @click.option("--resume", type=_FILE, metavar="DIR", help="Go on with a comparison.")
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Measure on the nodes of a Ray cluster: auto, HOST:PORT or ray://HOST."
+)
 @click.option("--cost", is_flag=True, help="Say what it will cost, and begin nothing.")
 def compare(
     words: tuple[str, ...],
@@ -69,6 +74,7 @@ def compare(
     recipe: Path | None,
     out: Path | None,
     resume: Path | None,
+    cluster: str | None,
     cost: bool,
 ) -> None:
     """Compare models: `s2s compare rnn transformer` measures what 15 minutes can settle of the classroom table.
@@ -82,20 +88,24 @@ def compare(
     planned = None if resume else order(asked)
     if resume:
         check_lone(asked)
+    if cluster and find_spec("ray") is None:
+        raise UserError("a cluster needs ray", where="--cluster", remedy="pip install 's2s[cluster]'")
     threads.hold()
-    from s2s.experiments.comparison import begin, costs, go_on
-
-    if planned and not cost:
-        begin(planned.folder, planned.base, planned.summary)
-    folder = planned.folder if planned else resume or Path()
-    if cost:
-        click.echo(costs(folder, planned and (planned.summary, planned.base)))
-        return
     from rich.console import Console
 
+    from s2s.experiments.cluster import Cluster
+    from s2s.experiments.comparison import begin, costs, go_on
     from s2s.report.drawing import draw
 
-    go_on(folder, Console())
+    folder = planned.folder if planned else resume or Path()
+    # before anything is written
+    with Cluster(cluster) if cluster else nullcontext() as connected:
+        if cost:
+            click.echo(costs(folder, planned and (planned.summary, planned.base), connected))
+            return
+        if planned:
+            begin(planned.folder, planned.base, planned.summary)
+        go_on(folder, Console(), connected)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
 
 

@@ -7,19 +7,19 @@ measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
+from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
@@ -31,10 +31,13 @@ from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
-from s2s.run.manifest import git_commit, processor
+from s2s.run.manifest import processor
 from s2s.run.stopping import resumable
 from s2s.run.tasks import read
 from s2s.training.devices import NAMES, Computer, choose, measure, prepare_process
+
+AnyWorkers = Workers | Nodes
+"""What makes measurements beside each other."""
 
 # positions of the products that precision is chosen by: those of a usual batch
 _ROWS = 2048
@@ -94,25 +97,31 @@ def _check_begun(folder: Path) -> None:
         )
 
 
-def go_on(folder: Path, console: Console) -> None:
+def go_on(folder: Path, console: Console, cluster: Cluster | None = None) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
+    Args:
+        folder: of the comparison.
+        console: where it is shown.
+        cluster: the one whose nodes measure, connected; other processes of this machine when None.
+
     Raises:
-        UserError: it is none.
+        UserError: it is none, or the cluster's nodes cannot measure it.
     """
     _check_begun(folder)
-    command = ["s2s", "compare", "--resume", str(folder)]
+    command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
         sweep(folder)
-        _go_on(folder, console)
+        _go_on(folder, console, cluster)
 
 
-def costs(folder: Path, new: tuple[Summary, Any] | None) -> str:
+def costs(folder: Path, new: tuple[Summary, Any] | None, cluster: Cluster | None = None) -> str:
     """What is still to be done of a comparison, in words; nothing is begun.
 
     Args:
         folder: of the comparison.
         new: for one that was not begun, what it asks and its task.
+        cluster: see `go_on`.
 
     Raises:
         UserError: there is none to go on with, or no model can take part.
@@ -124,7 +133,14 @@ def costs(folder: Path, new: tuple[Summary, Any] | None) -> str:
         summary, base = new[0], discipline_of(new[1]).resolved(new[1])
         # what another comparison has measured in its folder is not this one's
         folder = folder / "not begun"
-    return _told(_planned(folder, summary, base), summary)[0]
+    entrants = _planned(folder, summary, base)
+    return _told(entrants, summary, _workers(entrants, base, cluster).number)[0]
+
+
+def _workers(entrants: Contest, base: Any, cluster: Cluster | None) -> AnyWorkers:
+    if cluster:
+        return Nodes(entrants.folder, entrants.computer, base.device)
+    return Workers(number_for(entrants.computer), base.device)
 
 
 def _planned(folder: Path, summary: Summary, base: Any) -> Contest:
@@ -145,27 +161,28 @@ def _chosen(summary: Summary) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
 
 
-def _told(entrants: Contest, summary: Summary) -> tuple[str, float]:
+def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
-    each = [cost(TUNING, entrants, tuning.foreseen(entrants))]
-    each += [cost(experiment, entrants, experiment.cells(entrants)) for experiment in _chosen(summary)]
+    each = [cost(TUNING, entrants, tuning.foreseen(entrants), beside)]
+    each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
     runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
-    lines = [told(each, runs, number_for(entrants.computer))]
+    lines = [told(each, runs, beside)]
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
         lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile lecture settles it")
     return "\n".join(lines), sum(one.seconds for one in each)
 
 
-def _go_on(folder: Path, console: Console) -> None:
+def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
     summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
     prepare_process(base.device)
     entrants = _planned(folder, summary, base)
-    computer, chosen = entrants.computer, _chosen(summary)
-    text, ahead = _told(entrants, summary)
-    with Watch(ahead, console) as watch, Workers(number_for(computer), base.device) as workers:
+    chosen = _chosen(summary)
+    workers = _workers(entrants, base, cluster)
+    text, ahead = _told(entrants, summary, workers.number)
+    with Watch(ahead, console) as watch, workers:
         watch.say(text)
         contest, seconds = _contest(entrants, summary, watch, workers)
         watch.say(
@@ -175,7 +192,7 @@ def _go_on(folder: Path, console: Console) -> None:
                 for each in read_summary(folder / COMPARISON).contenders
             )
         )
-        by = machine(computer, any(experiment.alone for experiment in chosen))
+        by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
         for experiment in chosen:
             seconds += _measure(experiment, contest, watch, workers)
             # what is there so far can be drawn and kept
@@ -183,19 +200,15 @@ def _go_on(folder: Path, console: Console) -> None:
             write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
 
 
-def machine(computer: Computer, alone: bool) -> dict[str, str]:
+def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, str]:
     """What measured: processor, device, versions, commit; and whether anything was measured `alone`."""
-    commit, exception = git_commit(), ", but one where time or memory is measured" if alone else ""
+    exception = ", but one where time or memory is measured" if alone else ""
     return {
         "processor": processor(),
         "device": str(computer),
-        "processes": f"{number_for(computer)} beside each other{exception}",
+        "processes": f"{workers}{exception}",
         "date": time.strftime("%Y-%m-%d"),
-        "torch": torch.__version__,
-        "s2s": version("s2s"),
-        "commit": f"{commit['commit']}{' and changes' if commit['changed'] else ''}"
-        if commit
-        else "not from a repository",
+        **versions(),
     }
 
 
@@ -227,13 +240,13 @@ def _check_different(entries: Mapping[str, Any], own: Mapping[str, Mapping[str, 
             )
 
 
-def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers) -> tuple[Contest, float]:
+def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWorkers) -> tuple[Contest, float]:
     """The contest with each model's learning rate and depth, and the seconds that choosing them took."""
     trials: dict[Cell, Kept] = {}
     foreseen = set(tuning.foreseen(entrants))
     # what is tried next depends on what the trials before it were like
     while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
-        watch.expect(sum(expected(TUNING, cell, entrants.computer) for cell in new if cell not in foreseen))
+        watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
         trials |= _all_kept(TUNING, entrants, new, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
     updates: Mapping[str, int] = {}
@@ -249,21 +262,23 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: Workers
 
 
 def _all_kept(
-    experiment: Experiment, contest: Contest, cells: Sequence[Cell], watch: Watch, workers: Workers
+    experiment: Experiment, contest: Contest, cells: Sequence[Cell], watch: Watch, workers: AnyWorkers
 ) -> dict[Cell, Kept]:
     """These measurements of an experiment; those that are not there yet are made."""
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     new = missing(experiment, contest, cells)
-    workers = Workers(1) if experiment.alone else workers
+    beside, made = workers.number, dict[Cell, Kept]()
     watch.begins(experiment.name, new)
-    for cell, given in workers.each(partial(keep, folder, partial(experiment.measure, contest)), new):
-        ended = given or died(folder, cell)
-        watch.ends(experiment.name, cell, ended, expected(experiment, cell, contest.computer))
-    return {cell: before for cell in cells if (before := kept(folder, cell))}
+    with workers.alone() if experiment.alone and new else nullcontext(workers) as measuring:
+        for cell, given in measuring.each(partial(keep, folder, partial(experiment.measure, contest)), new):
+            made[cell] = given or died(folder, cell)
+            watch.ends(experiment.name, cell, made[cell], expected(experiment, cell, beside))
+    # what another machine wrote a moment ago may not be seen from here yet
+    return {cell: one for cell in cells if (one := made.get(cell) or kept(folder, cell))}
 
 
-def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: Workers) -> float:
+def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: AnyWorkers) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
     made = _all_kept(experiment, contest, experiment.cells(contest), watch, workers)
     seconds = sum(each.seconds for each in made.values())

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.running import kept, number_for
-from s2s.training.devices import Computer
+from s2s.experiments.running import kept
 
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
 _BYTES = 2 * 5 * 4
@@ -29,15 +28,15 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
     return [cell for cell in cells if (before := kept(folder, cell)) is None or before.failed]
 
 
-def expected(experiment: Experiment, cell: Cell, computer: Computer) -> float:
-    """By how many seconds the comparison becomes longer."""
-    return cell.seconds if experiment.alone else cell.seconds / number_for(computer)
+def expected(experiment: Experiment, cell: Cell, beside: int) -> float:
+    """By how many seconds the comparison becomes longer, where so many are measured beside each other."""
+    return cell.seconds if experiment.alone else cell.seconds / beside
 
 
-def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> Cost:
-    """What of an experiment's measurements is still to be done."""
+def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell], beside: int) -> Cost:
+    """What of an experiment's measurements is still to be done, see `expected`."""
     new = missing(experiment, contest, cells)
-    seconds = sum(expected(experiment, cell, contest.computer) for cell in new)
+    seconds = sum(expected(experiment, cell, beside) for cell in new)
     return Cost(experiment.name, len(cells), len(new), seconds, experiment.alone)
 
 

@@ -16,11 +16,11 @@ from s2s.experiments.contest import Contest, NotForThisModel, check_translates
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, seeds_of
-from s2s.files import write_atomically
+from s2s.files import locked, write_atomically
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.messages import TASK
 from s2s.recipe.schema import RunSettings
-from s2s.run.folder import RECIPE
+from s2s.run.folder import LOCK, RECIPE
 from s2s.run.loaded import evaluate
 from s2s.run.training import resume, train
 from s2s.tasks.classification.data import LabelledTexts
@@ -151,6 +151,10 @@ def trained(contest: Contest, model: str, seed: int | None) -> Path:
         UserError: the training failed.
     """
     folder = contest.folder / RUNS / f"{file_name(model)}-seed{seed or 0}"
+    if not (folder / COST).exists() and (folder / LOCK).exists():
+        # what trained it on a node that was lost may still be about to end
+        with locked(folder / LOCK, wait=True):
+            pass
     if (folder / COST).exists():
         return folder
     changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed or 0)}

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -62,8 +63,10 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
         write_atomically(path.with_suffix(".txt"), traceback.format_exc())
         what = str(error).strip().splitlines()
         ended = Kept(None, f"{type(error).__name__}: {what[0] if what else ''}", time.perf_counter() - started)
-    write_atomically(path, json.dumps(asdict(ended)))
-    return ended
+    text = json.dumps(asdict(ended))
+    write_atomically(path, text)
+    # as whoever reads it will find it
+    return Kept(**json.loads(text))
 
 
 def kept(folder: Path, cell: Cell) -> Kept | None:
@@ -155,7 +158,7 @@ class Workers:
     """
 
     def __init__(self, number: int, device: DeviceSettings | None = None) -> None:
-        self._number = number
+        self.number = number
         self._device = (device or DeviceSettings()).model_copy(update={"threads": 1})
         self._pool: ProcessPoolExecutor | None = None
 
@@ -171,6 +174,14 @@ class Workers:
                 process.terminate()
             self._pool.shutdown(cancel_futures=True)
 
+    def __str__(self) -> str:
+        return f"{self.number} beside each other"
+
+    @contextmanager
+    def alone(self) -> Iterator["Workers"]:
+        """Gives what makes calls in this very process, while nothing else is measured."""
+        yield Workers(1)
+
     def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled, where there is more than one worker.
 
@@ -178,7 +189,7 @@ class Workers:
             An item and what the call gave, in the order in which they end; None where its process died, as it does when
             the system takes it down for its memory.
         """
-        if self._number == 1:
+        if self.number == 1:
             yield from ((item, call(item)) for item in items)
             return
         over: set[int] = set()
@@ -200,7 +211,7 @@ class Workers:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(
-                self._number, mp_context=context, initializer=_prepare, initargs=(self._device,)
+                self.number, mp_context=context, initializer=_prepare, initargs=(self._device,)
             )
         places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
         yield from ((places[future], future.result()) for future in as_completed(places))

@@ -13,7 +13,7 @@ from s2s.experiments.comparison import machine
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
 from s2s.experiments.reproduce.contract import Reproduction
-from s2s.experiments.running import Kept, keep
+from s2s.experiments.running import Kept, Workers, keep, number_for
 from s2s.files import write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
@@ -91,6 +91,7 @@ def _reproduced(
         kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
         say(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
     measured: dict[Cell, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
+    computer = choose(_DEVICE)
     option = "" if seeds is None else f" --seeds {seeds}"
     # where the data lie is this machine's, and nobody else's
     option += "".join(f" {shlex.quote(each)}" for each in settings if not each.startswith("data.root="))
@@ -105,7 +106,7 @@ def _reproduced(
         command=f"s2s reproduce {shlex.quote(name)}{option}",
         seconds=sum(one.seconds for one in kept.values()),
         core_seconds=sum(one[_CORE] for one in measured.values()),
-        machine=machine(choose(_DEVICE), alone=False),
+        machine=machine(computer, Workers(number_for(computer)), alone=False),
         failures=[
             Failure(task=cell.key, model=cell.model, reason=one.failed) for cell, one in kept.items() if one.failed
         ],
