@@ -8,8 +8,12 @@ Format = Literal["ctranslate2", "onnx", "hub"]
 
 
 def exportable(recipe: Any) -> list[str]:
-    """The engines that can run a recipe's model; a folder for the hub can be made of any."""
-    return [name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None]
+    """The engines that can run a recipe's model.
+
+    ONNX holds any, as far as a recipe tells; what its graphs cannot hold is refused when they are made. A folder for
+    the hub can be made of any.
+    """
+    return [*(name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None), "onnx"]
 
 
 def check_exportable(recipe: Any, to: Format, where: str = "") -> None:
@@ -38,9 +42,4 @@ def _ctranslate2(recipe: Any) -> str | None:
     return None
 
 
-def _onnx(recipe: Any) -> str | None:
-    """What of a recipe ONNX cannot compute; None where it can compute all."""
-    return None
-
-
-_OBSTACLES = {"ctranslate2": _ctranslate2, "onnx": _onnx}
+_OBSTACLES = {"ctranslate2": _ctranslate2}

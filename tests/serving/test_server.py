@@ -116,19 +116,28 @@ def _until_waiting(server, number: int) -> None:
         time.sleep(0.01)
 
 
+class Held:
+    """A run that says when it is asked, and answers when it may."""
+
+    def __init__(self, run, may, asked):
+        self._run, self._may, self._asked = run, may, asked
+
+    def __getattr__(self, name):
+        return getattr(self._run, name)
+
+    def candidates(self, *asked):
+        self._asked.set()
+        assert self._may.wait(20)
+        return self._run.candidates(*asked)
+
+
 def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
     slow, entered = threading.Event(), threading.Event()
 
-    class Stuck:
-        def __getattr__(self, name):
-            return getattr(loaded["t"], name)
-
-        def candidates(self, *asked):
-            entered.set()
-            assert slow.wait(20)
-            return loaded["t"].candidates(*asked)
-
-    with served({"t": Stuck()}, Limits(seconds=2, waiting=1)) as server, ThreadPoolExecutor(2) as clients:
+    with (
+        served({"t": Held(loaded["t"], slow, entered)}, Limits(seconds=2, waiting=1)) as server,
+        ThreadPoolExecutor(2) as clients,
+    ):
         first = clients.submit(server.post, "/translate", {"text": "a"})
         assert entered.wait(10)
         second = clients.submit(server.post, "/translate", {"text": "b"})
@@ -152,17 +161,8 @@ def test_a_stop_answers_what_was_accepted(loaded):
     before = _computing()
     slow, entered, ended = threading.Event(), threading.Event(), []
 
-    class Slow:
-        def __getattr__(self, name):
-            return getattr(loaded["t"], name)
-
-        def candidates(self, *asked):
-            entered.set()
-            assert slow.wait(20)
-            return loaded["t"].candidates(*asked)
-
     with ThreadPoolExecutor(8) as clients:
-        with served({"t": Slow()}, ended=ended.append) as server:
+        with served({"t": Held(loaded["t"], slow, entered)}, ended=ended.append) as server:
             answers = [clients.submit(server.post, "/translate", {"text": "first"})]
             assert entered.wait(10)
             answers += [clients.submit(server.post, "/translate", {"text": f"text {n}"}) for n in range(7)]
