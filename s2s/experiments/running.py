@@ -213,7 +213,9 @@ class Workers:
             self._pool = ProcessPoolExecutor(
                 self.number, mp_context=context, initializer=_prepare, initargs=(self._device,)
             )
-        places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
+        # the processes begin when calls are submitted
+        with threads.free_children():
+            places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
         yield from ((places[future], future.result()) for future in as_completed(places))
 
 

@@ -1,9 +1,13 @@
 """Threads that stay on their cores, for commands that measure times."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # the processors that this process and its children may use, as they were before threads were held
 _ALLOWED = "S2S_PROCESSORS"
+# what OpenMP reads when it loads
+_HOW = ("OMP_PROC_BIND", "OMP_PLACES")
 
 
 def hold() -> None:
@@ -24,3 +28,20 @@ def let_go() -> None:
     """Lets this process run on any core again, as one of several that compute beside each other has to."""
     if allowed := os.environ.get(_ALLOWED):
         os.sched_setaffinity(0, map(int, allowed.split(",")))
+
+
+@contextmanager
+def free_children() -> Iterator[None]:
+    """Within it, processes begin whose threads nobody holds, once they have been let go.
+
+    Libraries bring an OpenMP each (torch, SentencePiece), and each holds the process's first thread as it is loaded, in
+    all processes on the same core.
+    """
+    if _ALLOWED not in os.environ:
+        yield
+        return
+    held = {name: os.environ.pop(name) for name in _HOW if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(held)
