@@ -4,7 +4,6 @@ Mistakes raise `s2s.errors.UserError`, with the message that the command line pr
 """
 
 import json
-import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -14,6 +13,7 @@ from s2s.recipe.reading import recipe_path
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.folder import check_free, check_resumable, folder_of, opened
 from s2s.run.tasks import read
+from s2s.training import threads
 
 if TYPE_CHECKING:
     import pandas
@@ -203,14 +203,12 @@ def compare(
     task, recipe_of = (path, None) if classes else (None, path)
     words = (*models, *_words(overrides))
     asked = order(Order(words, profile, seeds, None, tuple(experiments), recipe_of, place, task))
-    if "torch" not in sys.modules:
-        from s2s.training import threads
+    # before torch is loaded
+    with threads.held():
+        from s2s.experiments.comparison import begin
 
-        threads.hold()
-    from s2s.experiments.comparison import begin
-
-    begin(asked.folder, asked.base, asked.summary)
-    return Comparison(asked.folder).go_on(quiet)
+        begin(asked.folder, asked.base, asked.summary)
+        return Comparison(asked.folder).go_on(quiet)
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:

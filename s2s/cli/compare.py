@@ -90,14 +90,20 @@ def compare(
         check_lone(asked)
     if cluster and find_spec("ray") is None:
         raise UserError("a cluster needs ray", where="--cluster", remedy="pip install 's2s[cluster]'")
-    threads.hold()
+    # before torch is loaded
+    with threads.held():
+        _measure(planned, resume or Path(), cluster, cost)
+
+
+def _measure(planned: Planned | None, resumed: Path, cluster: str | None, cost: bool) -> None:
+    """Begins what is planned, or goes on with what was begun, and draws what is found; or only says what it costs."""
     from rich.console import Console
 
     from s2s.experiments.cluster import Cluster
     from s2s.experiments.comparison import begin, costs, go_on
     from s2s.report.drawing import draw
 
-    folder = planned.folder if planned else resume or Path()
+    folder = planned.folder if planned else resumed
     # before anything is written
     with Cluster(cluster) if cluster else nullcontext() as connected:
         if cost:

@@ -1,27 +1,35 @@
 """Threads that stay on their cores, for commands that measure times."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 # the processors that this process and its children may use, as they were before threads were held
 _ALLOWED = "S2S_PROCESSORS"
 # what OpenMP reads when it loads
-_HOW = ("OMP_PROC_BIND", "OMP_PLACES")
+_HOW = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores"}
 
 
-def hold() -> None:
-    """Makes each thread of a product stay on a core of its own; to be called before torch, and with it OpenMP, loads.
+@contextmanager
+def held() -> Iterator[None]:
+    """Within it, OpenMP loads so that each thread of a product stays on a core of its own; to be entered before torch.
 
     Where they are not held, two threads that slept while one computed alone may wake up on the same core and stay there
     for seconds: a product on two threads was then seen to take exactly twice its time. Where the system cannot hold
-    threads, or the user has said how they are held, nothing changes.
+    threads, torch is loaded, or the user has said how threads are held, nothing changes. Afterwards the environment,
+    which other programs would inherit, is as it was, and this thread may run on any core again.
     """
-    if not hasattr(os, "sched_getaffinity") or "OMP_PROC_BIND" in os.environ:
+    if not hasattr(os, "sched_getaffinity") or "torch" in sys.modules or "OMP_PROC_BIND" in os.environ:
+        yield
         return
-    os.environ[_ALLOWED] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    os.environ["OMP_PROC_BIND"] = "spread"
-    os.environ.setdefault("OMP_PLACES", "cores")
+    places = os.environ.get("OMP_PLACES", _HOW["OMP_PLACES"])
+    allowed = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    with _environment(_HOW | {"OMP_PLACES": places, _ALLOWED: allowed}):
+        try:
+            yield
+        finally:
+            let_go()
 
 
 def let_go() -> None:
@@ -37,11 +45,24 @@ def free_children() -> Iterator[None]:
     Libraries bring an OpenMP each (torch, SentencePiece), and each holds the process's first thread as it is loaded, in
     all processes on the same core.
     """
-    if _ALLOWED not in os.environ:
+    with _environment(dict.fromkeys(_HOW) if _ALLOWED in os.environ else {}):
         yield
-        return
-    held = {name: os.environ.pop(name) for name in _HOW if name in os.environ}
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Within it, these variables are so; None where there is none."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set(changes)
     try:
         yield
     finally:
-        os.environ.update(held)
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

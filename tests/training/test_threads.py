@@ -22,13 +22,15 @@ def processors_of_a_training(width):
 
 
 if __name__ == "__main__":
-    threads.hold()
-    from s2s.experiments.running import Workers
+    before = dict(os.environ)
+    with threads.held():
+        from s2s.experiments.running import Workers
 
-    held = len(os.sched_getaffinity(0))
-    with Workers(2) as workers:
-        beside = [given for _, given in workers.each(processors_of_a_training, [64, 256])]
-    print(held, *(len(given or ()) for given in beside))
+        held = os.sched_getaffinity(0)
+        with Workers(2) as workers:
+            beside = [given or () for _, given in workers.each(processors_of_a_training, [64, 256])]
+    assert dict(os.environ) == before
+    print(*map(len, (held, os.sched_getaffinity(0), *beside)))
 """
 
 
@@ -47,14 +49,20 @@ def test_held_here_and_free_in_workers(tmp_path):
     here = len(os.sched_getaffinity(0))
     if here == 1:
         pytest.skip("one core is all there is")
-    held, *beside = _counts(tmp_path)
+    held, *free = _counts(tmp_path)
     assert held < here
-    assert beside == [here, here]
+    assert free == [here] * 3
 
 
-def test_left_alone_where_the_user_decided(monkeypatch):
-    monkeypatch.setenv("OMP_PROC_BIND", "false")
-    monkeypatch.delenv("S2S_PROCESSORS", raising=False)
-    threads.hold()
-    assert os.environ["OMP_PROC_BIND"] == "false"
-    assert "S2S_PROCESSORS" not in os.environ
+@pytest.mark.parametrize("decided", ["by the user", "by torch"])
+def test_left_alone_where_it_is_decided(decided, monkeypatch):
+    for name in ("OMP_PROC_BIND", "OMP_PLACES", "S2S_PROCESSORS"):
+        monkeypatch.delenv(name, raising=False)
+    if decided == "by the user":
+        monkeypatch.setenv("OMP_PROC_BIND", "false")
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "torch", object())
+    before = dict(os.environ)
+    with threads.held():
+        assert dict(os.environ) == before
