@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Generic, Protocol
@@ -188,9 +188,11 @@ def cut(
     train_texts: datasets.Dataset, validation: datasets.Dataset, settings: PieceSettings, tokenizer: Tokenizer | None
 ) -> tuple[Tokenizer, Lists, Lists]:
     """A tokenizer, trained unless there is one, and training and validation texts, the column `text`, as pieces."""
-    if tokenizer is None:
-        # evenly taken, as hold about ten million characters: pieces learned from more differ little
-        texts = train_texts["text"]
-        characters = sum(len(text) for text in texts)
-        tokenizer = train(texts[:: max(1, round(characters / _CHARACTERS))], settings, SIDE)
+    tokenizer = tokenizer or learned(train_texts["text"], settings)
     return tokenizer, encode_texts(train_texts, tokenizer), encode_texts(validation, tokenizer)
+
+
+def learned(texts: Sequence[str], settings: PieceSettings) -> Tokenizer:
+    """A tokenizer of texts; of many, evenly taken, as hold about ten million characters: more change little."""
+    characters = sum(len(text) for text in texts)
+    return train(texts[:: max(1, round(characters / _CHARACTERS))], settings, SIDE)

@@ -2,10 +2,10 @@ import datasets
 import pytest
 
 from s2s.data.filters import filter_training
+from s2s.data.pair_inspection import inspect, render
 from s2s.data.pairs import load
 from s2s.data.sources import Corpus
 from s2s.recipe.pairs import FilterSettings
-from s2s.tasks.translation.inspection import inspect, render
 from s2s.tasks.translation.recipe import DataSettings
 
 ROWS = [

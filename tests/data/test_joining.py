@@ -9,7 +9,7 @@ from s2s.data.pairs import load, pairs
 from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings
 from s2s.run.tasks import read
-from s2s.tasks.translation.inspection import inspect, render
+from s2s.tasks.translation.inspection import inspected
 from s2s.tasks.translation.joining import joined
 from s2s.tasks.translation.prepared import prepare
 from s2s.tasks.translation.recipe import DataSettings
@@ -62,11 +62,11 @@ def test_joining_changes_what_is_learned_from_and_nothing_else():
 
 
 def test_looking_through_a_corpus_counts_what_is_joined():
-    settings = DataSettings(train=50, validation=5, test=5, join=3)
-    corpus = load(settings)
-    found = render(inspect(corpus, settings))
-    assert f"50 pairs joined to {len(joined(corpus.train, settings))} training examples" in found
-    assert "joined" not in render(inspect(corpus, settings.model_copy(update={"join": 1})))
+    words = ["data.train=50", "data.validation=5", "data.test=5"]
+    three, one = (read(RECIPE, [*words, f"data.join={join}"]) for join in (3, 1))
+    kept = load(three.data).train
+    assert f"50 pairs joined to {len(joined(kept, three.data))} training examples" in inspected(three)
+    assert "joined" not in inspected(one)
 
 
 @pytest.mark.parametrize("nonsense", [0, -1, 1.5, "many", 1_001])

@@ -1,11 +1,13 @@
 """What commonly spoils images with captions, found before training."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from s2s.data import inspection as look
+from s2s.data.encoding import learned
+from s2s.data.piece_inspection import Cutting, cutting
 from s2s.data.sources import Corpus
 from s2s.tasks.captioning.data import Captioned, CaptionSource
 from s2s.tasks.captioning.recipe import CaptionRecipe
@@ -40,14 +42,15 @@ class CaptionFindings:
 class CaptionInspection:
     """What a corpus of captioned images holds, and what is suspicious.
 
-    By split, how many images are in train, too, and how many captions; and images of train drawn at random with a
-    caption, to look at with one's own eyes.
+    By split, how many images are in train, too, and how many captions; images of train drawn at random with a caption,
+    to look at with one's own eyes; and how captions are cut, where that was looked at.
     """
 
     splits: dict[str, CaptionFindings]
     images_in_train: dict[str, int]
     captions_in_train: dict[str, int]
     spots: list[tuple[str, str]]
+    cut: Cutting | None = None
 
     def __str__(self) -> str:
         spots = [f"  {look.visible(name)}: {look.visible(caption)}" for name, caption in self.spots]
@@ -71,6 +74,7 @@ class CaptionInspection:
         for name, count in self.images_in_train.items():
             if count:
                 yield f"{count:,} images of {name} also occur in train: scores will flatter"
+        yield from self.cut.advice() if self.cut else ()
 
     def _summary(self) -> list[str]:
         splits = list(self.splits.values())
@@ -84,13 +88,17 @@ class CaptionInspection:
         rows["images of a single colour"] = [len(found.plain) for found in splits]
         rows["images also in train"] = [self.images_in_train.get(name) for name in self.splits]
         rows["captions also in train"] = [self.captions_in_train.get(name) for name in self.splits]
-        return look.table(self.splits, rows)
+        return look.table(self.splits, rows | (self.cut.rows() if self.cut else {}))
 
 
 def inspected(recipe: CaptionRecipe) -> str:
     """What a recipe's images and captions hold, and what is suspicious, as text."""
-    source = CaptionSource(recipe.data)
-    return str(inspect_captions(source.load(), source, recipe.tokenizer.normalization, recipe.data.seed))
+    source, tokenizer = CaptionSource(recipe.data), recipe.tokenizer
+    corpus = source.load()
+    captions = {name: list(part.texts()) for name, part in corpus.parts().items()}
+    found = inspect_captions(corpus, source, tokenizer.normalization, recipe.data.seed)
+    cut = cutting(captions, lambda: learned(captions["train"], tokenizer), recipe.batches.max_length)
+    return str(replace(found, cut=cut))
 
 
 def inspect_captions(

@@ -7,6 +7,8 @@ import datasets
 import numpy as np
 
 from s2s.data import inspection as look
+from s2s.data.encoding import learned
+from s2s.data.piece_inspection import Cutting, cutting
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import normalized
 from s2s.tasks.language_model.data import DocumentSource
@@ -41,12 +43,14 @@ class DocumentFindings:
 class DocumentInspection:
     """What a corpus of documents holds, and what is suspicious.
 
-    By split, how many texts occur in train, too; and rows of train drawn at random, to read with one's own eyes.
+    By split, how many texts occur in train, too; rows of train drawn at random, to read with one's own eyes; and how
+    texts are cut.
     """
 
     splits: dict[str, DocumentFindings]
     overlap: dict[str, int]
     spots: list[tuple[int, str]]
+    cut: Cutting
 
     def __str__(self) -> str:
         spots = [f"  {row:>9,}  {look.visible(text)}" for row, text in self.spots]
@@ -60,6 +64,7 @@ class DocumentInspection:
         for name, count in self.overlap.items():
             if count:
                 yield f"{count:,} documents of {name} also occur in train: scores will flatter"
+        yield from self.cut.advice()
 
     def _summary(self) -> list[str]:
         splits = list(self.splits.values())
@@ -70,7 +75,7 @@ class DocumentInspection:
         rows["repeated documents"] = [len(found.repeated) for found in splits]
         rows["changed by normalization"] = [len(found.altered) for found in splits]
         rows["documents also in train"] = [self.overlap.get(name) for name in self.splits]
-        return look.table(self.splits, rows)
+        return look.table(self.splits, {**rows, **self.cut.rows()})
 
 
 def _split_advice(name: str, found: DocumentFindings) -> Iterator[str]:
@@ -103,7 +108,9 @@ def inspect_documents(corpus: Corpus[datasets.Dataset], recipe: LanguageRecipe) 
     rows = look.drawn(len(corpus.train), recipe.data.seed)
     spots = [(row + 1, corpus.train[row]["text"]) for row in rows]
     splits = {name: _findings(part, recipe) for name, part in corpus.parts().items()}
-    return DocumentInspection(splits, look.overlap(corpus, lambda part: part["text"]), spots)
+    texts = {name: part["text"][:] for name, part in corpus.parts().items()}
+    cut = cutting(texts, lambda: learned(texts["train"], recipe.tokenizer), None)
+    return DocumentInspection(splits, look.overlap(corpus, lambda part: part["text"]), spots, cut)
 
 
 def _findings(part: datasets.Dataset, recipe: LanguageRecipe) -> DocumentFindings:

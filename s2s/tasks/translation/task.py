@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from s2s.data.batches import Batch, Pairs, every_pair
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.pair_inspection import unreachable
 from s2s.data.pairs import PairSource, pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
@@ -38,7 +39,6 @@ from s2s.tasks.seq2seq import (
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.insides import insides
-from s2s.tasks.translation.inspection import unreachable
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.symptoms import symptoms

@@ -1,0 +1,118 @@
+"""What spoils a mixture is found, in each corpus as alone and between them; and how a tokenizer cuts texts."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from s2s.cli.main import commands
+from s2s.data.mixing import rates
+from s2s.data.pair_inspection import blocks, inspect
+from s2s.data.pairs import load
+from s2s.data.piece_inspection import cutting
+from s2s.data.tokenizers import train
+from s2s.errors import UserError
+from s2s.recipe.schema import PieceSettings
+from s2s.run.tasks import inspected, read
+
+RECIPE = """
+name: mix
+task: text-to-text
+data:
+  mixing: 2.0
+  corpora:
+    up: {prefix: "up: ", corpus: files, source: low, target: high, train: up.tsv, validation: few.tsv, test: held.tsv}
+    sign: {prefix: "sign: ", metric: accuracy, answers: [plus, minus], corpus: files, source: text, target: sign,
+           train: sign.tsv, validation: sign.tsv, test: null}
+    gaps: {objective: span-corruption, metric: loss, corpus: files, source: low, train: up.tsv, validation: few.tsv,
+           test: null}
+tokenizer: {kind: word, size: 1000}
+model: {kind: transformer}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path) -> Path:
+    def table(name: str, head: str, rows: list[tuple[str, str]]) -> None:
+        (tmp_path / name).write_text(f"{head}\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+
+    rows = [(f"low {n % 30}", f"HIGH {n % 30}") for n in range(60)]
+    table("up.tsv", "low\thigh", [*rows, ("", "NOTHING"), ("word " * 300, "WORD " * 300)])
+    table("few.tsv", "low\thigh", [("brand new", "BRAND NEW")])
+    table("held.tsv", "low\thigh", [("low 3", "HIGH 3"), ("text 1", "TEXT 1")])
+    table("sign.tsv", "text\tsign", [(f"text {n}", "minus" if n == 5 else "plus") for n in range(20)])
+    (tmp_path / "mix.yaml").write_text(RECIPE)
+    return tmp_path / "mix.yaml"
+
+
+def _said(recipe: Path, *overrides: str) -> str:
+    done = CliRunner().invoke(commands, ["data", "check", str(recipe), *overrides], standalone_mode=False)
+    assert done.exception is None, done.exception
+    return done.output
+
+
+def test_each_corpus_is_told_as_it_is_alone(recipe):
+    settings = cast(Any, read(recipe)).data.corpora["up"]
+    alone, whole = inspect(load(settings), settings, "nfkc"), _said(recipe)
+    for block in blocks(alone):
+        assert "\n".join(block) in whole
+    for words in alone.advice:
+        assert f"up: {words}" in whole
+    assert "up: 1 pair of train with an empty side (row 61)" in whole
+
+
+def test_what_stands_between_corpora_is_told(recipe):
+    whole = _said(recipe)
+    # a pair of one task, whose source another one learns from
+    assert "1 of 2 test sources of up stand in train of sign: scores will flatter" in whole
+    assert "1 of 2 test sources of up stand in train of gaps: scores will flatter" in whole
+    # within a corpus, it is told as of any other
+    assert "stand in train of up" not in whole
+    assert "up: 1 test source also occurs in train" in whole
+    assert "have the same prefix" not in whole
+    assert "up, sign have the same prefix 'up: '" in _said(recipe, 'data.corpora.sign.prefix="up: "')
+
+
+def test_answers_are_counted_and_rare_ones_told(recipe):
+    whole = _said(recipe)
+    rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
+    assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
+    assert "sign: minus is 1 times the answer, another one 19 times" in whole
+    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\ntwo\tmaybe\n")
+    assert "sign: 1 targets of train are none of the answers, e.g. 'maybe'" in _said(recipe)
+
+
+def test_shares_are_those_of_the_formula_after_the_filters(recipe):
+    whole, sizes = _said(recipe), [60, 20, 60]
+    for name, size, share in zip(("up", "sign", "gaps"), sizes, rates(sizes, 2.0), strict=True):
+        assert f"  {name}: {size} examples, drawn {share:.1%} of the time" in whole
+
+
+def test_broken_rows_are_told_with_their_line(recipe):
+    (recipe.parent / "up.tsv").write_text("low\thigh\na\tb\nonly one\n")
+    with pytest.raises(UserError, match=r"up\.tsv:3"):
+        inspected(read(recipe))
+
+
+def test_pieces_are_counted_as_the_tokenizer_cuts():
+    splits = {"train": ["a b c", "a b", "a"], "test": ["a x", "b y y", "a b c d e f"]}
+    settings = PieceSettings(kind="word", size=100)
+    found = cutting(splits, lambda: train(splits["train"], settings, "text"), 3)
+    assert [found.splits["train"].pieces, found.splits["train"].longest] == [6, 3]
+    assert found.splits["train"].too_long == 1  # its end makes four
+    test = found.splits["test"]
+    assert (test.pieces, test.unknown, test.new) == (11, 6, 0)
+    assert any("54.5% of the pieces of test are unknown (6)" in words for words in found.advice())
+    assert any("1 texts of train have more than batches.max_length (3) pieces" in words for words in found.advice())
+    spelt = cutting(splits, lambda: train(splits["train"], PieceSettings(kind="bytes"), "text"), None)
+    # a byte for each character and the spaces between them: x, y, d, e, f never stood in train
+    assert (spelt.splits["test"].unknown, spelt.splits["test"].new) == (0, 6)
+
+
+def test_a_tokenizer_that_cannot_be_made_is_advice_and_no_end():
+    few = ["a b", "b a"]
+    found = cutting({"train": few}, lambda: train(few, PieceSettings(size=8000), "text"), 10)
+    (words,) = found.advice()
+    assert words.startswith("tokenizer.size: 8000 pieces are more than the training text")
+    assert found.rows() == {}
