@@ -1,7 +1,8 @@
 """Parallel corpora: where pairs of sentences come from."""
 
 import difflib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -174,6 +175,20 @@ def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
     for first in range(0, len(dataset), 10_000):
         rows = dataset[first : first + 10_000]
         yield from zip(rows["source"], rows["target"], strict=True)
+
+
+def prefixed(dataset: datasets.Dataset, prefix: str) -> datasets.Dataset:
+    """The pairs alone, with the prefix before each source that has a text; without a prefix, the data set itself."""
+    if not prefix:
+        return dataset
+
+    def before(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        return {"source": [prefix + text if text.strip() else text for text in rows["source"]]}
+
+    # left alone, datasets would name the result by the code above
+    name = hashlib.sha256(f"{dataset._fingerprint}\n{prefix}".encode()).hexdigest()[:32]
+    datasets.disable_progress_bars()
+    return dataset.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
 
 
 def _built_in(name: str, split: Split, settings: PairSettings) -> datasets.Dataset:

@@ -19,7 +19,7 @@ from s2s.data.examples import LabelledBatch, LabelledExamples, batches_on
 from s2s.errors import UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
-from s2s.evaluation.signs import Sign, Symptoms, Worst
+from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst
 from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy
 from s2s.interpretability.classifier import Read, inspection_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 # Training examples that are classified at each validation, to see what is known by heart.
 _LOOKED_AT = 1000
 _SHOWN_CLASSES = 8
-_WORST = 10
 
 R = TypeVar("R", bound=AnyRecipe)
 D = TypeVar("D", bound=Prepared)
@@ -228,7 +227,7 @@ class Labelling(Task[R, D, Classifier]):
             probabilities = class_probabilities(run.model, examples, advance)
         truth, right = examples.labels, measures.accuracy(examples.labels, probabilities.argmax(axis=1))
         worst = []
-        for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:_WORST].tolist():
+        for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
             said, wanted = int(probabilities[row].argmax()), int(truth[row])
             given = f"row {rows[row] + 1}, {part.names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
             answer = f"{part.names[said]} ({probabilities[row, said]:.3f})"

@@ -11,8 +11,8 @@ from s2s.data.encoding import Encoded
 from s2s.evaluation.gates import uses_its_source
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.source_use import exchanged_rows, source_use
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
-from s2s.tasks.translation.source_use import exchanged_rows, source_use
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose
 

@@ -26,7 +26,7 @@ from s2s.experiments.translating import (
 from s2s.experiments.whole_runs import cost_of, history, pauses, prepared, seeds_of, shortened
 from s2s.models.contract import parameter_count
 from s2s.run.loaded import find_checkpoint, load
-from s2s.tasks.translation.losses import pair_losses
+from s2s.tasks.losses import pair_losses
 from s2s.tasks.translation.recipe import DataSettings
 from s2s.tasks.translation.task import Translation, build_model, mean_loss
 from s2s.training.checkpoint import read_tensors

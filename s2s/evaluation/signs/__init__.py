@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from s2s.evaluation.inference import wilson
 
+WORST = 10
+"""How many of the worst answers are shown."""
 _SHOWN = 100
 
 

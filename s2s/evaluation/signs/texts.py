@@ -81,8 +81,10 @@ def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sig
     )
 
 
-def lengths(outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off: int) -> list[Sign]:
-    """Whether outputs are shorter or longer than references, all together, and how many were cut off."""
+def lengths(
+    outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off: int, limit: str = "decoding.max_ratio"
+) -> list[Sign]:
+    """Whether outputs are shorter or longer than references, all together, and how many were cut off by the limit."""
     written, wanted = (np.array([len(cut(text)) for text in texts], dtype=float) for texts in (outputs, references))
     whole = max(1.0, float(wanted.sum()))
     ratio = float(written.sum()) / whole
@@ -92,7 +94,7 @@ def lengths(outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off
     said = f"{ratio:.3f} ({low:.3f} to {high:.3f}) times the references' length, {written.sum():,.0f} of {whole:,.0f}"
     short = f"where the interval is below {1 - _RATIO:g}: BLEU falls by 11 % for that alone"
     long = f"where the interval is above {1 + _RATIO:g}: every tenth word is one too many"
-    more = "raise decoding.length_penalty, lower decoding.beam; raise decoding.max_ratio where many are cut off"
+    more = f"raise decoding.length_penalty, lower decoding.beam; raise {limit} where many are cut off"
     less = "lower decoding.length_penalty; train for longer (training.updates), so that the end is learned"
     return [
         Sign("too short", high < 1 - _RATIO, said, ratio, low, high, short, more),
@@ -104,6 +106,6 @@ def lengths(outputs: Sequence[str], references: Sequence[str], cut: Cut, cut_off
             "outputs ended at the longest length allowed",
             2,
             "a trained model ends by itself",
-            "raise decoding.max_ratio or decoding.max_extra where references are longer; else train for longer",
+            f"raise {limit} where references are longer; else train for longer",
         ),
     ]

@@ -28,7 +28,7 @@ from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Section
 from s2s.run.loaded import load
-from s2s.tasks.translation.losses import pair_losses, token_losses
+from s2s.tasks.losses import pair_losses, token_losses
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
 

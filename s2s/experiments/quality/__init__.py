@@ -11,8 +11,8 @@ from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
 from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import parameter_count
 from s2s.run.loaded import load
+from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.source_use import source_use
 from s2s.tasks.translation.task import build_model
 
 _VALIDATED = 1.3

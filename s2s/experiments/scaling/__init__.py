@@ -18,7 +18,7 @@ from s2s.experiments.tuning import HIGHEST, LOWEST, Losses, Trial, _beyond, best
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
-from s2s.tasks.translation.source_use import source_use
+from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.task import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size

@@ -26,10 +26,10 @@ from s2s.experiments.translating import (
 )
 from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened, stopwatch
 from s2s.files import locked, whole, write_atomically
-from s2s.tasks.translation.losses import pair_losses
+from s2s.tasks.losses import pair_losses
+from s2s.tasks.source_use import exchanged_rows, source_use
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.source_use import exchanged_rows, source_use
 from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
 

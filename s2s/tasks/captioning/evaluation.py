@@ -115,16 +115,17 @@ def evaluate_images(
 
 def facts_told(captions: Sequence[str], part: Captioned) -> dict[str, Share]:
     """The shares of the facts of drawn scenes that captions tell rightly, by the kind of fact, in percent."""
+    return {kind: wilson(sum(right), len(right)) for kind, right in facts_of(captions, part).items()}
+
+
+def facts_of(captions: Sequence[str], part: Captioned) -> dict[str, list[bool]]:
+    """Which facts of drawn scenes captions tell rightly, by the kind of fact."""
     told = [
         facts(scene, caption)
         for caption, (reference, *_) in zip(captions, part.captions, strict=True)
         if (scene := described(reference))
     ]
-    found = {}
-    for field in fields(Facts):
-        right = [fact for each in told for fact in getattr(each, field.name)]
-        found[field.name] = wilson(sum(right), len(right))
-    return found
+    return {field.name: [fact for each in told for fact in getattr(each, field.name)] for field in fields(Facts)}
 
 
 def compare_runs(evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:

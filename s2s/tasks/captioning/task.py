@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from datasets import Dataset
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.data.batches import Batch
@@ -17,6 +17,7 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation, Writer, collapse
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.significance import Comparison
+from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
@@ -27,6 +28,7 @@ from s2s.tasks.captioning.examples import CaptionedImages, PreparedCaptions, exa
 from s2s.tasks.captioning.insides import insides
 from s2s.tasks.captioning.pictures import captions_picture, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.captioning.symptoms import symptoms
 from s2s.tasks.captioning.writing import build_model, looks, write
 from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, Task, check_positions, draw
 from s2s.tasks.pixels import statistics_for
@@ -96,6 +98,9 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         limits = np.full(len(batch.source), decoding.max_length)
         found = writer.hypotheses(batch.source, batch.source_valid, limits)
         return writing.rescored(run.model, batch.source, batch.source_valid, found)
+
+    def symptoms(self, run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], meter: Meter) -> Symptoms:
+        return symptoms(run, part, rows, meter)
 
     def guessing(self, data: PreparedCaptions) -> float:
         return math.log(data.tokenizer.size)

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import datasets
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from s2s.data.encoding import SIDE, PreparedTexts, cut, encode_texts
 from s2s.data.phrasebook.likelihood import grammar_nats
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import build_language_model
@@ -31,6 +33,7 @@ from s2s.tasks.language_model.scoring import (
     size_of,
     spans,
 )
+from s2s.tasks.language_model.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
 from s2s.training.devices import seed_for
 from s2s.training.logger import RunLog
@@ -154,6 +157,11 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             spans=spans(found),
             grammar=_grammar(recipe, scoring.split),
         )
+
+    def symptoms(
+        self, run: LanguageRun, part: datasets.Dataset, rows: Int[np.ndarray, " documents"], meter: Meter
+    ) -> Symptoms:
+        return symptoms(run, part, rows, meter)
 
     def inspect(self, run: LanguageRun, focus: Focus) -> Inspection:
         return insides(run, focus)

@@ -6,7 +6,7 @@ import torch
 
 from s2s.data.examples import batches_on
 from s2s.data.tokenizers import UNK
-from s2s.evaluation.signs import Sign, Symptoms, Worst, share_sign
+from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, share_sign
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.models.masked_lm import MaskedLM
 from s2s.tasks.contract import Loaded
@@ -14,7 +14,6 @@ from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.training.progress import Meter
 
-WORST = 10
 _SHOWN_PIECES = 8
 
 

@@ -15,7 +15,7 @@ from s2s.data.corruption import CorruptedText
 from s2s.data.encoding import Encoded, Lists, encode_corpus, encode_texts
 from s2s.data.filters import filter_training
 from s2s.data.mixing import FixedPairs, PairsOfPieces
-from s2s.data.pairs import PairSource, pairs
+from s2s.data.pairs import PairSource, pairs, prefixed
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
@@ -148,17 +148,8 @@ def in_pieces(
         texts = encode_texts(part.select_columns(["source"]).rename_column("source", "text"), tokenizer)
         prefix = np.array(tokenizer.encode(settings.prefix.rstrip()), dtype=np.int32)
         return CorruptedText(texts, prefix, tokenizer.size, settings.share, settings.span, longest), texts
-    encoded = encode_corpus(_prefixed(part, settings.prefix), tokenizer, tokenizer)
+    encoded = encode_corpus(prefixed(part, settings.prefix), tokenizer, tokenizer)
     return FixedPairs(encoded), encoded
-
-
-def _prefixed(part: datasets.Dataset, prefix: str) -> datasets.Dataset:
-    def before(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        return {"source": [prefix + text for text in rows["source"]]}
-
-    name = hashlib.sha256(f"{part._fingerprint}\n{prefix}".encode()).hexdigest()[:32]
-    datasets.disable_progress_bars()
-    return part.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
 
 
 def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, datasets.Dataset]) -> Iterator[str]:

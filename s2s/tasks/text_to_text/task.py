@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.data.batches import Batch
@@ -14,6 +14,7 @@ from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import Mixed, every_one, rates
 from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
+from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
@@ -32,6 +33,7 @@ from s2s.tasks.text_to_text.evaluation import (
 )
 from s2s.tasks.text_to_text.insides import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
+from s2s.tasks.text_to_text.symptoms import symptoms
 from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter, silent
@@ -90,6 +92,11 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
 
     def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
         return writing.stepped(model, batch, turned)
+
+    def symptoms(
+        self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter
+    ) -> Symptoms:
+        return symptoms(run, part, rows, meter)
 
     def guessing(self, data: PreparedMixture) -> float:
         return math.log(data.tokenizer.size)

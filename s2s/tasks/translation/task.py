@@ -36,12 +36,12 @@ from s2s.tasks.seq2seq import (
     translation_trainer,
     translator_of,
 )
+from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.insides import insides
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.symptoms import symptoms
 from s2s.training import drawing
 from s2s.training.devices import choose
 from s2s.training.divergence import astray
@@ -114,7 +114,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     def symptoms(
         self, run: TranslationRun, part: datasets.Dataset, rows: Int[np.ndarray, " pairs"], meter: Meter
     ) -> Symptoms:
-        return symptoms(run, part, rows, meter)
+        return pair_symptoms(run, part, [f"line {row + 1}" for row in rows], meter)
 
     def rescored(self, run: TranslationRun, batch: Batch) -> Rescored:
         """All hypotheses of the beam that the recipe asks for, of the sources as pieces."""

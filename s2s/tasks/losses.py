@@ -10,7 +10,7 @@ from torch import nn
 from s2s.data.batches import collate, plan
 from s2s.data.encoding import Encoded
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.translation.recipe import BatchSettings
+from s2s.recipe.pairs import BatchSettings
 from s2s.training.devices import Computer
 
 

@@ -8,8 +8,8 @@ from jaxtyping import Int
 
 from s2s.data.encoding import Encoded
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.translation.losses import pair_losses
-from s2s.tasks.translation.recipe import BatchSettings
+from s2s.recipe.pairs import BatchSettings
+from s2s.tasks.losses import pair_losses
 from s2s.training.devices import Computer
 
 

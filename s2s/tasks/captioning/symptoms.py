@@ -1,0 +1,118 @@
+"""Signs in what is written for images, whether it is read from them, and what the search misses."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import datasets
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.encoding import encode_texts
+from s2s.data.tokenizers import EOS, UNK
+from s2s.decoding.translator import Writer
+from s2s.evaluation.metrics import score
+from s2s.evaluation.signs import Sign, Symptoms, share_sign
+from s2s.evaluation.signs.pieces import entropy
+from s2s.evaluation.signs.texts import lengths, repeated, unit_of
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.captioning.data import BUILT_IN, Captioned
+from s2s.tasks.captioning.evaluation import METRICS, facts_of
+from s2s.tasks.captioning.examples import as_read, examples_of, positions_of
+from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.captioning.writing import write
+from s2s.tasks.contract import Loaded
+from s2s.tasks.seq2seq import sequence_loss
+from s2s.tasks.symptoms import cut_off, search_errors, source_ignored, worst_texts
+from s2s.tasks.writing import collapsed
+from s2s.training.progress import Meter
+from s2s.training.trainer import mean_loss
+
+# a tenth of a kind of fact told wrongly is more than a slip
+_WRONG_FACTS = 10.0
+
+
+def symptoms(
+    run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned, rows: Int[np.ndarray, " images"], meter: Meter
+) -> Symptoms:
+    """Writes a caption for each image of a part, whose images have these rows in their split, and looks at them."""
+    recipe, (tokenizer,) = run.recipe, run.tokenizers
+    writer = Writer(run.model, tokenizer, recipe.decoding)
+    with meter("captioning", len(part)) as advance:
+        written = write(recipe, writer, part.pixels, advance)
+    outputs = [each.text for each in written]
+    references = [_nearest(output, several) for output, several in zip(outputs, part.captions, strict=True)]
+    cut, positions = unit_of(references), positions_of(recipe)
+    pieces = encode_texts(datasets.Dataset.from_dict({"text": list(part.texts())}), tokenizer)
+    every = pieces.rows(np.arange(len(pieces.lengths)))
+    found = score(outputs, part.captions, recipe.tokenizer.lowercase, METRICS)
+    return Symptoms(
+        summary=f"{len(part):,} images: CIDEr-D {found['cider']:.2f}, BLEU {found['bleu']:.2f}, exact "
+        f"{found['exact']:.2f} %",
+        signs=[
+            repeated(outputs, references, cut),
+            *lengths(outputs, references, cut, cut_off(written), "decoding.max_length"),
+            collapsed([image.tobytes().hex() for image in part.pixels], outputs),
+            _image_ignored(run, part),
+            *(facts_wrong(outputs, part) if recipe.data.corpus == BUILT_IN else ()),
+            _unknown(np.concatenate(every)),
+            search_errors(
+                run,
+                writer.beam,
+                written,
+                tokenizer.encode_batch(references),
+                lambda some: as_read(part.pixels[some], positions),
+            ),
+        ],
+        worst=worst_texts(part.names, outputs, part.captions, [f"image {row + 1}" for row in rows]),
+        ignorant=entropy(np.concatenate([*every, np.full(len(every), EOS)])),
+    )
+
+
+def _nearest(output: str, several: Sequence[str]) -> str:
+    """The reference whose length is nearest; one that was written exactly, where there is such."""
+    words = len(output.split())
+    return min(several, key=lambda each: (each != output, abs(len(each.split()) - words)))
+
+
+def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign:
+    """Each image has the captions of the next one, of other pixels, for once."""
+    others = np.roll(np.arange(len(part)), -1)
+    kept = [i for i, j in enumerate(others) if not np.array_equal(part.pixels[i], part.pixels[j])]
+    if not kept:
+        return source_ignored(None, "image")
+    right = part.select(np.array(kept))
+    wrong = replace(right, pixels=part.pixels[others[kept]])
+    texts = datasets.Dataset.from_dict({"text": list(right.texts())})
+    pieces, losses = encode_texts(texts, run.tokenizers[0]), []
+    for each in (right, wrong):
+        losses.append(mean_loss(run.model, examples_of(run.recipe, each, pieces), sequence_loss(0.0), run.computer))
+    return source_ignored((losses[0], losses[1], len(kept)), "image")
+
+
+def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Sign]:
+    """Of drawn scenes, for each kind of fact, how many are told wrongly or not at all."""
+    return [
+        share_sign(
+            f"wrong {kind}",
+            right.count(False),
+            len(right),
+            f"facts of the kind {kind} are told wrongly or not at all",
+            _WRONG_FACTS,
+            "a tenth is more than slips",
+            "train for longer (training.updates); a smaller stem.size or a larger data.size shows more of each shape, "
+            "data.channels=3 shows colours",
+        )
+        for kind, right in facts_of(outputs, part).items()
+    ]
+
+
+def _unknown(pieces: np.ndarray) -> Sign:
+    return share_sign(
+        "unknown pieces",
+        int((pieces == UNK).sum()),
+        len(pieces),
+        "pieces of the references are unknown, so that they can never be written",
+        1,
+        "each spoils a caption",
+        "tokenizer.byte_fallback=true, tokenizer.kind=unigram, or training captions with these words (data.train)",
+    )

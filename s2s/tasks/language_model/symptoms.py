@@ -1,0 +1,183 @@
+"""Signs in what a language model expects of documents, and in what it writes."""
+
+from dataclasses import dataclass
+
+import datasets
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from s2s.data.encoding import Lists, encode_texts
+from s2s.data.examples import batches_on
+from s2s.data.tokenizers import EOS, UNK
+from s2s.evaluation.inference import draws, estimate, ratios
+from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, plain_sign, share_sign
+from s2s.evaluation.signs.pieces import entropy
+from s2s.evaluation.signs.texts import repeated, unit_of
+from s2s.tasks.language_model.data import Windows
+from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
+from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of
+from s2s.tasks.writing import collapsed
+from s2s.training.progress import Meter
+
+# of the texts that are written to be looked at
+_TEXTS, _PROMPT, _MOST = 50, 4, 48
+_ENDS = 0.1
+_BEFORE = 0.05
+# pieces whose loss is measured with next to nothing in sight
+_NEAR = 20_000
+_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model expects at each place of documents.
+
+    Attributes:
+        document: the number of each place's document.
+        place: where in it, from 0 on.
+        wanted: the piece that stands there, or the end.
+        nats: −log p of it.
+        said: the piece that was most probable.
+        end: the probability of the end.
+    """
+
+    document: Int[np.ndarray, " places"]
+    place: Int[np.ndarray, " places"]
+    wanted: Int[np.ndarray, " places"]
+    nats: Float[np.ndarray, " places"]
+    said: Int[np.ndarray, " places"]
+    end: Float[np.ndarray, " places"]
+
+
+def symptoms(run: LanguageRun, part: datasets.Dataset, rows: Int[np.ndarray, " documents"], meter: Meter) -> Symptoms:
+    """Reads the documents of a part, which have these rows in their split, goes on from their beginnings, and looks."""
+    pieces, recipe = encode_texts(part, run.tokenizers[0]), run.recipe
+    windows = Windows(pieces, recipe.context, recipe.stride, recipe.batches.tokens)
+    found = _expected(run, windows, meter)
+    texts, every = part["text"][:], pieces.rows(np.arange(len(part)))
+    size = size_of(texts, every, run.tokenizers[0])
+    bits = bits_per_byte(float(found.nats.sum()), size.bytes)
+    return Symptoms(
+        summary=f"{len(part):,} documents: {bits:.4f} bits per byte, {found.nats.mean():.4f} nats per piece",
+        signs=[
+            *_written(run, texts, every),
+            *ends(found),
+            _short_sighted(run, pieces, found),
+            share_sign(
+                "unknown pieces",
+                int((found.wanted == UNK).sum()),
+                len(found.wanted),
+                "pieces are unknown",
+                1,
+                "nothing taught their vectors, and they stand for anything",
+                "tokenizer.byte_fallback=true, or tokenizer.kind=unigram; training data of the kind that is read",
+            ),
+            share_sign(
+                "not spelt exactly",
+                size.lossy,
+                len(part),
+                "documents are other ones when their pieces are joined",
+                5,
+                "their bits per byte flatter",
+                "tokenizer.normalization=identity with tokenizer.byte_fallback=true keeps all",
+            ),
+        ],
+        worst=_worst(run, every, found, rows),
+        ignorant=entropy(found.wanted),
+    )
+
+
+def _expected(run: LanguageRun, windows: Windows, meter: Meter) -> Expected:
+    columns: list[list[np.ndarray]] = [[] for _ in range(6)]
+    with meter("measuring", len(windows)) as advance, torch.inference_mode(), run.computer.mixed_precision():
+        for rows, batch in batches_on(windows, run.computer.device):
+            chosen = batch.valid.flatten().nonzero().squeeze(1)
+            states = run.model(batch.read).flatten(0, 1)[chosen]
+            # the scores of all places are never held at once
+            for some, state in zip(chosen.split(_AT_ONCE), states.split(_AT_ONCE), strict=True):
+                following = batch.following.flatten()[some]
+                scores = run.model.projection(state).float().log_softmax(1)
+                documents = windows.windows[rows, 0][(some // batch.read.shape[1]).cpu().numpy()]
+                nats, end = -scores.gather(1, following[:, None])[:, 0], scores[:, EOS].exp()
+                # to the processor first: Apple's GPUs know no float64
+                each = batch.places.flatten()[some], following, nats, scores.argmax(1), end
+                for column, values in zip(columns, (documents, *(t.cpu().numpy() for t in each)), strict=True):
+                    column.append(values)
+            advance(len(rows))
+    return Expected(*(np.concatenate(column) for column in columns))
+
+
+def ends(found: Expected) -> list[Sign]:
+    """Whether documents end as often as is expected: the sum of the end's probability at all places is that number."""
+    documents = int(found.document.max(initial=-1)) + 1
+    expected = np.bincount(found.document, found.end, documents)
+    ratio = float(expected.sum()) / max(1, documents)
+    spread = estimate(ratio, ratios(expected, np.ones(documents), draws(documents)))
+    low, high = spread.low or 0.0, spread.high or 0.0
+    said = f"{ratio:.3f} ends ({low:.3f} to {high:.3f}) are expected for each document, which has one"
+    seldom = f"where the interval is below {1 - _ENDS:g}: texts that are written then become too long"
+    often = f"where the interval is above {1 + _ENDS:g}: texts that are written then become too short"
+    remedy = "train for longer (training.updates); data.document must be what a document of the test data is"
+    return [
+        Sign("ends too rarely", high < 1 - _ENDS, said, ratio, low, high, seldom, remedy),
+        Sign("ends too often", low > 1 + _ENDS, said, ratio, low, high, often, remedy),
+    ]
+
+
+def _short_sighted(run: LanguageRun, pieces: Lists, found: Expected) -> Sign:
+    """What the pieces before the last one are worth: the loss with all of them in sight, and with the last alone."""
+    count = max(1, int(np.searchsorted(np.cumsum(pieces.lengths + 1), _NEAR)))
+    some = _First(pieces, min(count, len(pieces.lengths)))
+    near = measure(run.model, Windows(some, 2, 1, run.recipe.batches.tokens), run.computer).loss
+    far = float(found.nats[found.document < len(some.lengths)].mean())
+    worth = near - far
+    said = (
+        f"{far:.3f} nats per piece with all that stands before it, {near:.3f} with two pieces of it at most: what "
+        f"stands further back is worth {worth:.3f}"
+    )
+    threshold = f"where they are worth less than {_BEFORE:g} nats: counts of pieces that follow each other would do"
+    remedy = (
+        "train for longer (training.updates), more layers (model.layers), longer rows (batches.length), or documents "
+        "that go on (data.document: paragraph or file)"
+    )
+    return plain_sign("ignores what came before", worth < _BEFORE, said, worth, threshold, remedy)
+
+
+class _First:
+    """The first texts of several."""
+
+    def __init__(self, pieces: Lists, count: int) -> None:
+        self.rows, self.lengths = pieces.rows, pieces.lengths[:count]
+
+
+def _written(run: LanguageRun, texts: list[str], pieces: list[np.ndarray]) -> list[Sign]:
+    """Signs in what is written after the first pieces of documents, drawn as they are expected."""
+    longest = run.model.decoder.longest
+    most = _MOST if longest is None else max(0, min(_MOST, longest - _PROMPT))
+    asked, prompts, outputs = Writing(Sampling(), most), [], []
+    for number, row in enumerate(pieces[:_TEXTS]):
+        prompt = row[:_PROMPT].tolist()
+        prompts.append(run.tokenizers[0].decode(prompt))
+        outputs += texts_after(run.model, run.tokenizers[0], prompt, asked, run.computer, number)
+    rests = [text[len(prompt) :] for text, prompt in zip(outputs, prompts, strict=True)]
+    references = texts[: len(outputs)]
+    return [repeated(outputs, references, unit_of(references)), collapsed(prompts, rests)]
+
+
+def _worst(
+    run: LanguageRun, pieces: list[np.ndarray], found: Expected, rows: Int[np.ndarray, " documents"]
+) -> list[Worst]:
+    """The documents that cost most for each piece: read to the dearest one, what was expected there, the rest."""
+    counts = np.bincount(found.document, minlength=len(pieces))
+    means, (cutter,) = np.bincount(found.document, found.nats, len(pieces)) / np.maximum(1, counts), run.tokenizers
+    worst = []
+    for document in np.argsort(-means, kind="stable")[:WORST].tolist():
+        own = np.flatnonzero(found.document == document)
+        dearest = own[found.nats[own].argmax()]
+        place, text = int(found.place[dearest]), pieces[document].tolist()
+        said = "(the end)" if found.said[dearest] == EOS else cutter.decode([int(found.said[dearest])])
+        right = cutter.decode(text[place:]) if place < len(text) else "(the end)"
+        score = f"document {rows[document] + 1}, {means[document]:.2f} nats per piece, {found.nats[dearest]:.1f} here"
+        worst.append(Worst(cutter.decode(text[:place]), said, right, score))
+    return worst

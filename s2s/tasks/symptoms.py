@@ -1,0 +1,139 @@
+"""Signs in what a model writes for what it reads, and whether it reads, and what its search misses."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from jaxtyping import Bool, Shaped
+from torch import Tensor
+
+from s2s.data.batches import collate_sources
+from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.examples import sent
+from s2s.data.pairs import prefixed
+from s2s.data.tokenizers import EOS, UNK
+from s2s.decoding.beam import Beam
+from s2s.decoding.translator import Translation
+from s2s.evaluation.gates import SOURCE, uses_its_source
+from s2s.evaluation.metrics import metrics, score
+from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, plain_sign, share_sign
+from s2s.evaluation.signs.pieces import entropy, unknown
+from s2s.evaluation.signs.texts import text_signs
+from s2s.models.contract import Seq2Seq
+from s2s.tasks.contract import TOKENIZER, Loaded
+from s2s.tasks.lines import Seen
+from s2s.tasks.seq2seq import translator_of
+from s2s.tasks.source_use import source_use
+from s2s.tasks.writing import collapsed, sequence_scores
+from s2s.training.progress import Meter
+
+Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "batch source"]]]
+"""What an encoder reads of the examples of these numbers."""
+
+
+def pair_symptoms(
+    run: Loaded[Any, Seq2Seq], part: datasets.Dataset, places: Sequence[str], meter: Meter, prefix: str = ""
+) -> Symptoms:
+    """Writes a target for each source of a part, each after the prefix, and looks at what was written.
+
+    Each pair has a place in words.
+    """
+    sources, references = list(part["source"]), list(part["target"])
+    data = encode_corpus(prefixed(part, prefix), run.tokenizers[0], run.tokenizers[-1])
+    read, wanted = data.rows(np.arange(len(data)))
+    translator = translator_of(run)
+    with meter("translating", len(sources)) as advance:
+        translations = list(
+            translator.translate([prefix + text if text.strip() else text for text in sources], advance)
+        )
+    outputs = [translation.text for translation in translations]
+    seen = Seen.load(run.checkpoint / TOKENIZER)
+    found = score(outputs, references)
+    return Symptoms(
+        summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
+        f"exact {found['exact']:.2f} %",
+        signs=[
+            *text_signs(sources, outputs, references, cut_off(translations)),
+            collapsed(sources, outputs),
+            _source_ignored(run, data),
+            unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
+            search_errors(
+                run,
+                translator.beam,
+                translations,
+                [row.tolist() for row in wanted],
+                lambda some: collate_sources([read[i] for i in some]),
+            ),
+        ],
+        worst=worst_texts(sources, outputs, [[r] for r in references], places),
+        ignorant=entropy(np.concatenate([*wanted, np.full(len(wanted), EOS)])),
+    )
+
+
+def cut_off(written: Sequence[Translation]) -> int:
+    """How many were ended by the longest length allowed."""
+    return sum(bool(each.candidates) and each.candidates[0].hypothesis.cut for each in written)
+
+
+def _source_ignored(run: Loaded[Any, Seq2Seq], data: Encoded) -> Sign:
+    worth = source_use(run.model, data, run.recipe.batches, run.computer)
+    return source_ignored(worth and (worth.right, worth.exchanged, worth.pairs))
+
+
+def source_ignored(worth: tuple[float, float, int] | None, noun: str = "source", more: str = "") -> Sign:
+    """Whether sources count: the losses with the right ones and with exchanged ones, of how many examples."""
+    name = f"ignores the {noun}"
+    remedy = (
+        f"train for longer (training.updates), lower training.learning_rate, raise training.warmup{more}, and look for "
+        "misaligned pairs with `s2s data check`"
+    )
+    if worth is None:
+        return plain_sign(name, False, f"there are no two different {noun}s to exchange", 0.0, "", remedy)
+    right, exchanged, count = worth
+    gate = uses_its_source(right, exchanged)
+    said = f"of {count:,} pairs, {gate.sentence}".replace("sources", f"{noun}s")
+    threshold = f"where {noun}s are worth less than {SOURCE:g} nats per target piece, as comparisons ask of translators"
+    return plain_sign(name, not gate.passed, said, exchanged - right, threshold, remedy)
+
+
+@torch.inference_mode()
+def search_errors(
+    run: Loaded[Any, Seq2Seq], beam: Beam, written: Sequence[Translation], wanted: Sequence[list[int]], read: Read
+) -> Sign:
+    """References that score more than what was found: the search missed them. Elsewhere the model prefers the wrong."""
+    best = [each.candidates[0].hypothesis if each.candidates else None for each in written]
+    wrong = [i for i, h in enumerate(best) if h is not None and list(h.tokens) != wanted[i]]
+    # what is longer than the model knows cannot be scored
+    most = run.model.decoder.longest
+    wrong = [i for i in wrong if most is None or len(wanted[i]) < most]
+    missed, size = 0, run.recipe.decoding.batch
+    order = sorted(wrong, key=lambda i: len(wanted[i]))
+    for rows in (order[first : first + size] for first in range(0, len(order), size)):
+        source, valid = (sent(t, run.computer.device) for t in read(rows))
+        each = sequence_scores(run.model, source, valid, [wanted[i] for i in rows]).tolist()
+        for i, log_probability in zip(rows, each, strict=True):
+            hypothesis = best[i]
+            # rounding alone is no error
+            if hypothesis and log_probability / beam.penalty(len(wanted[i]) + 1) > hypothesis.score + 1e-4:
+                missed += 1
+    return share_sign(
+        "search errors",
+        missed,
+        len(wrong),
+        "wrong outputs score less than their reference, which the search missed (the model is wrong in the others)",
+        10,
+        "a wider beam costs little, and finds most of them",
+        f"raise decoding.beam above {run.recipe.decoding.beam}",
+    )
+
+
+def worst_texts(
+    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], places: Sequence[str]
+) -> list[Worst]:
+    """The outputs of the lowest chrF; each example has a place in words, and its first reference is shown."""
+    metric = metrics(names=("chrf",))["chrf"]
+    scores = [metric.sentence_score(o, list(r)).score for o, r in zip(outputs, references, strict=True)]
+    order = sorted(range(len(scores)), key=lambda i: scores[i])[:WORST]
+    return [Worst(sources[i], outputs[i], references[i][0], f"{places[i]}, chrF {scores[i]:.1f}") for i in order]

@@ -1,0 +1,83 @@
+"""Signs in what a model answers to each of its tasks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import datasets
+import numpy as np
+from jaxtyping import Int
+
+from s2s.data.tokenizers import EOS
+from s2s.evaluation.classification import accuracy
+from s2s.evaluation.signs import WORST, Symptoms, Worst
+from s2s.evaluation.signs.classes import class_signs
+from s2s.evaluation.signs.pieces import entropy
+from s2s.tasks.symptoms import pair_symptoms
+from s2s.tasks.text_to_text.answers import log_probabilities, shares
+from s2s.tasks.text_to_text.data import Mixture, in_pieces
+from s2s.tasks.text_to_text.evaluation import Run
+from s2s.tasks.text_to_text.recipe import CorpusSettings
+from s2s.training.progress import Meter
+
+
+def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
+    """Lets a model answer a part of each task, and looks at the answers, task by task.
+
+    `rows` say where the examples stand among those of all tasks of their split. What spans are taken out of is not
+    answered, and only counts for how often each piece is right.
+    """
+    corpora, found, wanted = run.recipe.data.corpora, {}, []
+    places = _places(part, rows)
+    for name, each in part.parts.items():
+        settings = corpora[name]
+        if not len(each):
+            continue
+        pieces, _ = in_pieces(each, settings, run.tokenizers[0], run.recipe.batches.max_length)
+        _, targets = pieces.drawn(np.arange(len(each)), 0)
+        wanted += [*targets, np.full(len(targets), EOS)]
+        if settings.answers:
+            found[name] = _chosen(run, each, settings, places[name], meter)
+        elif settings.objective == "pairs":
+            found[name] = pair_symptoms(run, each, places[name], meter, settings.prefix)
+    signs = [replace(sign, name=f"{name}: {sign.name}") for name, task in found.items() for sign in task.signs]
+    return Symptoms(
+        summary="\n  ".join(f"{name}: {task.summary}" for name, task in found.items()),
+        signs=signs,
+        worst=_worst({name: task.worst for name, task in found.items()}),
+        ignorant=entropy(np.concatenate(wanted)) if wanted else None,
+    )
+
+
+def _places(part: Mixture, rows: Int[np.ndarray, " examples"]) -> dict[str, list[str]]:
+    """Where the examples of each task stand in their split, all tasks counted through."""
+    ends = np.cumsum([0, *map(len, part.parts.values())])
+    spans = zip(part.parts, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    return {name: [f"example {row + 1} of all tasks" for row in rows[first:last]] for name, first, last in spans}
+
+
+def _chosen(
+    run: Run, part: datasets.Dataset, settings: CorpusSettings, places: Sequence[str], meter: Meter
+) -> Symptoms:
+    """Of a task with answers: signs of a classifier."""
+    answers = settings.answers or ()
+    sources, references = list(part["source"]), [text.strip() for text in part["target"]]
+    with meter("choosing", len(sources)) as advance:
+        prefixed = [settings.prefix + source for source in sources]
+        cut = run.tokenizers[0], prefixed, answers, run.recipe.decoding.batch
+        probabilities = shares(log_probabilities(run.model, *cut, advance))
+    truth = np.array([answers.index(text) for text in references])
+    right, worst = accuracy(truth, probabilities.argmax(axis=1)), []
+    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
+        said, share = int(probabilities[row].argmax()), probabilities[row, truth[row]]
+        answer = f"{answers[said]} ({probabilities[row, said]:.3f})"
+        place = f"{places[row]}, {references[row]} has a probability of {share:.3g}"
+        worst.append(Worst(sources[row], answer, references[row], place))
+    summary = f"{len(truth):,} examples: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
+    return Symptoms(summary, class_signs(truth, probabilities, answers), worst)
+
+
+def _worst(tasks: Mapping[str, Sequence[Worst]]) -> list[Worst]:
+    """The worst of all tasks, from each as many as fit: what they are measured by differs."""
+    each = -(-WORST // max(1, len(tasks)))
+    found = [replace(one, score=f"{name}: {one.score}") for name, several in tasks.items() for one in several[:each]]
+    return found[:WORST]
