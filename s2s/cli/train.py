@@ -54,11 +54,12 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
 
     prepare_process(asked.device)
     if overfitting and asked.task == "translation":
+        from s2s.run.back_translation import with_back_translations
         from s2s.run.room import room_to_train
         from s2s.tasks.translation.task import TASK, overfit
 
         with room_to_train(TASK, asked):
-            overfit(asked, click.echo)
+            overfit(with_back_translations(asked, click.echo), click.echo)
         return
     with joined(launch) as ranks:
         if resuming:

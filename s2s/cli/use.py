@@ -38,6 +38,7 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
+@click.option("--prefix", "before", help="What stands before each line, such as '<2de> '; data.prefix by default.")
 @click.option(
     "--engine",
     type=click.Choice(["torch", "ctranslate2", "onnx"]),
@@ -47,7 +48,16 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 )
 @_checkpoint
 def translate(
-    run: Path, source, output: Path | None, beam, nbest: int, length_penalty, name, engine: str, checkpoint
+    run: Path,
+    source,
+    output: Path | None,
+    beam,
+    nbest: int,
+    length_penalty,
+    name,
+    before: str | None,
+    engine: str,
+    checkpoint,
 ) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
     from s2s.run.folder import opened
@@ -62,6 +72,8 @@ def translate(
         check_exported(translator, engine, checkpoint)
     if name and not several:
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
+    if before is not None and several:
+        raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
     if several:
         from s2s.tasks.text_to_text.use import task_named
 
@@ -84,7 +96,9 @@ def translate(
         from s2s.run.loaded import line_translator
     from s2s.tasks.lines import translated
 
-    _write_all(translated(*line_translator(translator, nbest, checkpoint), arriving, source.isatty(), tell), output)
+    prefix = cast(Any, translator.recipe).data.prefix if before is None else before
+    found = line_translator(translator, nbest, checkpoint)
+    _write_all(translated(*found, arriving, source.isatty(), tell, prefix), output)
 
 
 @click.command()

@@ -22,7 +22,7 @@ def cached(
         UserError: as `read`; or there are no rows.
     """
     # a file's ending says how it is read
-    fingerprint = _named(reading, *(f"{path.name} {_content_hash(path)}" for path in files))
+    fingerprint = named(reading, *(f"{path.name} {content_hash(path)}" for path in files))
     failure: list[UserError] = []
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -50,7 +50,7 @@ def cached(
         raise
 
 
-def _content_hash(path: Path) -> str:
+def content_hash(path: Path) -> str:
     """What identifies a file: dates say nothing, for it may have been restored, or copied with its date."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
@@ -65,11 +65,11 @@ def cache_for(corpus: str) -> str | None:
     if not folder.is_dir():
         return None
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    name = _named(*(f"{path.relative_to(folder)} {_content_hash(path)}" for path in files))
+    name = named(*(f"{path.relative_to(folder)} {content_hash(path)}" for path in files))
     return str(Path(config.HF_DATASETS_CACHE) / f"s2s-{name}")
 
 
-def _named(*parts: str) -> str:
+def named(*parts: str) -> str:
     """A name for what our version makes of these."""
     return hashlib.blake2b("\n".join([version("s2s"), *parts]).encode(), digest_size=16).hexdigest()
 
@@ -85,7 +85,7 @@ def converted(
     The columns of some rows and their numbers are made by `take`; another `reading` is another result.
     """
     # left alone, datasets would name the result by the code of `take`, whose callees it does not look into
-    name = _named(found._fingerprint, reading)
+    name = named(found._fingerprint, reading)
     columns = found.column_names
     return found.map(
         take, batched=True, with_indices=True, remove_columns=columns, features=features, new_fingerprint=name

@@ -5,8 +5,8 @@ of its examples, each pass in an order of its own, and an epoch takes the next o
 a second time before all others of its corpus have come, whatever the rates.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,9 +15,8 @@ from s2s.data.batches import Batch, accumulate, collate, plan
 from s2s.data.encoding import Encoded
 from s2s.data.examples import Examples, Plan
 from s2s.errors import UserError
-from s2s.recipe.pairs import BatchSettings
+from s2s.recipe.pairs import BatchSettings, Mixing
 
-Mixing = Literal["size", "equal"] | float
 Written = list[np.ndarray]
 
 
@@ -38,37 +37,49 @@ class PairsOfPieces(Protocol):
 
 
 class FixedPairs:
-    """Pairs that are the same each time."""
+    """Pairs that are the same each time: some that follow each other, from the first to the last, not counted."""
 
-    def __init__(self, data: Encoded) -> None:
-        self.data = data
-        self.source_lengths, self.target_lengths = data.source_lengths, data.target_lengths
+    def __init__(self, data: Encoded, first: int = 0, last: int | None = None) -> None:
+        self.data, self.first = data, first
+        self.source_lengths, self.target_lengths = data.source_lengths[first:last], data.target_lengths[first:last]
 
     def drawn(self, indices: Int[np.ndarray, " chosen"], seed: int) -> tuple[Written, Written]:
         """As they are."""
-        return self.data.rows(indices)
+        return self.data.rows(indices + self.first)
 
 
-def rates(sizes: Sequence[int], mixing: Mixing) -> Float[np.ndarray, " corpora"]:
-    """Shares of corpora of these sizes among what is drawn: p ~ n^(1/T), with T = 1 for `size`, and all for `equal`.
+def rates(
+    sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None = None
+) -> Float[np.ndarray, " corpora"]:
+    """Shares of corpora of these sizes among what is drawn: p ~ w · n^(1/T), T = 1 for `size`, and ∞ for `equal`.
 
-    Source: Raffel et al. 2020, section 3.5.2, without their limit on sizes.
+    The weights w are 1 when None. Source: Raffel et al. 2020, section 3.5.2, without their limit on sizes.
     """
     exponent = {"size": 1.0, "equal": 0.0}[mixing] if isinstance(mixing, str) else 1 / mixing
     powers = np.where(np.array(sizes) > 0, np.array(sizes, dtype=np.float64) ** exponent, 0)
+    powers = powers if weights is None else powers * np.array(weights)
     return powers / powers.sum()
 
 
-def counts(sizes: Sequence[int], mixing: Mixing) -> Int[np.ndarray, " corpora"]:
+def counts(sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None = None) -> Int[np.ndarray, " corpora"]:
     """How many examples of each corpus an epoch has: together as many as there are, at `rates`, rounded.
 
     What rounding down leaves goes to the largest remainders. A corpus that would have none in an epoch is given one.
     """
-    wanted = rates(sizes, mixing) * sum(sizes)
+    wanted = rates(sizes, mixing, weights) * sum(sizes)
     found = np.floor(wanted + 1e-9).astype(np.int64)
     left = sum(sizes) - int(found.sum())
     found[np.argsort(found - wanted, kind="stable")[:left]] += 1
     return np.maximum(found, np.array(sizes) > 0)
+
+
+def told(names: Iterable[str], sizes: Sequence[int], mixing: Mixing, weights: Sequence[float] | None) -> list[str]:
+    """How often each corpus is drawn, as lines."""
+    rows = zip(names, sizes, rates(sizes, mixing, weights), counts(sizes, mixing, weights), strict=True)
+    return [
+        f"  {name}: {size:,} examples, drawn {share:.1%} of the time, {count / max(1, size):.2f} passes an epoch"
+        for name, size, share, count in rows
+    ]
 
 
 def stream(size: int, first: int, last: int, seed: int, corpus: int) -> Int[np.ndarray, " drawn"]:
@@ -97,6 +108,7 @@ class Mixed(Examples[Batch]):
         batches: BatchSettings,
         mixing: Mixing,
         tokens_per_update: int | None = None,
+        weights: Sequence[float] | None = None,
     ) -> None:
         self.corpora = list(corpora.values())
         self.tokens = batches.tokens
@@ -115,7 +127,8 @@ class Mixed(Examples[Batch]):
                     where="batches.max_length",
                     remedy="raise it",
                 )
-        self.counts = counts([len(kept) for kept in self.kept], mixing)
+        self.sizes = [len(kept) for kept in self.kept]
+        self.counts = counts(self.sizes, mixing, weights)
 
     def __len__(self) -> int:
         return len(self.source_lengths)

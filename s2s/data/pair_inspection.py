@@ -13,7 +13,7 @@ from s2s.data import inspection as look
 from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
 from s2s.data.pairs import pairs
 from s2s.data.sources import Corpus
-from s2s.recipe.pairs import FilterSettings, PairSettings
+from s2s.recipe.pairs import FilterSettings, LearnedPairs
 
 _BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
 _OUTLIERS = 5
@@ -79,7 +79,7 @@ class Inspection:
     advice: list[str]
 
 
-def inspect(corpus: Corpus[datasets.Dataset], settings: PairSettings, normalization: str = "identity") -> Inspection:
+def inspect(corpus: Corpus[datasets.Dataset], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
     """Looks through a corpus as loaded, nothing filtered; the normalization is that of the targets."""
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}

@@ -26,21 +26,21 @@ from s2s.data.sources import (
     not_found,
     usual_file,
 )
-from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, table_kind
+from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, lines, table_kind
 from s2s.errors import UserError
-from s2s.recipe.pairs import PairSettings
+from s2s.recipe.pairs import LearnedPairs, PairSettings
 from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
 
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
-Make = Callable[[str, int, PairSettings], Sequence[Any]]
+Make = Callable[[str, int, LearnedPairs], Sequence[Any]]
 
 
 def _drawn(make: Callable[..., Sequence[Any]]) -> Make:
     return lambda split, size, settings: make(split, size, settings.seed, words=settings.words)
 
 
-def _homonyms(split: str, size: int, settings: PairSettings) -> list[Homonym]:
+def _homonyms(split: str, size: int, settings: LearnedPairs) -> list[Homonym]:
     if settings.words != 1:
         raise UserError(f"is {settings.words}, but homonyms have all their words", "data.words", "leave it out")
     return homonyms(split, size, settings.seed)
@@ -59,7 +59,7 @@ _MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
 _PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
 
 
-class PairSource(Source[PairSettings, datasets.Dataset]):
+class PairSource(Source[LearnedPairs, datasets.Dataset]):
     """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
 
     The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the
@@ -177,6 +177,29 @@ def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
         yield from zip(rows["source"], rows["target"], strict=True)
 
 
+def target_texts(settings: LearnedPairs) -> list[str]:
+    """The target side of training pairs, alone: of a corpus, of a table's column, or the lines of any other file.
+
+    Raises:
+        UserError: it cannot be read, or is empty.
+    """
+    split = settings.train
+    if settings.corpus == "files" and isinstance(split, str) and table_kind(Path(split)) in (None, ".txt"):
+        path = Path(settings.root or "") / split
+        check_there(path)
+        found = list(lines(path))
+    else:
+        # a corpus with this side alone: the other one need not be there
+        alone = settings.model_copy(update={"source": settings.target})
+        if isinstance(split, tuple):
+            alone = alone.model_copy(update={"train": (split[1], split[1])})
+        part = PairSource(alone).part("train")
+        found = list(part["target"]) if part else []
+    if not found:
+        raise UserError("has no lines", where=f"train: {split}", remedy="name a file with a sentence a line")
+    return found
+
+
 def prefixed(dataset: datasets.Dataset, prefix: str) -> datasets.Dataset:
     """The pairs alone, with the prefix before each source that has a text; without a prefix, the data set itself."""
     if not prefix:
@@ -191,7 +214,7 @@ def prefixed(dataset: datasets.Dataset, prefix: str) -> datasets.Dataset:
     return dataset.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
 
 
-def _built_in(name: str, split: Split, settings: PairSettings) -> datasets.Dataset:
+def _built_in(name: str, split: Split, settings: LearnedPairs) -> datasets.Dataset:
     corpus = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
         raise UserError(

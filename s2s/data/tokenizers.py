@@ -240,21 +240,25 @@ def _unescape(text: str) -> str:
 
 
 def train_pair(
-    sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings
+    sources: Iterable[str], targets: Iterable[str], settings: TokenizerSettings, marks: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target; the same object twice, trained on both, when they share one vocabulary."""
+    """The tokenizers of source and target; the same object twice, trained on both, when they share one vocabulary.
+
+    Marks are words of sources that are a piece each.
+    """
     if settings.shared:
-        shared = train(itertools.chain(sources, targets), settings, "shared")
+        shared = train(itertools.chain(sources, targets), settings, "shared", marks)
         return shared, shared
-    return train(sources, settings.of("source"), "source"), train(targets, settings.of("target"), "target")
+    return train(sources, settings.of("source"), "source", marks), train(targets, settings.of("target"), "target")
 
 
-def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer:
+def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Sequence[str] = ()) -> Tokenizer:
     """Learns the pieces of a corpus; the same lines and settings give the same bytes.
 
     Of more than two million lines, one to two million are taken, spread evenly. Lines of more than 2,000 characters are
     cut, never left out. With `unigram` and `bpe`, the most frequent characters, which make up 99.95 % of the text, are
     pieces; the others are spelt in bytes, or unknown. `char` and `word` take the most frequent characters and words.
+    Marks are words that are a piece each, however seldom they are; to `bytes`, they are bytes.
 
     Raises:
         UserError: the corpus is empty, or `tokenizer.size` is larger or smaller than it allows.
@@ -269,7 +273,8 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str) -> Tokenizer
     parts = _thinned(part for text in texts for part in _parts(text))
     if not parts:
         raise UserError(f"there is no text to learn pieces from ({side})", where="data.train")
-    return Tokenizer(_learn(parts, settings, side), settings.kind, settings.normalization, settings.lowercase)
+    whole = [_escape(normalized(mark, settings.normalization, settings.lowercase)).replace(" ", "▁") for mark in marks]
+    return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
 
 
 def _parts(line: str) -> Iterator[str]:
@@ -289,7 +294,7 @@ def _thinned(lines: Iterable[str]) -> list[str]:
     return kept
 
 
-def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
+def _learn(lines: list[str], settings: PieceSettings, side: str, whole: Sequence[str]) -> bytes:
     subwords = settings.kind in ("unigram", "bpe")
     model = io.BytesIO()
     _check_threads()
@@ -316,6 +321,7 @@ def _learn(lines: list[str], settings: PieceSettings, side: str) -> bytes:
             # sums of floats depend on how many threads share them: the machine must not decide
             num_threads=_THREADS,
             minloglevel=2,
+            user_defined_symbols=list(whole),
         )
     except RuntimeError as error:
         raise _explained(str(error), settings, side) from error

@@ -16,6 +16,10 @@ from s2s.recipe.schema import (
     Word,
 )
 
+Mixing = Literal["size", "equal"] | Annotated[float, Field(ge=1, le=1e6)]
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+Prefix = Annotated[str, Field(max_length=200)]
+
 
 class FilterSettings(Section):
     """Which training pairs are dropped before anything is learned from them; empty sides always are."""
@@ -28,8 +32,8 @@ class FilterSettings(Section):
     """What happens to the second and later copies of a pair."""
 
 
-class PairSettings(SourceSettings):
-    """The parallel corpus."""
+class LearnedPairs(SourceSettings):
+    """Pairs that are learned from."""
 
     corpus: Word = "built-in"
     """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is built
@@ -47,10 +51,6 @@ class PairSettings(SourceSettings):
     train: Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
     built-in corpus, how many sentence pairs to generate."""
-    validation: Split = "validation"
-    """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
-    test: Split | None = "test"
-    """As `validation`; nothing is tested when null."""
     seed: Seed = 1
     """Seed of the built-in corpus, of the pairs held out, and of how many pairs are joined."""
     words: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -58,6 +58,15 @@ class PairSettings(SourceSettings):
     words occur only with all of them. With few, how sentences are built is most of what there is to learn."""
     filters: FilterSettings = FilterSettings()
     """Which training pairs are dropped."""
+
+
+class PairSettings(LearnedPairs):
+    """The parallel corpus."""
+
+    validation: Split = "validation"
+    """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
+    test: Split | None = "test"
+    """As `validation`; nothing is tested when null."""
 
 
 class BatchSettings(Section):

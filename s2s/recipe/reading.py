@@ -23,6 +23,7 @@ from s2s.recipe.schema import AnyRecipe, Section, TaskSchema
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
+_ON_HUB = "hf:"
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
 
 
@@ -250,9 +251,11 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
     """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
     data = _data(recipe)
-    corpora = {name: _absolute_data(each, ("data", "corpora", name), folder, given) for name, each in _corpora(data)}
-    data = data.model_copy(update={"corpora": corpora}) if corpora else _absolute_data(data, ("data",), folder, given)
-    return recipe.model_copy(update={"data": data})
+    several: dict[str, dict[str, Any]] = {}
+    for (group, name), each in _corpora(data):
+        several.setdefault(group, {})[name] = _absolute_data(each, ("data", group, name), folder, given)
+    data = data if hasattr(data, "corpora") else _absolute_data(data, ("data",), folder, given)
+    return recipe.model_copy(update={"data": data.model_copy(update=several)})
 
 
 def _absolute_data(data: Any, where: Location, folder: Path, given: set[Location]) -> Any:
@@ -267,6 +270,9 @@ def _absolute_data(data: Any, where: Location, folder: Path, given: set[Location
     if data.root is not None:
         changes["root"] = absolute(data.root, "root")
     root = Path(changes["root"]) if data.root is not None else None
+    run = getattr(data, "back_translated_by", None)
+    if run is not None and not run.startswith(_ON_HUB):
+        changes["back_translated_by"] = absolute(run, "back_translated_by")
     for key, files in _own_files(data):
         changes[key] = tuple(absolute(file, key, root) for file in files)
         if isinstance(getattr(data, key), str):
@@ -274,17 +280,21 @@ def _absolute_data(data: Any, where: Location, folder: Path, given: set[Location
     return data.model_copy(update=changes)
 
 
-def _corpora(data: Any) -> list[tuple[str, Any]]:
-    """The sections of a mixture, by name; none where `data` is one itself."""
-    return list(getattr(data, "corpora", {}).items())
+def _corpora(data: Any) -> list[tuple[tuple[str, str], Any]]:
+    """The sections of further corpora, by key and name; where `data` has `corpora`, it is none itself."""
+    groups = {group: getattr(data, group, {}) for group in ("corpora", "more")}
+    return [((group, name), each) for group, several in groups.items() for name, each in several.items()]
 
 
 def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
     """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
     data = _data(recipe)
     named: list[tuple[str, str | None]] = []
-    for place, each in [(f"data.corpora.{name}", each) for name, each in _corpora(data)] or [("data", data)]:
+    sections = [(f"data.{group}.{name}", each) for (group, name), each in _corpora(data)]
+    for place, each in sections if hasattr(data, "corpora") else [("data", data), *sections]:
         named.append((f"{place}.root", each.root))
+        run = getattr(each, "back_translated_by", None)
+        named.append((f"{place}.back_translated_by", None if run and run.startswith(_ON_HUB) else run))
         named += [(f"{place}.{key}", file) for key, files in _own_files(each) for file in files]
     named.append(("init_from", getattr(recipe, "init_from", None)))
     return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if file and not Path(file).exists()]
@@ -297,7 +307,7 @@ def _data(recipe: AnyRecipe[Any]) -> Any:
 def _own_files(data: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The files that each part of a corpus of files is read from."""
     for key in ("train", "validation", "test") if data.corpus == "files" else ():
-        split = getattr(data, key)
+        split = getattr(data, key, None)
         if isinstance(split, str | tuple):
             yield key, (split,) if isinstance(split, str) else split
 

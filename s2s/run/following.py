@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from s2s.run.back_translation import with_back_translations
 from s2s.run.loaded import hashes_of
 from s2s.run.room import room_to_train
 from s2s.run.stopping import Wish, pauses
@@ -31,7 +32,7 @@ def follow(ranks: Ranks) -> None:
     told, tokenizers, folder = ranks.led((("", "", ""), (), Path()))
     recipe = received(told)
     with room_to_train(task, recipe):
-        prepared = task.prepare(recipe, tokenizers, lambda text: None)
+        prepared = task.prepare(with_back_translations(recipe, lambda text: None), tokenizers, lambda text: None)
         trainer, _ = trainer_of(task, recipe, prepared, computer, (None, folder))
     ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
     trainer.follow()

@@ -83,7 +83,9 @@ def inspected(recipe: "AnyTask") -> str:
     room = f"{TASKS[recipe.task]}.inspection"
     if find_spec(room) is None:
         raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
-    return import_module(room).inspected(recipe)
+    from s2s.run.back_translation import with_back_translations
+
+    return import_module(room).inspected(with_back_translations(recipe, lambda line: None))
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":

@@ -106,7 +106,7 @@ class Run:
             return named.prefix, named.answers
         if task is not None:
             raise UserError("says nothing to runs of translation", where=f"task {task!r}", remedy="leave it out")
-        return "", None
+        return self.recipe.data.prefix, None
 
     def _chosen(self, lines: list[str], answers: tuple[str, ...], nbest: int) -> list[tuple[Candidate, ...]]:
         run, cut = self.loaded, self.loaded.tokenizers[0]

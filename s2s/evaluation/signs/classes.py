@@ -49,7 +49,7 @@ def one_class_only(truth: Classes, predicted: Classes, names: Sequence[str]) -> 
     )
     threshold = "where the interval is not above the most frequent class's share: then nothing need have been read"
     remedy = "lower training.learning_rate, train for longer (training.updates), and check the labels in data.train"
-    found = right.low <= share
+    found = bool(right.low <= share)
     return Sign("majority class only", found, measured, right.value, right.low, right.high, threshold, remedy)
 
 

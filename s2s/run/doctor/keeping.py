@@ -17,6 +17,7 @@ from torch import Tensor
 from s2s.errors import UserError
 from s2s.run import folder as folders
 from s2s.run import manifest
+from s2s.run.back_translation import with_back_translations
 from s2s.run.doctor.equalities import Patient, apart
 from s2s.run.doctor.findings import Finding, held, not_applicable
 from s2s.run.loaded import load_tokenizers
@@ -89,7 +90,7 @@ def resuming(name: str, patient: Patient) -> Finding:
         return not_applicable(name, "there is no checkpoint that training could go on from")
     try:
         tokenizers = load_tokenizers(folder, recipe)
-        data = task.prepare(recipe, tokenizers, lambda line: None)
+        data = task.prepare(with_back_translations(recipe, lambda line: None), tokenizers, lambda line: None)
     except (UserError, OSError) as error:
         return not_applicable(name, f"the training data cannot be read: {str(error).splitlines()[0]}")
     starts = manifest.read(folder / folders.MANIFEST)

@@ -7,7 +7,7 @@ import datasets
 import numpy as np
 
 from s2s.data import inspection as look
-from s2s.data.mixing import counts, rates
+from s2s.data.mixing import told
 from s2s.data.pair_inspection import Inspection, blocks, inspect
 from s2s.data.pairs import pairs
 from s2s.data.piece_inspection import Cutting, cutting
@@ -116,10 +116,6 @@ def _texts(part: datasets.Dataset) -> Iterable[str]:
 def _together(recipe: TextToTextRecipe, kept: Sequence[int], cut: Cutting) -> list[str]:
     """How the corpora are mixed, and how all texts are cut, prefixes included."""
     lines = [f"── together, mixing {recipe.data.mixing}"]
-    if all(kept):
-        shares, drawn = rates(kept, recipe.data.mixing), counts(kept, recipe.data.mixing)
-        for name, size, share, count in zip(recipe.data.corpora, kept, shares, drawn, strict=True):
-            lines.append(
-                f"  {name}: {size:,} examples, drawn {share:.1%} of the time, {count / size:.2f} passes an epoch"
-            )
+    if any(kept):
+        lines += told(recipe.data.corpora, kept, recipe.data.mixing, recipe.data.weights)
     return [*lines, *(look.table(cut.splits, cut.rows()) if cut.splits else [])]

@@ -5,7 +5,7 @@ from typing import Annotated, Generic, Literal, Self
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import BatchSettings, FilterSettings, PairSettings, TrainingSettings
+from s2s.recipe.pairs import BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
 from s2s.recipe.schema import (
     Beam,
     Classes,
@@ -37,7 +37,7 @@ class LooseFilters(FilterSettings):
 class CorpusSettings(PairSettings):
     """One task of the mixture: its pairs, its prefix, and how it is scored."""
 
-    prefix: Annotated[str, Field(max_length=200)] = ""
+    prefix: Prefix = ""
     """What stands before each source, such as `"plural: "`: by it the model knows what to write."""
     metric: Metric = "exact"
     """How the task is scored: as `validation.metric` of task `translation`, or, where there are `answers`, `accuracy`
@@ -52,6 +52,8 @@ class CorpusSettings(PairSettings):
     """Share of the pieces that span corruption takes out."""
     span: Annotated[float, Field(ge=1, le=100)] = 3.0
     """Mean length of the spans that it takes out, in pieces."""
+    weight: Weight = 1.0
+    """What its rate is multiplied by; see `mixing`."""
     filters: LooseFilters = LooseFilters()  # pyright: ignore[reportIncompatibleVariableOverride]
     """Which training pairs are dropped."""
 
@@ -72,10 +74,16 @@ class MixtureSettings(Section):
 
     corpora: Annotated[dict[Name, CorpusSettings], Field(min_length=1)]
     """The tasks, each by a name."""
-    mixing: Literal["size", "equal"] | Annotated[float, Field(ge=1, le=1e6)] = "size"
+    mixing: Mixing = "size"
     """Rates p of the corpora, which have n examples each: `size`, p ~ n; `equal`, all the same; or a temperature T, 1
-    or more, p ~ n^(1/T), of which 1 is `size` and the limit is `equal`. An epoch has as many examples as all corpora
-    together; a corpus that is drawn more often begins again, in another order, when all of it was seen."""
+    or more, p ~ n^(1/T), of which 1 is `size` and the limit is `equal`; each times the corpus' `weight`. An epoch has
+    as many examples as all corpora together; a corpus that is drawn more often begins again, in another order, when all
+    of it was seen."""
+
+    @property
+    def weights(self) -> list[float]:
+        """Of the corpora, in their order."""
+        return [corpus.weight for corpus in self.corpora.values()]
 
     @property
     def train(self) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from s2s.data.batches import Batch
 from s2s.data.corruption import SENTINELS
-from s2s.data.mixing import Mixed, every_one, rates
+from s2s.data.mixing import Mixed, every_one, told
 from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.signs import Symptoms
@@ -74,7 +74,8 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
 
     def examples(self, recipe: TextToTextRecipe, data: PreparedMixture, model: Seq2Seq) -> Mixed:
         batches = recipe.batches
-        found = Mixed(data.train, batches, recipe.data.mixing, recipe.training.tokens_per_update)
+        mixing, weights = recipe.data.mixing, recipe.data.weights
+        found = Mixed(data.train, batches, mixing, recipe.training.tokens_per_update, weights)
         check_lengths(batches, model, found, every_one(data.validation, batches), recipe.model.kind)
         return found
 
@@ -109,10 +110,8 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
         say(f"{tokenizer.size:,} pieces ({tokenizer.kind})")
         if not isinstance(examples, Mixed):
             return
-        sizes = [len(kept) for kept in examples.kept]
-        shown = rates(sizes, course.recipe.data.mixing)
-        for name, size, rate, count in zip(course.data.train, sizes, shown, examples.counts, strict=True):
-            say(f"  {name}: {size:,} examples, drawn {rate:.1%} of the time, {count / size:.2f} passes an epoch")
+        settings = course.recipe.data
+        say("\n".join(told(course.data.train, examples.sizes, settings.mixing, settings.weights)))
         if examples.left_out:
             limit = course.recipe.batches.max_length
             say(f"{examples.left_out} training examples are longer than batches.max_length ({limit}): left out")

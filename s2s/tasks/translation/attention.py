@@ -52,8 +52,11 @@ def aligned(
         UserError: the model has no attention or no such layer, a line is too long, or targets are not as many as lines.
     """
     source, into, translator = run.tokenizers[0], run.tokenizers[-1], translator_of(run)
+    prefix = run.recipe.data.prefix
+    before = len(words_of(source, source.encode(prefix))) if prefix else 0
     given = iter(targets) if targets is not None else None
-    for lines in chunks:
+    for chunk in chunks:
+        lines = [prefix + line if line.strip() else line for line in chunk]
         if given is None:
             written = written_by(translator, lines)
         else:
@@ -69,7 +72,7 @@ def aligned(
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
-            yield pharaoh(links(looked, words_of(source, read), words_of(into, pieces)))
+            yield pharaoh(links(looked, words_of(source, read)[before:], words_of(into, pieces)))
     if given is not None and next(given, None) is not None:
         raise _unequal()
 

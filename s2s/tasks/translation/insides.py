@@ -14,6 +14,7 @@ def insides(run: Loaded[Recipe, Seq2Seq], focus: Focus) -> Inspection:
     Raises:
         UserError: a sentence is empty or too long, or has not the word; or there is no such layer or head.
     """
-    texts = focus.inputs or (str(focus.example["source"][0]),)
+    # an example of a split has the prefix
+    texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
     pairs = [pair_of(run, text, focus.output) for text in texts]
     return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))

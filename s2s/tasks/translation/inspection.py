@@ -1,17 +1,36 @@
-"""What commonly spoils a parallel corpus, found before training."""
+"""What commonly spoils parallel corpora, found before training."""
+
+import datasets
 
 from s2s.data.filters import filter_training
-from s2s.data.pair_inspection import inspect, render
-from s2s.data.pairs import load
+from s2s.data.mixing import told as told_shares
+from s2s.data.pair_inspection import blocks, inspect, render
+from s2s.data.sources import Corpus
+from s2s.tasks.translation.data import OWN, TranslationSource, further
 from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.recipe import Recipe
 
 
 def inspected(recipe: Recipe) -> str:
     """What a recipe's corpus holds, and what is suspicious, as text."""
-    data, corpus = recipe.data, load(recipe.data)
-    found = inspect(corpus, data, recipe.tokenizer.of("target").normalization)
-    kept, _ = filter_training(corpus.train, data.filters)
-    if data.join == 1 or not len(kept):
-        return render(found)
-    return render(found, [["what data.join does", f"  {told(joined(kept, data), len(kept))}"]])
+    data, corpus = recipe.data, TranslationSource(recipe.data).load()
+    normalization = recipe.tokenizer.of("target").normalization
+    found = inspect(corpus, data, normalization)
+    more = [["what data.join does", f"  {_joining(recipe, corpus)}"]] if data.join > 1 else []
+    others = further(data, corpus)
+    sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
+    for name, each in others.items():
+        alone: Corpus[datasets.Dataset] = Corpus(each.read, None, None)  # type: ignore[arg-type]
+        beside = inspect(alone, data.more[name], normalization)
+        head, *rest = blocks(beside)
+        left = ["what stands in validation or test", f"  {each.held_out:,} pairs: left out"]
+        more += [[f"── data.more.{name}", *head], *rest, left]
+        found.advice.extend(f"{name}: {words}" for words in beside.advice)
+    if others:
+        more.append(["── together", *told_shares([OWN, *others], sizes, data.mixing, data.weights)])
+    return render(found, more)
+
+
+def _joining(recipe: Recipe, corpus: Corpus[datasets.Dataset]) -> str:
+    kept, _ = filter_training(corpus.train, recipe.data.filters)
+    return told(joined(kept, recipe.data), len(kept)) if len(kept) else "nothing is left to join"

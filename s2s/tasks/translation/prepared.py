@@ -7,11 +7,11 @@ import datasets
 
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import Ledger, filter_training
-from s2s.data.pairs import load
 from s2s.data.sources import Corpus, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
+from s2s.tasks.translation.data import OWN, TranslationSource, further, marks, together
 from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.recipe import Recipe
 
@@ -20,7 +20,8 @@ from s2s.tasks.translation.recipe import Recipe
 class Prepared:
     """Everything about the data that training needs: the filtered and joined corpus as text, and as pieces.
 
-    Source and target have the same tokenizer where they share one vocabulary.
+    Source and target have the same tokenizer where they share one vocabulary. Of several corpora, all training pairs
+    stand one corpus after the other, and `sizes` says how many each has.
     """
 
     corpus: Corpus[datasets.Dataset]
@@ -28,6 +29,7 @@ class Prepared:
     target_tokenizer: Tokenizer
     train: Encoded
     validation: Encoded
+    sizes: dict[str, int]
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
@@ -52,18 +54,24 @@ def prepare(
     The tokenizers are those of a run that continues, or the source's of the run that the encoder comes from and none
     for the target; None to train new ones.
     """
-    corpus = load(recipe.data)
-    kept, ledger = filter_training(corpus.train, recipe.data.filters)
+    data = recipe.data
+    corpus = TranslationSource(data).load()
+    kept, ledger = filter_training(corpus.train, data.filters)
     say(str(ledger))
     if not len(kept):
         raise _none_left(ledger)
-    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer)
+    others = further(data, corpus)
+    for name, each in others.items():
+        say(f"data.more.{name}: {each}")
+    sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
+    kept = together(kept, others) if others else kept
+    source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, marks(data))
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
-    examples = joined(kept, recipe.data)
-    if recipe.data.join > 1:
+    examples = joined(kept, data)
+    if data.join > 1:
         say(told(examples, len(kept)))
     train, validation = (encode_corpus(part, source, target) for part in (examples, corpus.validation))
-    return Prepared(Corpus(examples, corpus.validation, corpus.test), source, target, train, validation)
+    return Prepared(Corpus(examples, corpus.validation, corpus.test), source, target, train, validation, sizes)
 
 
 def _none_left(ledger: Ledger) -> UserError:

@@ -1,30 +1,88 @@
 """What a recipe of `task: translation` says: pairs, how they become batches, how a model learns and writes."""
 
-from typing import Annotated, Generic, Literal, Self
+from typing import Annotated, Any, Generic, Literal, Self
 
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import BatchSettings, PairSettings, TrainingSettings
+from s2s.recipe.pairs import BatchSettings, LearnedPairs, Mixing, PairSettings, Prefix, TrainingSettings, Weight
 from s2s.recipe.schema import (
     Beam,
     DecodingSettings,
     Examples,
     FineTunedRecipe,
     Model,
+    Name,
     PauseSettings,
     TaskSchema,
     TokenizerSettings,
+    Word,
 )
+
+
+class FurtherPairs(LearnedPairs):
+    """A further corpus, which is learned from and never held out of or scored."""
+
+    corpus: Word = "files"
+    """As `data.corpus`."""
+    weight: Weight = 1.0
+    """As `data.weight`."""
+    prefix: Prefix = ""
+    """As `data.prefix`: another one says into which language is translated, or that sources are back-translations."""
+    back_translated_by: Word | None = None
+    """A run of task `translation` that translates from `target` to `source`: only the target side of `train` is read,
+    a corpus' or a plain file of lines, and each source is what the run writes for its line (Sennrich et al. 2016).
+    Translations are kept in the cache of data sets, and made anew when the lines or the run change. With a prefix such
+    as `"<bt> "`, the model can tell them from sources that people wrote (Caswell et al. 2019)."""
 
 
 class DataSettings(PairSettings):
     """The parallel corpus."""
 
+    prefix: Prefix = ""
+    """What stands before each source, such as `"<2de> "`; `s2s translate` puts it before each line. A word of it that
+    begins with `<` and ends with `>` is one piece."""
+    weight: Weight = 1.0
+    """What the rate of this corpus is multiplied by, where there are more; see `mixing`."""
+    more: dict[Name, FurtherPairs] = Field(default_factory=dict)
+    """Further corpora to learn from, each by a name; `source` and `target` are those above, unless they say otherwise.
+    A pair whose source or target stands in the validation or the test set is left out of them."""
+    mixing: Mixing = "size"
+    """Rates p of the corpora, which have n pairs each: `size`, p ~ n; `equal`, all the same; or a temperature T, 1 or
+    more, p ~ n^(1/T); each times the corpus' `weight`. With `size` and all weights 1, every pair comes once an epoch,
+    as if all were one corpus. Else an epoch has as many pairs as all corpora together, and a corpus that is drawn more
+    often begins again, in another order, when all of it was seen."""
     join: Annotated[int, Field(gt=0, le=1_000)] = 1
     """Training examples are 1 to so many pairs that follow each other in the filtered corpus, joined by a space, as far
     as neither side gets more than `filters.max_words` words; `seed` decides how many. Each pair is in one example.
     Validation and test stay as they are."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_corpora_have_the_same_sides(cls, given: Any) -> Any:
+        more = given.get("more") if isinstance(given, dict) else None
+        if not isinstance(more, dict):
+            return given
+        sides = {key: given[key] for key in ("source", "target") if key in given}
+        return given | {"more": {n: sides | each if isinstance(each, dict) else each for n, each in more.items()}}
+
+    @model_validator(mode="after")
+    def _several_corpora_fit(self) -> Self:
+        if self.join > 1 and (self.more or self.prefix):
+            raise ValueError("join is of one corpus without a prefix; set join: 1, or leave out more and prefix")
+        if not self.more and (self.weight != 1 or self.mixing != "size"):
+            raise ValueError("weight and mixing say nothing of one corpus; name others in more, or leave both out")
+        return self
+
+    @property
+    def weights(self) -> list[float]:
+        """Of all corpora, this one first."""
+        return [each.weight for each in (self, *self.more.values())]
+
+    @property
+    def evenly(self) -> bool:
+        """Whether every pair of all corpora is learned from once an epoch."""
+        return self.mixing == "size" and set(self.weights) == {1}
 
 
 class ValidationSettings(PauseSettings):

@@ -1,5 +1,6 @@
 """Translation: from a corpus of pairs to a model that is trained, scored and asked."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 
 from s2s.data.batches import Batch, Pairs, every_pair
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.mixing import FixedPairs, Mixed, told
 from s2s.data.pair_inspection import unreachable
-from s2s.data.pairs import PairSource, pairs
+from s2s.data.pairs import pairs, prefixed
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
@@ -38,6 +40,7 @@ from s2s.tasks.seq2seq import (
 )
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
+from s2s.tasks.translation.data import TranslationSource
 from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
 from s2s.tasks.translation.insides import insides
 from s2s.tasks.translation.prepared import Prepared, prepare
@@ -63,8 +66,8 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
 
     perplexity: ClassVar[bool] = True
 
-    def source(self, recipe: Recipe) -> PairSource:
-        return PairSource(recipe.data)
+    def source(self, recipe: Recipe) -> TranslationSource:
+        return TranslationSource(recipe.data)
 
     def tokenizer_names(self, recipe: Recipe) -> tuple[str, ...]:
         return ("shared",) if recipe.tokenizer.shared else ("source", "target")
@@ -95,9 +98,14 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     def build_smallest(self, recipe: Recipe) -> nn.Module:
         return module_of(recipe.model.kind).build(recipe.model, 5, 5)
 
-    def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs:
+    def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs | Mixed:
         check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
-        return Pairs(data.train, recipe.batches, recipe.training.tokens_per_update)
+        settings, wanted = recipe.data, recipe.training.tokens_per_update
+        if settings.evenly:
+            return Pairs(data.train, recipe.batches, wanted)
+        ends = itertools.pairwise(itertools.accumulate(data.sizes.values(), initial=0))
+        corpora = {name: FixedPairs(data.train, *span) for name, span in zip(data.sizes, ends, strict=True)}
+        return Mixed(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
 
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
         return sequence_loss(recipe.training.label_smoothing)
@@ -136,6 +144,10 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         for name, part in course.data.corpus.parts().items():
             if name != "train" and (advice := unreachable(part, name, target.normalization)):
                 say(advice)
+        examples, settings = course.trainer.examples, course.recipe.data
+        if settings.more:
+            sizes = examples.sizes if isinstance(examples, Mixed) else list(course.data.sizes.values())
+            say("\n".join(told(course.data.sizes, sizes, settings.mixing, settings.weights)))
         if left_out := course.trainer.examples.left_out:
             limit = course.recipe.batches.max_length
             say(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
@@ -168,6 +180,8 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     def evaluate(
         self, run: TranslationRun, part: datasets.Dataset, scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
+        # of files, sources are as they were written
+        part = prefixed(part, run.recipe.data.prefix) if scoring.files else part
         return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
 
     def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:

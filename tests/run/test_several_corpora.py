@@ -1,0 +1,254 @@
+"""Translation from several corpora, by the real commands: drawn as asked, back-translated, resumed to the same bits."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from s2s.cli.main import commands
+from s2s.data.mixing import FixedPairs, Mixed, counts, rates
+from s2s.data.tokenizers import train, train_pair
+from s2s.errors import UserError
+from s2s.recipe.pairs import BatchSettings
+from s2s.recipe.reading import missing_files
+from s2s.recipe.schema import PieceSettings, TokenizerSettings
+from s2s.run.back_translation import with_back_translations
+from s2s.run.tasks import read, task_of
+from s2s.tasks.translation.prepared import Prepared
+
+RECIPE = """
+name: {name}
+data: {{corpus: files, source: {source}, target: {target}, train: {train}, validation: few.tsv, test: few.tsv{more}}}
+tokenizer: {{kind: word, size: 200}}
+batches: {{tokens: 200}}
+model: {{kind: transformer, width: 16, heads: 2, feedforward: 16, encoder_layers: 1, decoder_layers: 1, dropout: 0.1}}
+training: {{updates: 6, warmup: 2}}
+validation: {{every: 3, metric: loss, sentences: 2}}
+decoding: {{beam: 2}}
+device: {{kind: cpu, precision: fp32, threads: 1}}
+"""
+
+
+def _rows(count: int, seed: int) -> list[str]:
+    chance = random.Random(seed)
+    numbers = [[chance.randrange(20) for _ in range(chance.randint(2, 6))] for _ in range(count)]
+    return [" ".join(f"w{n}" for n in row) + "\t" + " ".join(f"v{n}" for n in row) for row in numbers]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    whole = _rows(120, 1)
+    for name, rows in {"whole": whole, "one": whole[:70], "two": whole[70:], "few": _rows(8, 2)}.items():
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["en\tde", *rows]) + "\n")
+    (tmp_path / "mono.de").write_text("".join(row.split("\t")[1] + "\n" for row in _rows(30, 3)))
+    return tmp_path
+
+
+def _recipe(folder: Path, name: str, train: str, more: str = "", source: str = "en", target: str = "de") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(
+        RECIPE.format(name=name, train=train, more=f", {more}" if more else "", source=source, target=target)
+    )
+    return path
+
+
+def _s2s(*words: object) -> str:
+    done = CliRunner().invoke(commands, [str(w) for w in words], standalone_mode=False, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def _weights(run: str) -> bytes:
+    return (Path("runs") / run / "checkpoints" / "0000006" / "model.safetensors").read_bytes()
+
+
+def _prepared(recipe: Path, *overrides: str) -> tuple[Any, Prepared, list[str]]:
+    asked, said = cast(Any, read(recipe, overrides)), list[str]()
+    return asked, task_of(asked).prepare(with_back_translations(asked, said.append), (), said.append), said
+
+
+def test_two_corpora_of_weight_1_are_one_corpus(folder):
+    whole = _recipe(folder, "whole", "whole.tsv")
+    parts = _recipe(folder, "parts", "one.tsv", "weight: 1, more: {two: {train: two.tsv, weight: 1.0}}")
+    _s2s("train", whole)
+    told = _s2s("train", parts)
+    assert _weights("whole") == _weights("parts")
+    assert "  two: 50 examples, drawn 41.7% of the time, 1.00 passes an epoch" in told
+    # what it is scored by is the first corpus' alone, and the other is not needed for that
+    (folder / "two.tsv").unlink()
+    assert _s2s("evaluate", "runs/parts").replace("parts", "whole") == _s2s("evaluate", "runs/whole")
+
+
+@pytest.mark.parametrize(("mixing", "weights"), [("equal", (3, 1)), ("size", (1, 2.5)), (2.0, (1, 4))])
+def test_corpora_are_drawn_as_often_as_asked(folder, mixing, weights):
+    more = f"mixing: {mixing}, weight: {weights[0]}, more: {{two: {{train: two.tsv, weight: {weights[1]}}}}}"
+    recipe, data, _ = _prepared(_recipe(folder, "parts", "one.tsv", more))
+    exponent = {"equal": 0, "size": 1}.get(str(mixing), 1 / 2)
+    wanted = np.array(weights) * np.array([70, 50]) ** exponent
+    wanted = wanted / wanted.sum()
+    np.testing.assert_allclose(rates([70, 50], mixing, weights), wanted)
+    task = task_of(recipe)
+    examples = task.examples(recipe, data, task.build(recipe, data.tokenizers))
+    drawn = np.concatenate([rows for epoch in range(40) for rows in examples.plan(1, epoch)])
+    assert np.bincount(drawn >= 70) / len(drawn) == pytest.approx(wanted, abs=0.5 / 120)
+    # each batch holds the pairs of these rows
+    rows = examples.plan(1, 3)[0]
+    batch = examples.collate(rows, 0)
+    read_as = [row[valid].tolist()[:-1] for row, valid in zip(batch.source, batch.source_valid, strict=True)]
+    assert read_as == [data.train.pair(int(row))[0] for row in rows]
+
+
+def test_weights_of_1_change_no_share():
+    assert counts([9, 4, 2], 2.0, [1, 1, 1]).tolist() == counts([9, 4, 2], 2.0).tolist()
+
+
+def _trained_back(folder: Path) -> None:
+    _s2s("train", _recipe(folder, "back", "whole.tsv", source="de", target="en"))
+
+
+BACK = 'more: {back: {train: mono.de, back_translated_by: runs/back, prefix: "<bt> ", weight: 2, filters: {max_ratio: null}}}'
+
+
+def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_same_bits(folder):
+    _trained_back(folder)
+    recipe = _recipe(folder, "both", "whole.tsv", BACK)
+    written = _s2s("translate", "runs/back", "--input", "mono.de").split("\n")[:-1]
+    _, data, said = _prepared(recipe)
+    assert any("back-translating 30 lines by" in line for line in said)
+    pairs = [(f"<bt> {s}", t) for s, t in zip(written, (folder / "mono.de").read_text().splitlines(), strict=True)]
+    rows = data.corpus.train[120:]
+    kept = [(s, t) for s, t in pairs if s.removeprefix("<bt> ").strip()]
+    assert list(zip(rows["source"], rows["target"], strict=True)) == kept
+    # once: what was written is found again, and another search is another text
+    assert any("back-translated before" in line for line in _prepared(recipe)[2])
+    assert data.source_tokenizer.pieces(data.source_tokenizer.encode("<bt> w1")) == ["▁<bt>", "▁w1"]
+    _s2s("train", recipe)
+    _s2s("train", recipe, "training.updates=3", "run.dir=runs/again")
+    _s2s("train", "runs/again", "--resume", "training.updates=6")
+    assert _weights("both") == _weights("again")
+    _, other, said = _prepared(recipe, "seeds.data=2")
+    assert other.hashes() == data.hashes()
+
+
+def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
+    recipe = _recipe(folder, "many", "one.tsv", 'prefix: "<2de> ", more: {two: {train: two.tsv, prefix: "<2xx> "}}')
+    _s2s("train", recipe)
+    run = "runs/many"
+    (folder / "in.en").write_text("w1 w2\n\nw3\n")
+    usual = _s2s("translate", run, "--input", "in.en")
+    assert usual == _s2s("translate", run, "--prefix", "<2de> ", "--input", "in.en")
+    (folder / "marked.en").write_text("<2de> w1 w2\n\n<2de> w3\n")
+    assert usual == _s2s("translate", run, "--prefix", "", "--input", "marked.en")
+    # the files of a test set are scored as the test set is
+    for side, column in (("en", 0), ("de", 1)):
+        lines = (folder / "few.tsv").read_text().splitlines()[1:]
+        (folder / f"few.{side}").write_text("".join(line.split("\t")[column] + "\n" for line in lines))
+    _s2s("evaluate", run, "--json", "split.json")
+    _s2s("evaluate", run, "--source", "few.en", "--reference", "few.de", "--json", "files.json")
+    split, files = (json.loads((folder / f"{name}.json").read_text()) for name in ("split", "files"))
+    assert split["evaluations"][0]["translations"] == files["evaluations"][0]["translations"]
+    assert split["evaluations"][0]["sources"][0].startswith("<2de> w")
+    # words are counted without it
+    links = _s2s("align", run, "--input", "in.en").split("\n")
+    assert {link.split("-")[0] for link in links[0].split()} <= {"0", "1"}
+
+
+def test_what_is_scored_is_not_learned_from_elsewhere(folder):
+    rows, few = (folder / "two.tsv").read_text(), (folder / "few.tsv").read_text().splitlines()[1:]
+    source, target = few[0].split("\t")
+    (folder / "two.tsv").write_text(f"{rows}{source}\tother\nother\t{target}\nw1\tv1\n")
+    recipe = _recipe(folder, "parts", "one.tsv", 'prefix: "<2de> ", more: {two: {train: two.tsv}}')
+    _, data, said = _prepared(recipe)
+    assert data.sizes == {"data": 70, "two": 51}
+    assert "other" not in {*data.corpus.train["source"], *data.corpus.train["target"]}
+    assert any("2 of them stand in validation or test: left out" in line for line in said)
+
+
+def test_the_check_tells_of_each_corpus_and_of_shares(folder):
+    _trained_back(folder)
+    (folder / "two.tsv").write_text((folder / "two.tsv").read_text() + "\tempty\n")
+    more = BACK.replace("more: {", "more: {two: {train: two.tsv}, ")
+    told = _s2s("data", "check", _recipe(folder, "both", "one.tsv", more))
+    assert "two: 1 pair of train with an empty side (row 51)" in told
+    assert "── data.more.back" in told
+    assert "  two: 50 examples, drawn" in told
+
+
+def test_paths_start_from_the_recipe_and_what_is_missing_is_told(folder, monkeypatch):
+    recipe = _recipe(folder, "both", "whole.tsv", BACK)
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    back = cast(Any, read(recipe)).data.more["back"]
+    assert (back.train, back.back_translated_by) == (str(folder / "mono.de"), str(folder / "runs/back"))
+    assert any("data.more.back.back_translated_by" in line for line in missing_files(read(recipe)))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word", "bytes"])
+def test_marks_are_pieces_and_without_them_nothing_changes(kind):
+    lines = [f"a dog number {n} runs" for n in range(200)]
+    settings = PieceSettings(kind=kind, size=40 if kind in ("unigram", "bpe") else 400, byte_fallback=False)
+    plain, none = train(lines, settings, "text"), train(lines, settings, "text", [])
+    assert plain.digest == none.digest
+    both = TokenizerSettings(**settings.model_dump())
+    marked, _ = train_pair([f"<2de> {line}" for line in lines], lines, both, ["<2de>"])
+    text = "<2de> a dog runs"
+    assert marked.decode(marked.encode(text)) == text
+    assert ("▁<2de>" in marked.pieces(marked.encode(text))) == (kind != "bytes")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("more: {two: {train: nowhere.tsv}}", r"nowhere\.tsv.*|data\.more\.two"),
+        ("more: {two: {trian: two.tsv}}", r"data\.more\.two\.trian: unknown key; did you mean train"),
+        ("more: {two: {train: two.tsv, validation: 3}}", r"data\.more\.two\.validation: unknown key"),
+        ("more: {two: {train: two.tsv, weight: 0}}", r"data\.more\.two\.weight: is 0"),
+        ("weight: 2", "weight and mixing say nothing of one corpus"),
+        ("mixing: equal", "weight and mixing say nothing of one corpus"),
+        ("join: 3, more: {two: {train: two.tsv}}", "join is of one corpus"),
+        ("more: {two: {train: 30}}", r"data\.more\.two"),
+        (
+            "more: {two: {train: two.tsv, filters: {max_words: 1}}}",
+            r"no training pair is left of it \(data\.more\.two",
+        ),
+        ("more: {back: {train: mono.de, back_translated_by: runs/none}}", r"not a run.*\(data\.more\.back\)"),
+        ("more: {back: {train: gone.de, back_translated_by: runs/none}}", r"\(data\.more\.back\)"),
+    ],
+)
+def test_mistakes_are_one_message_and_leave_nothing(folder, more, said):
+    with pytest.raises(UserError, match=said):
+        _s2s("train", _recipe(folder, "bad", "one.tsv", more))
+    assert not (folder / "runs").exists()
+
+
+def test_a_run_that_translates_the_wrong_way_is_refused(folder):
+    _s2s("train", _recipe(folder, "forth", "whole.tsv"))
+    (folder / "empty.de").write_text("")
+    for lines, run, said in (
+        ("mono.de", "runs/forth", "translates from en to de, and the lines are de"),
+        ("empty.de", "runs/forth", r"\(data.more.back\)"),
+    ):
+        recipe = _recipe(folder, "bad", "one.tsv", f"more: {{back: {{train: {lines}, back_translated_by: {run}}}}}")
+        with pytest.raises(UserError, match=said):
+            _s2s("train", recipe)
+
+
+def test_a_span_of_pairs_is_these_pairs():
+    class Rows:
+        source_lengths = np.arange(10) + 2
+        target_lengths = np.arange(10) + 2
+
+        def rows(self, indices):
+            return [np.full(i + 1, i) for i in indices], [np.full(i + 1, i) for i in indices]
+
+    span = FixedPairs(cast(Any, Rows()), 4, 7)
+    assert span.source_lengths.tolist() == [6, 7, 8]
+    assert [row[0] for row in span.drawn(np.array([0, 2]), 0)[0]] == [4, 6]
+    with pytest.raises(UserError, match="all training examples of late are longer than 5"):
+        Mixed({"late": span}, BatchSettings(max_length=5), "equal", None, [1.0])

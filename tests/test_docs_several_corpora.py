@@ -1,0 +1,43 @@
+"""Every command of the page on several corpora, in their order, on small data; and its YAML, which is a recipe's."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from s2s.run.tasks import read
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "several-corpora.md").read_text(encoding="utf-8")
+SMALL = [
+    *("training.updates=4", "training.warmup=1", "validation.every=4", "tokenizer.size=400", "model.width=16"),
+    *("model.heads=2", "model.feedforward=16", "decoding.max_ratio=1", "decoding.max_extra=2", "device.threads=1"),
+    *("data.train=100", "data.validation=4", "data.test=4"),
+]
+
+
+def test_the_recipe_of_the_page_is_read(tmp_path):
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "page.yaml").write_text(f"name: page\n{block}model: {{kind: transformer}}\n")
+    data = cast(Any, read(tmp_path / "page.yaml")).data
+    assert data.weights == [2, 1, 1]
+    assert (data.more["back"].target, data.more["back"].prefix) == ("de", "<bt> ")
+
+
+@pytest.mark.slow
+def test_every_command_of_the_page_works(tmp_path):
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.strip().split("\n")]
+    assert len(lines) == 8
+    for line in lines:
+        small = SMALL if line.startswith("s2s train") else []
+        line = re.sub(r"train: \d+", "train: 100", line)
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {shlex.join(small)}"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip(), line
