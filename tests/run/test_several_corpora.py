@@ -111,7 +111,10 @@ def _trained_back(folder: Path) -> None:
     _s2s("train", _recipe(folder, "back", "whole.tsv", source="de", target="en"))
 
 
-BACK = 'more: {back: {train: mono.de, back_translated_by: runs/back, prefix: "<bt> ", weight: 2, filters: {max_ratio: null}}}'
+BACK = (
+    'more: {back: {train: mono.de, back_translated_by: runs/back, prefix: "<bt> ", weight: 2, '
+    "filters: {max_ratio: null}}}"
+)
 
 
 def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_same_bits(folder):
