@@ -206,6 +206,7 @@ def prefixed(dataset: datasets.Dataset, prefix: str) -> datasets.Dataset:
         return dataset
 
     def before(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Some thousand sources."""
         return {"source": [prefix + text if text.strip() else text for text in rows["source"]]}
 
     # left alone, datasets would name the result by the code above

@@ -187,7 +187,8 @@ def test_paths_start_from_the_recipe_and_what_is_missing_is_told(folder, monkeyp
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    back = cast(Any, read(recipe)).data.more["back"]
+    back = cast(Any, read(recipe, ["data.more.back.target=xx"])).data.more["back"]
+    assert (back.source, back.target) == ("en", "xx")
     assert (back.train, back.back_translated_by) == (str(folder / "mono.de"), str(folder / "runs/back"))
     assert any("data.more.back.back_translated_by" in line for line in missing_files(read(recipe)))
 

@@ -1,6 +1,6 @@
 """What a recipe of `task: translation` says: pairs, how they become batches, how a model learns and writes."""
 
-from typing import Annotated, Any, Generic, Literal, Self
+from typing import Annotated, Generic, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -44,7 +44,7 @@ class DataSettings(PairSettings):
     begins with `<` and ends with `>` is one piece."""
     weight: Weight = 1.0
     """What the rate of this corpus is multiplied by, where there are more; see `mixing`."""
-    more: dict[Name, FurtherPairs] = Field(default_factory=dict)
+    more: dict[Name, FurtherPairs] = Field(default={})
     """Further corpora to learn from, each by a name; `source` and `target` are those above, unless they say otherwise.
     A pair whose source or target stands in the validation or the test set is left out of them."""
     mixing: Mixing = "size"
@@ -57,14 +57,12 @@ class DataSettings(PairSettings):
     as neither side gets more than `filters.max_words` words; `seed` decides how many. Each pair is in one example.
     Validation and test stay as they are."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _all_corpora_have_the_same_sides(cls, given: Any) -> Any:
-        more = given.get("more") if isinstance(given, dict) else None
-        if not isinstance(more, dict):
-            return given
-        sides = {key: given[key] for key in ("source", "target") if key in given}
-        return given | {"more": {n: sides | each if isinstance(each, dict) else each for n, each in more.items()}}
+    @model_validator(mode="after")
+    def _all_corpora_have_the_same_sides(self) -> Self:
+        for each in self.more.values():
+            for side in {"source", "target"} - each.model_fields_set:
+                object.__setattr__(each, side, getattr(self, side))
+        return self
 
     @model_validator(mode="after")
     def _several_corpora_fit(self) -> Self:
