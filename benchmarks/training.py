@@ -93,7 +93,9 @@ def tutorial_loop(
     return update
 
 
-def s2s_trainer(data: Encoded, size: int, precision: str, rate: float = RATE) -> Trainer[Seq2Seq, Batch]:
+def s2s_trainer(
+    data: Encoded, size: int, precision: str, rate: float = RATE, tokens: int = TOKENS
+) -> Trainer[Seq2Seq, Batch]:
     """The trainer of s2s."""
     torch.manual_seed(1)
     settings = Settings(
@@ -103,7 +105,7 @@ def s2s_trainer(data: Encoded, size: int, precision: str, rate: float = RATE) ->
         build(settings, size, size),
         data,
         TrainingSettings(updates=10_000, learning_rate=rate, schedule="constant", warmup=0),
-        BatchSettings(tokens=TOKENS),
+        BatchSettings(tokens=tokens),
         SeedSettings(),
         choose(DeviceSettings(kind="cpu", precision=precision)),
     )
@@ -115,11 +117,11 @@ def s2s_loop(data: Encoded, size: int, precision: str) -> Callable[[], tuple[int
     return lambda: next(updates)
 
 
-def sorted_batches(data: Encoded) -> Iterator[Batch]:
+def sorted_batches(data: Encoded, tokens: int = TOKENS) -> Iterator[Batch]:
     """Batches of similar length under the token budget: the same ones that s2s trains on."""
     epoch = 0
     while True:
-        for rows in plan(data.source_lengths, data.target_lengths, TOKENS, 1, epoch):
+        for rows in plan(data.source_lengths, data.target_lengths, tokens, 1, epoch):
             yield collate(*data.rows(rows), rows)
         epoch += 1
 

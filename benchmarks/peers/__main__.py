@@ -36,8 +36,8 @@ import torch
 
 from benchmarks.peers import task as given
 from benchmarks.peers.contestants import ENVIRONMENTS, PARTS, ROOT, Failed, make_environment, versions
-from benchmarks.peers.measuring import Contest, Measured, measure, players_of
-from benchmarks.peers.task import SIDES, SPECIALS, TOKENS, Task
+from benchmarks.peers.measuring import Contest, Measured, measure, note, players_of
+from benchmarks.peers.task import SIDES, SPECIALS, Task
 from benchmarks.peers.telling import table
 from benchmarks.results import written
 from s2s.data.batches import plan
@@ -60,6 +60,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--updates", type=int, default=4, help="of a turn in training")
+    parser.add_argument("--tokens", type=int, default=4096, help="positions of a batch at most")
     parser.add_argument("--train-updates", type=int, default=300, help="of the run that is decoded with")
     parser.add_argument("--pairs", type=int, help="of the corpus that is learned from; all when absent")
     parser.add_argument("--sentences", type=int, help="of the test set; all when absent")
@@ -68,7 +69,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--install", action="store_true", help="make the environments and the task, measure nothing")
     asked = parser.parse_args()
     if asked.small:
-        asked.rounds, asked.updates, asked.train_updates, asked.pairs, asked.sentences = 2, 2, 12, 2000, 16
+        asked.rounds, asked.updates, asked.tokens, asked.train_updates = 2, 2, 512, 12
+        asked.pairs, asked.sentences = 500, 16
         asked.out = asked.out or asked.environments / "small.json"
     return asked
 
@@ -88,8 +90,9 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
         (tokenizer,) = loaded.tokenizers
         names = np.array(vocabulary(tokenizer))
         _write(task.vocabulary, names[len(SPECIALS) :])
-        train: Any = load(loaded.recipe.data).train
-        test: Any = load_split(loaded.recipe.data, "test")
+        data = loaded.recipe.data.model_copy(update={"test": "test"})
+        train: Any = load(data).train
+        test: Any = load_split(data, "test")
         sides = ("source", "target")
         for name, part, most in (("train", train, asked.pairs), ("test", test, asked.sentences)):
             for side, column in zip(SIDES, sides, strict=True):
@@ -99,8 +102,8 @@ def prepare(folder: Path, asked: argparse.Namespace) -> None:
         source, target = (
             np.array([len(row) + 1 for row in tokenizer.encode_batch(train[each][: asked.pairs])]) for each in sides
         )
-        batches = [rows.tolist() for epoch in range(_EPOCHS) for rows in plan(source, target, TOKENS, 1, epoch)]
-        task.planned.write_text(json.dumps(batches), encoding="utf-8")
+        batches = [rows.tolist() for epoch in range(_EPOCHS) for rows in plan(source, target, asked.tokens, 1, epoch)]
+        task.planned.write_text(json.dumps({"tokens": asked.tokens, "batches": batches}), encoding="utf-8")
         np.savez(task.weights, **{name: value.numpy() for name, value in loaded.model.state_dict().items()})
 
 
@@ -110,8 +113,8 @@ def recipe(asked: argparse.Namespace) -> list[str]:
     model |= {"encoder_layers": given.LAYERS, "decoder_layers": given.LAYERS, "norm_epsilon": given.EPSILON}
     training = {"updates": asked.train_updates, "learning_rate": 0.003, "warmup": 0.3, "ema": "null"}
     # nobody looks at what it scores
-    others = {"validation.every": asked.train_updates, "validation.metric": "loss", "decoding.beam": 1}
-    others |= {"data.root": asked.root.resolve(), "device.threads": asked.threads, "batches.tokens": TOKENS}
+    others = {"validation.every": asked.train_updates, "validation.metric": "loss", "data.test": "null"}
+    others |= {"data.root": asked.root.resolve(), "device.threads": asked.threads, "batches.tokens": asked.tokens}
     found = {f"model.{key}": value for key, value in model.items()} | others
     return [f"{key}={value}" for key, value in (found | {f"training.{k}": v for k, v in training.items()}).items()]
 
@@ -128,19 +131,18 @@ def _write(path: Path, texts: Any) -> None:
 
 def begun(asked: argparse.Namespace, unfinished: Path) -> Measured:
     """The measurement as far as it was made with these settings on this machine, or the beginning of one."""
-    kept = ("threads", "rounds", "updates", "train_updates", "pairs", "sentences")
+    kept = ("threads", "tokens", "updates", "train_updates", "pairs", "sentences")
     commit = git_commit()
     fresh: Measured = {
         "command": "python -m benchmarks.peers" + (" --small" if asked.small else ""),
         "settings": {key: getattr(asked, key) for key in kept},
-        "model": {key.lower(): getattr(given, key) for key in ("WIDTH", "HEADS", "INNER", "LAYERS", "TOKENS")},
+        "model": {key.lower(): getattr(given, key) for key in ("WIDTH", "HEADS", "INNER", "LAYERS")},
         "machine": processor(),
         "threads": asked.threads,
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit["commit"] if commit else "",
         "environments": {},
-        "missing": {},
         "training": _part(asked.updates, 3),
         "decoding": _part(1, 1),
     }
@@ -174,7 +176,8 @@ def main() -> None:
     asked = options()
     folder = asked.environments.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    name = "small" if asked.small else f"task-{asked.train_updates}-{asked.pairs or 'all'}-{asked.sentences or 'all'}"
+    sizes = (asked.tokens, asked.train_updates, asked.pairs or "all", asked.sentences or "all")
+    name = "-".join(map(str, ("task", *sizes)))
     installed, missing = install(folder)
     print("the task", flush=True)
     prepare(folder / name, asked)
@@ -182,15 +185,17 @@ def main() -> None:
         return
     unfinished = folder / f"{name}.unfinished.json"
     found = begun(asked, unfinished)
-    found |= {"environments": installed, "missing": missing}
+    found["environments"] = installed
     os.chdir(ROOT)
     for part, contestants in PARTS.items():
         print(part, flush=True)
-        here = [one for one in contestants if one.environment not in missing]
-        players = players_of(here, part, folder / name, folder, asked.threads)
+        players = players_of(contestants, part, folder / name, folder, asked.threads)
+        for one in contestants:
+            if one.environment in missing:
+                note(found[part], one, missing[one.environment])
         contest = Contest(players, Task(folder / name), lambda said: print(said, flush=True))
         save = lambda: write_atomically(unfinished, json.dumps(found, indent=1) + "\n")  # noqa: E731
-        measure(contest, found[part], asked.rounds, found[part]["updates"], save)
+        measure(contest, found[part], asked.rounds, save)
     shutil.rmtree(folder / name / "scratch", ignore_errors=True)
     write_atomically(asked.out or RESULT, json.dumps(found, indent=1) + "\n")
     print(table(found))

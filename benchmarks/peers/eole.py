@@ -17,7 +17,6 @@ from benchmarks.peers.task import (
     SIDES,
     SMOOTHING,
     SPECIALS,
-    TOKENS,
     WIDTH,
     Task,
 )
@@ -64,7 +63,7 @@ def config(task: Task, scratch: Path, precision: str) -> dict[str, Any]:
             "num_workers": 0,
             "compute_dtype": precision,
             "batch_type": "tokens",
-            "batch_size": TOKENS,
+            "batch_size": task.tokens,
             "bucket_size": len(task.pairs),
             "normalization": "tokens",
             "optim": "adam",

@@ -21,7 +21,6 @@ from benchmarks.peers.task import (
     RATE,
     SIDES,
     SMOOTHING,
-    TOKENS,
     WIDTH,
     Task,
 )
@@ -90,7 +89,7 @@ def config(task: Task, scratch: Path) -> dict[str, Any]:
             "clip_grad_norm": CLIP,
             "label_smoothing": SMOOTHING,
             "normalization": "tokens",
-            "batch_size": TOKENS,
+            "batch_size": task.tokens,
             "batch_type": "token",
             "epochs": _MOST,
             "validation_freq": _MOST,

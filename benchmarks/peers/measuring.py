@@ -58,26 +58,32 @@ class Contest:
         self._sentences = len(lines(task.side("test", SIDES[0])))
         self._first: list[str] | None = None
 
-    def warm(self, updates: int, measured: Measured) -> None:
+    def warm(self, measured: Measured) -> None:
         """Starts everybody, one after the other, for a turn that does not count; notes who cannot."""
-        for contestant in list(self.players):
-            try:
-                measured["warmed"][str(contestant)] = found = self._turn(contestant, updates)
-                self.told(f"  {contestant}: ready ({found['wall']:.1f} s)")
-            except Failed as error:
-                measured["missing"][str(contestant)] = str(error)
-                self.told(f"  {contestant}: {error}")
-                del self.players[contestant]
+        for one in list(self.players):
+            if str(one) in measured["missing"]:
+                del self.players[one]
+                continue
+            found = self._tried(one, measured["warmup"], measured)
+            if found:
+                measured["warmed"][str(one)] = found
+                self.told(f"  {one}: ready after {found['wall']:.1f} s")
 
-    def round(self, number: int, updates: int) -> Measured:
-        """A turn of everybody; who begins moves on from round to round.
-
-        Raises:
-            Failed: a contestant that had begun cannot go on.
-        """
+    def round(self, number: int, measured: Measured) -> None:
+        """A turn of everybody; who begins moves on from round to round. Who cannot go on is in no round."""
         order = list(self.players)
         first = number % len(order)
-        return {str(each): self._turn(each, updates) for each in [*order[first:], *order[:first]]}
+        made = {str(one): self._tried(one, measured["updates"], measured) for one in [*order[first:], *order[:first]]}
+        measured["rounds"].append({name: found for name, found in made.items() if found})
+
+    def _tried(self, one: Contestant, updates: int, measured: Measured) -> Measured | None:
+        try:
+            return self._turn(one, updates)
+        except Failed as error:
+            self.told(f"  {one}: {error}")
+            note(measured, one, str(error))
+            del self.players[one]
+            return None
 
     def _turn(self, contestant: Contestant, updates: int) -> Measured:
         player = self.players[contestant]
@@ -89,16 +95,28 @@ class Contest:
         return counted(answer, self._sentences, self._first)
 
 
-def measure(contest: Contest, measured: Measured, rounds: int, updates: int, save: Callable[[], None]) -> None:
-    """All rounds that are still missing; each is saved when it is over."""
+def note(measured: Measured, one: Contestant, why: str) -> None:
+    """Takes a contestant out of all rounds, and says why."""
+    measured["missing"][str(one)] = why
+    for turn in measured["rounds"]:
+        turn.pop(str(one), None)
+
+
+def measure(contest: Contest, measured: Measured, rounds: int, save: Callable[[], None]) -> None:
+    """All rounds that are still missing, each saved when it is over; who has not learned by then did not train."""
     if len(measured["rounds"]) >= rounds:
         return
     with _stopped(contest.players):
-        contest.warm(measured["warmup"], measured)
+        contest.warm(measured)
         for number in range(len(measured["rounds"]), rounds):
-            measured["rounds"].append(contest.round(number, updates))
+            contest.round(number, measured)
             save()
             contest.told(f"  round {number + 1} of {rounds}")
+    for one in contest.players:
+        before, after = measured["warmed"][str(one)].get("loss"), measured["rounds"][-1][str(one)].get("loss")
+        if before is not None and not after < before:
+            note(measured, one, f"its loss was {before:.3f} at first and {after:.3f} at last")
+    save()
 
 
 @contextmanager

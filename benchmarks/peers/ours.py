@@ -23,7 +23,7 @@ def encoded(task: Task) -> Encoded:
 def training(given: Given) -> None:
     """The trainer, in a precision."""
     pieces, data = np.array(given.task.pieces), encoded(given.task)
-    trainer = s2s_trainer(data, len(pieces), given.form, RATE)
+    trainer = s2s_trainer(data, len(pieces), given.form, RATE, given.task.tokens)
     # the trainer is a generator: how many updates is said by who asks
     updates = trainer.updates(1_000_000)
 

@@ -16,7 +16,7 @@ def main() -> None:
     read: list[Batch] = []
 
     def batches(corpus: Encoded) -> Iterator[Batch]:
-        for batch in sorted_batches(corpus):
+        for batch in sorted_batches(corpus, given.task.tokens):
             read.append(batch)
             yield batch
 

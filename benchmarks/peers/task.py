@@ -9,8 +9,6 @@ from pathlib import Path
 
 WIDTH, HEADS, INNER, LAYERS = 256, 4, 1024, 3
 DROPOUT, SMOOTHING, CLIP, RATE = 0.1, 0.1, 1.0, 5e-4
-TOKENS = 4096
-"""Positions of a batch at most: sentences times the longest of them, on the longer side."""
 BEAM, BATCH, PENALTY = 5, 64, 1.0
 """Of decoding; the penalty is the exponent of the length."""
 EPSILON = 1e-6
@@ -49,13 +47,18 @@ class Task:
         return list(zip(source, target, strict=True))
 
     @property
+    def tokens(self) -> int:
+        """Positions of a batch at most: sentences times the longest of them, on the longer side."""
+        return json.loads(self.planned.read_text(encoding="utf-8"))["tokens"]
+
+    @property
     def batches(self) -> list[list[int]]:
         """Rows of pairs that make batches of similar length, for those that have none of their own."""
-        return json.loads(self.planned.read_text(encoding="utf-8"))
+        return json.loads(self.planned.read_text(encoding="utf-8"))["batches"]
 
     @property
     def planned(self) -> Path:
-        """Where these are."""
+        """The file of these two."""
         return self.folder / "batches.json"
 
     @property
