@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from scipy import stats
 
 from benchmarks import training
@@ -96,7 +97,10 @@ def test_sentences_are_named_and_counted_as_the_corpus_has_them(given):
 
 
 def test_a_target_without_its_end_is_no_sentence_of_the_corpus(given):
-    assert list(turns.named([[7, 8, 2, 0], [7, 8]], given.pieces)) == ["▁ein ▁Hund", "▁ein ▁Hund (no end)"]
+    targets = torch.tensor([[7, 8, 2, 0], [7, 8, 0, 0]])
+    (_, whole), (source, cut) = turns.named_pairs(targets, targets, given.pieces)()
+    assert (whole, cut) == ("▁ein ▁Hund", "▁ein ▁Hund (no end)")
+    assert source == "▁ein ▁Hund"
 
 
 def test_a_turn_is_over_after_as_many_updates_as_were_asked_for(monkeypatch):

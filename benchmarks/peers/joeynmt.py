@@ -86,6 +86,10 @@ def config(task: Task, scratch: Path) -> dict[str, Any]:
             "adam_betas": [0.9, 0.98],
             "learning_rate": RATE,
             "learning_rate_min": 0.0,
+            # it knows no constant rate, and for plateaus it asks torch for what is gone: this one begins with RATE
+            "scheduling": "noam",
+            "learning_rate_factor": RATE * WIDTH**0.5,
+            "learning_rate_warmup": 1,
             "clip_grad_norm": CLIP,
             "label_smoothing": SMOOTHING,
             "normalization": "tokens",

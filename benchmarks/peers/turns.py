@@ -129,21 +129,24 @@ def answer(pipe: int, told: Told) -> None:
         left = left[os.write(pipe, left) :]
 
 
-def named(rows: Sequence[Sequence[int]], pieces: Sequence[str], specials: Sequence[str] = SPECIALS) -> Iterator[str]:
+def named(rows: Sequence[Sequence[int]], pieces: Sequence[str], unended: Sequence[str] = ()) -> Iterator[str]:
     """The texts of rows of numbers up to their ends, without what is before and after.
 
     Args:
         rows: numbers, padded or not.
         pieces: names by number.
-        specials: names of padding, begin and end.
+        unended: what is added to a text without an end.
     """
-    left_out, end = {specials[_PAD], specials[_BEGIN]}, specials[_END]
+    left_out, end = {SPECIALS[_PAD], SPECIALS[_BEGIN]}, SPECIALS[_END]
     for row in rows:
         names = [pieces[number] for number in row]
-        names = names[: names.index(end)] if end in names else [*names, "(no end)"]
+        names = names[: names.index(end)] if end in names else [*names, *unended]
         yield " ".join(name for name in names if name not in left_out)
 
 
 def named_pairs(sources: Any, targets: Any, pieces: Sequence[str]) -> Callable[[], list[Pair]]:
-    """Of two tensors of numbers, what names their sentences when it is asked."""
-    return lambda: list(zip(*(named(each.tolist(), pieces) for each in (sources, targets)), strict=True))
+    """Of two tensors of numbers, what names their sentences when it is asked.
+
+    A target has an end, which is learned; whether a source has one is the toolkit's business.
+    """
+    return lambda: [*zip(named(sources.tolist(), pieces), named(targets.tolist(), pieces, ("(no end)",)), strict=True)]
