@@ -16,7 +16,9 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +34,11 @@ from s2s.nn.embeddings import sinusoids
 from s2s.recipe.schema import DeviceSettings, SeedSettings, TokenizerSettings
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose, prepare_process
+from s2s.training.devices import choose, measure, prepare_process
 from s2s.training.trainer import Trainer
 
 WIDTH, HEADS, INNER, LAYERS, TOKENS, RATE = 256, 4, 1024, 3, 4096, 1e-4
+Precision = Literal["auto", "fp32", "bf16"]
 
 
 class TutorialTransformer(nn.Module):
@@ -94,24 +97,27 @@ def tutorial_loop(
 
 
 def s2s_trainer(
-    data: Encoded, size: int, precision: str, rate: float = RATE, tokens: int = TOKENS
+    data: Encoded, size: int, precision: Precision, rate: float = RATE, tokens: int = TOKENS
 ) -> Trainer[Seq2Seq, Batch]:
     """The trainer of s2s."""
     torch.manual_seed(1)
     settings = Settings(
         width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
     )
+    model, computer = build(settings, size, size), choose(DeviceSettings(kind="cpu", precision=precision))
+    if computer.undecided:
+        computer = replace(computer, precision=measure(model, tokens).faster, undecided=False)
     return translation_trainer(
-        build(settings, size, size),
+        model,
         data,
         TrainingSettings(updates=10_000, learning_rate=rate, schedule="constant", warmup=0),
         BatchSettings(tokens=tokens),
         SeedSettings(),
-        choose(DeviceSettings(kind="cpu", precision=precision)),
+        computer,
     )
 
 
-def s2s_loop(data: Encoded, size: int, precision: str) -> Callable[[], tuple[int, float]]:
+def s2s_loop(data: Encoded, size: int, precision: Precision) -> Callable[[], tuple[int, float]]:
     """The trainer of s2s; each call is one update and returns its real target tokens and its plain loss."""
     updates = ((update.tokens, update.loss) for update in s2s_trainer(data, size, precision).updates(10_000))
     return lambda: next(updates)

@@ -228,7 +228,15 @@ def test_the_tables_have_a_row_for_everybody_and_name_who_is_missing(given):
     for turn in last:
         del turn[str(TRAINING[-1])]
     found["training"]["missing"] = {str(TRAINING[-1]): "Traceback\nno such thing"}
-    found |= {"machine": "M", "threads": 2, "torch": "2", "date": "today", "commit": "abc", "environments": {}}
+    found |= {
+        "machine": "M",
+        "threads": 2,
+        "torch": "2",
+        "date": "today",
+        "commit": "abc",
+        "environments": {},
+        "left_out": {"D": "no"},
+    }
     text = telling.table(found)
     rows = [row.split(" | ") for row in text.split("\n") if row.startswith("| ")]
     assert len(rows) == 1 + len(TRAINING) - 1 + 1 + len(DECODING)
@@ -238,6 +246,7 @@ def test_the_tables_have_a_row_for_everybody_and_name_who_is_missing(given):
         "64.0× (64.0–64.0) |"
     ]
     assert f"Not measured: {TRAINING[-1]}: no such thing" in text
+    assert "Left out: D: no." in text
 
 
 def test_everybody_has_an_environment_that_is_made():

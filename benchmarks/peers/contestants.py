@@ -73,6 +73,12 @@ DECODING = (
     Contestant("CTranslate2", "int8", "ctranslate2", "ctranslate2"),
     Contestant("JoeyNMT", "torch", "joeynmt", "joeynmt"),
 )
+LEFT_OUT = {
+    "OpenNMT-py": "its last version, 3.5.1, asks for torch<2.3; Eole is what it became",
+    "JoeyNMT in bf16": "on a processor it turns half precision off",
+    "Marian of transformers in decoding": "it normalises after each block, and s2s exports nothing that it could load",
+}
+"""Who is not measured whatever the machine, and why."""
 PARTS = {"training": TRAINING, "decoding": DECODING}
 
 

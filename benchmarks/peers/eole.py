@@ -1,7 +1,7 @@
 """Eole, which OpenNMT-py became, by its own training loop, from a configuration of the kind that it reads.
 
 OpenNMT-py itself (3.5.1, its last) asks for torch below 2.3. Eole sorts a bucket by length, here all pairs, and leaves
-out of a batch what has the same source as a pair before it.
+out of a batch what has the same source as a pair before it; its sources have no end.
 """
 
 from pathlib import Path

@@ -1,7 +1,6 @@
 """transformers' Marian model in a plain loop, on the batches of similar length that s2s has.
 
-Marian normalises after each block, where the others do before: as many operations. For decoding, s2s exports nothing
-that it could load.
+Marian normalises after each block, where the others do before: as many operations.
 """
 
 import itertools

@@ -1,12 +1,14 @@
 """s2s: its trainer, and its two ways to translate lines of text."""
 
+from typing import cast
+
 import datasets
 import numpy as np
 import torch
 
 from benchmarks.peers.task import BATCH, BEAM, PENALTY, RATE, Pair, Task, lines
 from benchmarks.peers.turns import Given, Turns, decode, train
-from benchmarks.training import s2s_trainer
+from benchmarks.training import Precision, s2s_trainer
 from s2s.data.encoding import Encoded
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.folder import opened
@@ -23,7 +25,7 @@ def encoded(task: Task) -> Encoded:
 def training(given: Given) -> None:
     """The trainer, in a precision."""
     pieces, data = np.array(given.task.pieces), encoded(given.task)
-    trainer = s2s_trainer(data, len(pieces), given.form, RATE, given.task.tokens)
+    trainer = s2s_trainer(data, len(pieces), cast(Precision, given.form), RATE, given.task.tokens)
     # the trainer is a generator: how many updates is said by who asks
     updates = trainer.updates(1_000_000)
 

@@ -99,6 +99,7 @@ def _about(found: Measured) -> list[str]:
         f"{name} {version}" for each in found["environments"].values() for name, version in sorted(each.items())
     )
     return [
+        f"Left out: {'; '.join(f'{name}: {why}' for name, why in found['left_out'].items())}.",
         f"{len(training['rounds'])} rounds of {training['updates']} updates each in training, "
         f"{len(decoding['rounds'])} of {decoding['rounds'][0]['s2s, torch']['sentences']:,} sentences in decoding; "
         "in brackets 95 % intervals.",
