@@ -145,8 +145,9 @@ class Player:
         words = [self.part, one.form, self.task, self.scratch, self.threads, write]
         command = [python_of(one.environment, self.environments), "-m", f"benchmarks.peers.{one.module}", *words]
         told = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-        # nobody asks a hub for anything
-        told |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        # threads that wait do not spin for long, which the processor's clock would count: s2s does so, here everybody;
+        # and nobody asks a hub for anything
+        told |= {"GOMP_SPINCOUNT": "1000", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with self._log.open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
