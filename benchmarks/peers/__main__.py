@@ -12,8 +12,8 @@ who begins moves on; what slows the machine falls on neighbours. What is compare
 wall's clock and on the processor's. Each turn, the sentences that a toolkit says it has learned from are looked up in
 the corpus, and its own count of tokens must be theirs.
 
-For decoding, s2s is trained briefly; everybody has those weights, as an export or under other names, so that all write
-about the same translations, and it is said how many are the same, and how long they are.
+For decoding, s2s is trained briefly; everybody has those weights, as an export or under other names, and no length
+penalty, so that all write about the same translations; it is said how many are the same, and how long they are.
 
 What was measured is kept after each round: the same command goes on where it was stopped. It writes
 docs/results/peers.json and the tables of docs/speed.md; with --out FILE, that file alone. --small runs everything in a

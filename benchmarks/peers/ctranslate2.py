@@ -7,7 +7,7 @@ from benchmarks.peers.turns import Given, decode
 
 
 def options() -> dict[str, Any]:
-    """The arguments of `ctranslate2.Translator.translate_batch`; its length penalty is the length to a power."""
+    """The arguments of `ctranslate2.Translator.translate_batch`."""
     return {"beam_size": BEAM, "max_batch_size": BATCH, "length_penalty": PENALTY}
 
 

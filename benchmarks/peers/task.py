@@ -9,8 +9,8 @@ from pathlib import Path
 
 WIDTH, HEADS, INNER, LAYERS = 256, 4, 1024, 3
 DROPOUT, SMOOTHING, CLIP, RATE = 0.1, 0.1, 1.0, 5e-4
-BEAM, BATCH, PENALTY = 5, 64, 1.0
-"""Of decoding; the penalty is the exponent of the length."""
+BEAM, BATCH, PENALTY = 5, 64, 0.0
+"""Of decoding. Toolkits have different length penalties: without one, all search for the same, the most probable."""
 EPSILON = 1e-6
 """Guard of the norms against division by zero, as JoeyNMT has it in its code."""
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
