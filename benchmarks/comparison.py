@@ -1,10 +1,11 @@
-"""Keeps what a comparison found, for README.md and docs/comparison.md.
+"""Keeps what comparisons found, for README.md and docs/comparison.md.
 
 python benchmarks/comparison.py runs/compare-rnn-transformer
 
-What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, from where
-`s2s report` draws its page and all pictures again; the classroom table of README.md and docs/comparison.md is written
-anew.
+What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, or to
+`docs/comparison-lecture/` if it is of that profile, from where `s2s report` draws its page and all pictures again; the
+classroom table of README.md and docs/comparison.md is written anew. A row stands there as the longest profile has it.
+A comparison that is not finished is kept with its single measurements, so that a copy of it can be gone on with.
 """
 
 import argparse
@@ -15,12 +16,14 @@ from pathlib import Path
 
 from s2s.questions import TABLES
 from s2s.report.drawing import kept_results
-from s2s.report.matrix import Box, Line, heading, left_out, matrix
+from s2s.report.matrix import Box, Line, heading, matrix
 from s2s.report.numbers import duration, with_unit
 from s2s.results import COMPARISON, RESULT, Summary, read_summary
+from s2s.run.folder import RECIPE
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "docs" / "comparison"
+# by profile, the longest first
+KEPT = {"lecture": ROOT / "docs" / "comparison-lecture", "quick": ROOT / "docs" / "comparison"}
 _LEGEND = (
     "▲ better and ▼ worse than the best of the others are tested, or counted where chance has no part; = equal is "
     "proven. ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
@@ -33,12 +36,16 @@ def keep(folder: Path) -> None:
     Args:
         folder: of a drawn comparison.
     """
-    shutil.rmtree(KEPT, ignore_errors=True)
+    summary, lines = found(folder)
+    place = KEPT[summary.profile]
+    shutil.rmtree(place, ignore_errors=True)
     results = [f"{path.parent.name}/{RESULT}" for path in sorted(folder.glob(f"*/{RESULT}"))]
-    pictures = [f"{line.row.experiment}/{line.figure}.png" for line in found(folder)[1] if line.row.key and line.figure]
-    for name in (COMPARISON, *results, *dict.fromkeys(pictures)):
-        (KEPT / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(folder / name, KEPT / name)
+    pictures = [f"{line.row.experiment}/{line.figure}.png" for line in lines if line.row.key and line.figure]
+    unfinished = [] if all(line.finished for line in lines) else sorted(folder.glob("cells/*/*.json"))
+    cells = [str(path.relative_to(folder)) for path in unfinished]
+    for name in (COMPARISON, RECIPE, *results, *dict.fromkeys(pictures), *cells):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / name, place / name)
 
 
 def found(folder: Path) -> tuple[Summary, list[Line]]:
@@ -51,50 +58,63 @@ def found(folder: Path) -> tuple[Summary, list[Line]]:
     return summary, matrix(summary, summary.models, list(kept_results(folder, summary)))
 
 
+def rows() -> tuple[list[Summary], list[tuple[Line, Summary]]]:
+    """The kept comparisons, and the finished rows of the table, each from the first of them that has it."""
+    kept = [found(folder) for folder in KEPT.values() if folder.is_dir()]
+    first: dict[str, tuple[Line, Summary]] = {}
+    for summary, lines in kept:
+        assert summary.models == kept[0][0].models, "the columns differ"
+        for line in lines:
+            if line.finished:
+                first.setdefault(line.name, (line, summary))
+    return [summary for summary, _ in kept], [first[name] for name in TABLES[kept[0][0].task] if name in first]
+
+
 def table() -> str:
     """The classroom table, from the kept files; rows without any verdict or figure are named below it."""
-    summary, lines = found(KEPT)
-    grey = [line.name for line in lines if line.finished and all(box.open for box in line.boxes)]
-    rows = [f"| | {' | '.join(f'`{model}`' for model in summary.models)} |", f"|---|{'---|' * len(summary.models)}"]
-    for line in (line for line in lines if line.finished and line.name not in grey):
+    summaries, lines = rows()
+    grey = [line.name for line, _ in lines if all(box.open for box in line.boxes)]
+    models = summaries[0].models
+    written = [f"| | {' | '.join(f'`{model}`' for model in models)} |", f"|---|{'---|' * len(models)}"]
+    for line in (line for line, _ in lines if line.name not in grey):
         arrow = f" {line.arrow}" if line.arrow else ""
-        rows.append(f"| **{line.name}**{arrow}: {heading(line)} | {' | '.join(map(_figure, line.boxes))} |")
-    machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
-    parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
-    told = [
-        _LEGEND,
-        f"`{summary.command}`: seeds {', '.join(map(str, summary.seeds))}; parameters {parameters}; {machine}; "
-        f"measurements of {duration(summary.seconds)}, added up.",
-        *_gaps(summary, lines),
-    ]
+        written.append(f"| **{line.name}**{arrow}: {heading(line)} | {' | '.join(map(_figure, line.boxes))} |")
+    told = [_LEGEND]
+    for summary in summaries:
+        names = [line.name for line, of in lines if of is summary]
+        machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
+        parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
+        told.append(
+            f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, summary.seeds))}; parameters "
+            f"{parameters}; {machine}; measurements of {duration(summary.seconds)}, added up."
+        )
+    told += _gaps(lines)
     if grey:
         told.append(f"No verdict, for reasons that [the page](docs/comparison.md) gives: {', '.join(grey)}.")
-    return "\n".join([*rows, *(text for each in told for text in ("", each)), ""])
+    return "\n".join([*written, *(text for each in told for text in ("", each)), ""])
 
 
 def verdicts() -> str:
     """Every cell in words, from the kept files."""
-    summary, lines = found(KEPT)
+    _, lines = rows()
     said = []
-    for line in (line for line in lines if line.finished):
-        said += [f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks}", ""]
+    for line, summary in lines:
+        seeds = len(summary.seeds)
+        said += [f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({summary.profile}, {seeds} seeds)", ""]
         if len({box.verdict for box in line.boxes}) == 1 and line.boxes[0].verdict:
             said.append(f"All: {line.boxes[0].word}; {line.boxes[0].verdict}.")
         else:
             said += [_words(box) for box in line.boxes]
         said += ["", *([f"Others: {line.row.literature}", ""] if line.row.literature else [])]
-    said += [text for each in _gaps(summary, lines) for text in (each, "")]
-    machine = summary.machine
-    return "\n".join([*said, f"Measured on {machine.get('date', '?')}, commit {machine.get('commit', '?')}.", ""])
+    said += [text for each in _gaps(lines) for text in (each, "")]
+    return "\n".join(said)
 
 
-def _gaps(summary: Summary, lines: Sequence[Line]) -> list[str]:
-    """What the table does not hold, and why."""
-    outside, why = left_out(summary)
-    there = {line.name for line in lines if line.finished}
-    missing = [name for name in TABLES[summary.task] if name not in there and name not in outside]
-    told = [f"Not in the profile {summary.profile}: {', '.join(outside)}, because {why}."] if outside else []
-    return [*told, *([f"Not measured yet: {', '.join(missing)}."] if missing else [])]
+def _gaps(lines: Sequence[tuple[Line, Summary]]) -> list[str]:
+    """What the table does not hold."""
+    there = {line.name for line, _ in lines}
+    missing = [name for name in TABLES[lines[0][1].task] if name not in there]
+    return [f"Not measured yet: {', '.join(missing)}."] if missing else []
 
 
 def _figure(box: Box) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from s2s.run.tasks import AnyTask
-    from s2s.run.usable import Run
+    from s2s.run.trained import Run
     from s2s.training.trainer import Update
 
 Overrides = Mapping[str, object]
@@ -39,7 +39,7 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
         UserError: it is no run, it has no such checkpoint, or a file is damaged.
     """
     found = opened(Path(run), _words(overrides))
-    from s2s.run.usable import Run
+    from s2s.run.trained import Run
 
     return Run(found, checkpoint)
 

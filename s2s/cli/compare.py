@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -59,7 +59,7 @@ class Planned:
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
-@click.option("--resume", type=_FILE, metavar="DIR", help="Go on with a comparison.")
+@click.option("--resume", type=_FILE, metavar="DIR", help="Go on; with --seeds or --experiment, ask more.")
 @click.option(
     "--cluster", metavar="ADDRESS", help="Measure on the nodes of a Ray cluster: auto, HOST:PORT or ray://HOST."
 )
@@ -87,31 +87,32 @@ def compare(
     asked = Order(words, profile, seeds, match, experiments, recipe, out, task)
     planned = None if resume else order(asked)
     if resume:
-        check_lone(asked)
+        check_resumes(asked)
     if cluster and find_spec("ray") is None:
         raise UserError("a cluster needs ray", where="--cluster", remedy="pip install 's2s[cluster]'")
     # before torch is loaded
     with threads.held():
-        _measure(planned, resume or Path(), cluster, cost)
+        _measure(planned, resume or Path(), asked, cluster, cost)
 
 
-def _measure(planned: Planned | None, resumed: Path, cluster: str | None, cost: bool) -> None:
+def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str | None, cost: bool) -> None:
     """Begins what is planned, or goes on with what was begun, and draws what is found; or only says what it costs."""
     from rich.console import Console
 
     from s2s.experiments.cluster import Cluster
-    from s2s.experiments.comparison import begin, costs, go_on
+    from s2s.experiments.comparison import begin, begun, costs, go_on
     from s2s.report.drawing import draw
 
     folder = planned.folder if planned else resumed
+    summary = planned.summary if planned else extended(begun(folder), asked)
     # before anything is written
     with Cluster(cluster) if cluster else nullcontext() as connected:
         if cost:
-            click.echo(costs(folder, planned and (planned.summary, planned.base), connected))
+            click.echo(costs(folder, summary, planned and planned.base, connected))
             return
         if planned:
-            begin(planned.folder, planned.base, planned.summary)
-        go_on(folder, Console(), connected)
+            begin(folder, planned.base, summary)
+        go_on(folder, Console(), connected, summary)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
 
 
@@ -124,16 +125,40 @@ def report(folder: Path) -> None:
     click.echo(draw(folder))
 
 
-def check_lone(asked: Order) -> None:
+def check_resumes(asked: Order) -> None:
     """Refuses `--resume` with anything that it would ignore.
 
     Raises:
         UserError: there is something.
     """
-    if any(astuple(asked)):
+    if any(astuple(replace(asked, seeds=None, experiments=()))):
         raise UserError(
-            "--resume goes on with a comparison as it was begun", remedy="leave out everything but --resume DIR"
+            "--resume goes on with a comparison as it was begun",
+            remedy="leave out everything but --resume DIR, --seeds and --experiment, --cluster and --cost",
         )
+
+
+def extended(summary: Summary, asked: Order) -> Summary:
+    """What a comparison is asked from now on: so many seeds, and these experiments besides its own.
+
+    Raises:
+        UserError: there is no such experiment.
+    """
+    if not (asked.seeds or asked.experiments):
+        return summary
+    plan = plan_of(summary.task, summary.profile)
+    new = _experiments(asked.experiments, summary.task, plan) if asked.experiments else []
+    seeds = list(range(1, asked.seeds + 1)) if asked.seeds else summary.seeds
+    experiments = [name for name in experiments_of(summary.task) if name in {*summary.experiments, *new}]
+    words = shlex.split(summary.command)
+    for option in ("--seeds", "--experiment"):
+        while option in words:
+            place = words.index(option)
+            del words[place : place + 2]
+    words += ["--seeds", str(len(seeds))] if len(seeds) != plan.seeds else []
+    if experiments != [name for name in experiments_of(summary.task) if name in plan.experiments]:
+        words += [word for name in experiments for word in ("--experiment", name)]
+    return summary.model_copy(update={"command": shlex.join(words), "seeds": seeds, "experiments": experiments})
 
 
 def order(asked: Order) -> Planned:

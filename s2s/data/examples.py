@@ -241,9 +241,14 @@ class Ahead(Generic[C]):
         return [batch.pinned() for batch in batches] if self._pinned else batches
 
 
-def batches_on(examples: Examples[C], device: torch.device) -> Iterator[tuple[np.ndarray, C]]:
-    """All examples in batches on a device, with the rows of each; the same ones, drawn the same, each time."""
-    groups = [[rows] for rows in examples.plan(0, 0)]
+def batches_on(
+    examples: Examples[C], device: torch.device, rank: int = 0, size: int = 1
+) -> Iterator[tuple[np.ndarray, C]]:
+    """All examples in batches on a device, with the rows of each; the same ones, drawn the same, each time.
+
+    Of `size` processes, that of this rank has every size-th batch.
+    """
+    groups = [[rows] for rows in examples.plan(0, 0)[rank::size]]
     ahead = Ahead(examples, device)
     for group, following in zip_longest(groups, groups[1:]):
         yield group[0], ahead.batches(group, 0, following)[0].to(device)

@@ -88,49 +88,58 @@ def _check_free(folder: Path, base: Any) -> None:
     raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
 
 
-def _check_begun(folder: Path) -> None:
+def begun(folder: Path) -> Summary:
+    """What a comparison that was begun is asked.
+
+    Raises:
+        UserError: there is none in the folder.
+    """
     if not (folder / COMPARISON).exists():
         raise UserError(
             "is no comparison, or one that did not begin",
             where=str(folder),
             remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
         )
+    return read_summary(folder / COMPARISON)
 
 
-def go_on(folder: Path, console: Console, cluster: Cluster | None = None) -> None:
+def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summary: Summary | None = None) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
     Args:
         folder: of the comparison.
         console: where it is shown.
         cluster: the one whose nodes measure, connected; other processes of this machine when None.
+        summary: what it is asked from now on; what it was asked when None.
 
     Raises:
         UserError: it is none, or the cluster's nodes cannot measure it.
     """
-    _check_begun(folder)
+    begun(folder)
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
         sweep(folder)
+        if summary:
+            write_part(summary, folder / COMPARISON)
         _go_on(folder, console, cluster)
 
 
-def costs(folder: Path, new: tuple[Summary, Any] | None, cluster: Cluster | None = None) -> str:
+def costs(folder: Path, summary: Summary, base: Any | None, cluster: Cluster | None = None) -> str:
     """What is still to be done of a comparison, in words; nothing is begun.
 
     Args:
         folder: of the comparison.
-        new: for one that was not begun, what it asks and its task.
+        summary: what it is asked.
+        base: for one that was not begun, its task.
         cluster: see `go_on`.
 
     Raises:
-        UserError: there is none to go on with, or no model can take part.
+        UserError: no model can take part.
     """
-    if new is None:
-        _check_begun(folder)
-        summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
+    if base is None:
+        base = read(folder / RECIPE)
     else:
-        summary, base = new[0], discipline_of(new[1]).resolved(new[1])
+        base = discipline_of(base).resolved(base)
         # what another comparison has measured in its folder is not this one's
         folder = folder / "not begun"
     entrants = _planned(folder, summary, base)

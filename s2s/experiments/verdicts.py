@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.evaluation.gates import Gate, converged, rate_inside
+from s2s.evaluation.gates import Gate, converged, rate_inside, slope_per_doubling
 from s2s.evaluation.inference import Estimate, crossings, holm, mean, paired_difference
 from s2s.experiments.contest import BySeed
 
@@ -98,12 +98,26 @@ def times(
 
 def gates_of_training(runs: BySeed) -> list[Gate]:
     """What must be true of any model's whole runs: their loss, on average, has stopped falling, at a rate inside."""
-    made = list(runs.values())
-    looks = min(len(run["losses"]) for run in made)
-    tokens, losses = (np.mean([run[key][:looks] for run in made], axis=0) for key in ("tokens", "losses"))
-    rate = made[0].get("rate")
-    closed = [converged(tokens.tolist(), losses.tolist())]
+    rate = next(iter(runs.values())).get("rate")
+    closed = [converged(*_mean_curve(runs))]
     return [*closed, rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else closed
+
+
+def doublings_behind(own: BySeed, other: BySeed) -> float | None:
+    """By how many doublings of its tokens a model is behind another one's last loss, if its own goes on as it falls.
+
+    None where it does not fall, or is not behind.
+    """
+    (tokens, losses), (_, wanted) = map(_mean_curve, (own, other))
+    slope, behind = slope_per_doubling(tokens, losses), losses[-1] - wanted[-1]
+    return behind / -slope if slope is not None and slope < 0 < behind else None
+
+
+def _mean_curve(runs: BySeed) -> tuple[list[float], list[float]]:
+    """Tokens and losses at each look at the validation set, on average over seeds."""
+    looks = min(len(run["losses"]) for run in runs.values())
+    tokens, losses = (np.mean([run[key][:looks] for run in runs.values()], axis=0) for key in ("tokens", "losses"))
+    return tokens.tolist(), losses.tolist()
 
 
 def corrected(pairs: Pairs) -> Pairs:

@@ -1,19 +1,18 @@
 """What all processes but the first do, where torchrun has started several: they compute, and decide nothing."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from s2s.run.loaded import hashes_of
 from s2s.run.room import room_to_train
 from s2s.run.stopping import Wish, pauses
 from s2s.run.tasks import received, task_of
 from s2s.run.training import trainer_of
+from s2s.tasks.contract import Course, Task
 from s2s.training.devices import choose, prepare_process
+from s2s.training.logger import RunLog, Sample
 from s2s.training.ranks import Lost, Ranks
-from s2s.training.trainer import Trainer
-
-if TYPE_CHECKING:
-    from s2s.run.tasks import AnyTask
 
 # seconds that a process gives others to tell how to go on, before it tells what it knows
 _POLITE = 10.0
@@ -36,16 +35,36 @@ def follow(ranks: Ranks) -> None:
     ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
     trainer.follow()
     if not ranks.led(False):
-        _train(trainer, recipe, ranks)
+        _train(task, Course(recipe, prepared, trainer), ranks)
 
 
-def _train(trainer: Trainer[Any, Any], recipe: "AnyTask", ranks: Ranks) -> None:
+class _Unwritten(RunLog):
+    """What only the first process writes down."""
+
+    def __init__(self) -> None:
+        """Opens nothing."""
+
+    def validation(self, update: int, scores: dict[str, float], samples: Sequence[Sample] = ()) -> None:
+        """Writes nothing."""
+
+    def picture(self, name: str, png: bytes, update: int) -> None:
+        """Writes nothing."""
+
+    def say(self, text: str) -> None:
+        """Says nothing."""
+
+
+def _train(task: Task[Any, Any, Any], course: Course[Any, Any, Any], ranks: Ranks) -> None:
+    trainer, recipe = course.trainer, course.recipe
     with Wish() as wish:
         try:
             for update in trainer.updates(recipe.training.updates):
                 if pause := pauses(update.update, recipe, ranks, wish):
                     # where the first one saves it: what is not finite, all find at once
                     trainer.state()
+                    if pause.due:
+                        with trainer.optimization.averaged():
+                            task.validate(course, _Unwritten())
                     if pause.ends():
                         break
         except Lost:

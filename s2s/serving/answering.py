@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from s2s.decoding.translator import Candidate as Found
 from s2s.errors import UserError
 from s2s.recipe.wording import suggestion
-from s2s.run.usable import WRITES, Run
+from s2s.run.trained import WRITES, Run
 from s2s.serving.messages import Alignment, Attention, Candidate, Classified, Served, Translated
 
 # of weights: what a page can show

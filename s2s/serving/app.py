@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from s2s import __version__
 from s2s.errors import UserError, told
-from s2s.run.usable import Run
+from s2s.run.trained import Run
 from s2s.serving.answering import Answering, Asked, NoSuchRun
 from s2s.serving.batching import Full, ModelThread
 from s2s.serving.guard import Guard, Metrics

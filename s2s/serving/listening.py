@@ -9,7 +9,7 @@ import uvicorn
 
 from s2s.errors import UserError
 from s2s.run.folder import Opened
-from s2s.run.usable import Run
+from s2s.run.trained import Run
 from s2s.serving.app import application
 from s2s.serving.messages import Limits
 

@@ -30,6 +30,7 @@ from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scorin
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter
+from s2s.training.ranks import ALONE, Ranks
 from s2s.training.trainer import Loss
 
 if TYPE_CHECKING:
@@ -62,26 +63,28 @@ def classification_loss(smoothing: float) -> Loss[Classifier, LabelledBatch]:
 
 
 def class_probabilities(
-    model: Classifier, examples: LabelledExamples, advance: Advance = lambda count: None
+    model: Classifier, examples: LabelledExamples, advance: Advance = lambda count: None, ranks: Ranks = ALONE
 ) -> Float[np.ndarray, "examples classes"]:
     """The probability of each class, for each example; in fp32, dropout off.
 
-    `advance` is told how many examples were classified, batch by batch; the model stays in evaluation mode.
+    `advance` is told how many examples were classified, batch by batch; the model stays in evaluation mode. Of
+    several processes each reads a part, and all are told the whole.
     """
     model.eval()
     found = np.zeros((len(examples), model.head.out_features))
     with torch.inference_mode():
-        for rows, batch in batches_on(examples, model.head.weight.device):
+        for rows, batch in batches_on(examples, model.head.weight.device, ranks.rank, ranks.size):
             scores = model(batch.source, batch.source_valid)
             # to the processor first: Apple's GPUs know no float64
             found[rows] = scores.cpu().double().softmax(dim=1).numpy()
             advance(len(rows))
-    return found
+    # each row is in one part, and 0 in the others
+    return np.sum(ranks.each(found), axis=0)
 
 
-def _measured(model: Classifier, examples: LabelledExamples) -> dict[str, float]:
+def _measured(model: Classifier, examples: LabelledExamples, ranks: Ranks) -> dict[str, float]:
     """Loss in nats, accuracy and macro-F1 in percent."""
-    labels, probabilities = examples.labels, class_probabilities(model, examples)
+    labels, probabilities = examples.labels, class_probabilities(model, examples, ranks=ranks)
     predicted, classes = probabilities.argmax(axis=1), probabilities.shape[1]
     each = measures.per_class(measures.confusion(labels, predicted, classes), [str(n) for n in range(classes)])
     return {
@@ -160,7 +163,8 @@ class Labelling(Task[R, D, Classifier]):
         """Measures loss, accuracy and macro-F1, and loss and accuracy on some training examples."""
         train, validation = self.as_read(course)
         drawn = np.random.default_rng(dict(course.recipe)["data"].seed).permutation(len(train))
-        found, known = (_measured(course.model, e) for e in (validation, train.only(np.sort(drawn[:_LOOKED_AT]))))
+        looked_at, ranks = train.only(np.sort(drawn[:_LOOKED_AT])), course.trainer.computer.ranks
+        found, known = (_measured(course.model, e, ranks) for e in (validation, looked_at))
         scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
         log.validation(course.trainer.update, scores)
         metric = dict(course.recipe)["validation"].metric

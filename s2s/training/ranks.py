@@ -23,6 +23,7 @@ from s2s.errors import UserError
 from s2s.launch import Launch
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 # The others wait so long for the first while it validates, and nobody waits longer for one that does not answer; one
 # that has ended is noticed at once.
@@ -79,6 +80,13 @@ class Ranks:
         with _heard():
             dist.all_gather_object(said, what)
         return said
+
+    def shared(self, work: Callable[[list[Item]], Sequence[T]], items: Sequence[Item]) -> list[T]:
+        """What `work` gives for each item, in their order; each process works on its share, and all have all of it."""
+        found: list[Any] = [None] * len(items)
+        for rank, part in enumerate(self.each(list(work(list(items[self.rank :: self.size]))))):
+            found[rank :: self.size] = part
+        return found
 
     def check_same(self, things: Callable[[], Mapping[str, str]]) -> None:
         """Refuses what is not the same in all processes; one alone does not even look.

@@ -373,12 +373,14 @@ def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
 def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:
     """The plain loss of all examples, in nats per item, dropout off.
 
-    What is drawn at random for the examples, such as masks, is the same each time.
+    What is drawn at random for the examples, such as masks, is the same each time. Of several processes each computes a
+    part, and all are told the whole.
     """
     model.eval()
-    total, count = torch.zeros((), device=computer.device), 0
+    total, count, ranks = torch.zeros((), device=computer.device), 0, computer.ranks
     with torch.no_grad(), computer.mixed_precision():
-        for _, batch in batches_on(examples, computer.device):
+        for _, batch in batches_on(examples, computer.device, ranks.rank, ranks.size):
             total += loss(model, batch)[1]
             count += batch.count
-    return float(total) / max(1, count)
+    whole, items = ranks.sums(float(total), count)
+    return whole / max(1, items)

@@ -1,11 +1,12 @@
 """What `s2s compare` makes of its words, before anything heavy is loaded."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from s2s.cli.compare import Order, check_lone, order
+from s2s.cli.compare import Order, check_resumes, extended, order
 from s2s.contender import file_name, kind_of
 from s2s.errors import UserError
 from s2s.questions import PLANS, TABLES, experiments_of, plan_of
@@ -165,14 +166,47 @@ def test_a_wrong_word_is_named_with_the_remedy(words, options, message):
         order(_order(*words, **options))
 
 
-def test_resuming_takes_nothing_else():
-    check_lone(_order())
+def test_resuming_takes_nothing_but_more_seeds_and_experiments():
+    check_resumes(_order(seeds=2, experiments=("memory",)))
     with pytest.raises(UserError, match="as it was begun"):
-        check_lone(_order("rnn"))
+        check_resumes(_order("rnn"))
     with pytest.raises(UserError, match="as it was begun"):
-        check_lone(_order(seeds=2))
-    with pytest.raises(UserError, match="as it was begun"):
-        check_lone(_order(task="ag_news"))
+        check_resumes(_order(task="ag_news"))
+
+
+WORDS = ("rnn", "lstm", "data.train=2_000")
+
+
+@pytest.mark.parametrize(
+    ("before", "more", "whole"),
+    [
+        ({"seeds": 2}, {"seeds": 4}, {"seeds": 4}),
+        ({"seeds": 2}, {"seeds": 3}, {}),
+        ({}, {}, {}),
+        (
+            {"seeds": 2, "experiments": ("decoding",)},
+            {"experiments": ("memory", "decoding")},
+            {"seeds": 2, "experiments": ("memory", "decoding")},
+        ),
+        ({"experiments": ("quality",)}, {"seeds": 1}, {"seeds": 1, "experiments": ("quality",)}),
+        (
+            {"profile": "lecture", "experiments": ("quality",)},
+            {"experiments": experiments_of("translation")},
+            {"profile": "lecture"},
+        ),
+    ],
+)
+def test_a_comparison_that_is_asked_more_is_one_that_was_asked_so_at_once(before, more, whole):
+    first, second = (order(_order(*WORDS, **options)).summary for options in (before, whole))
+    found, wanted = extended(first, _order(**more)), second
+    assert found.model_copy(update={"command": ""}) == wanted.model_copy(update={"command": ""})
+    # the options may stand in another order
+    assert sorted(shlex.split(found.command)) == sorted(shlex.split(wanted.command))
+
+
+def test_more_of_what_does_not_exist_is_refused():
+    with pytest.raises(UserError, match="did you mean memory"):
+        extended(order(_order(*WORDS)).summary, _order(experiments=("memry",)))
 
 
 def test_every_row_of_the_table_has_an_experiment_that_fills_it():

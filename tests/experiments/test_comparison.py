@@ -7,7 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.cli.compare import Order, order
+from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
 from s2s.experiments import comparison
 from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
@@ -234,7 +234,7 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     _two(counting, monkeypatch)
     folder = tmp_path / "costs"
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("memory", "decoding"), out=folder))
-    before = comparison.costs(folder, (planned.summary, planned.base)).splitlines()
+    before = comparison.costs(folder, planned.summary, planned.base).splitlines()
     assert not folder.exists()
     assert before[1:3] == [
         "memory: 4 measurements, less than a minute, one after another",
@@ -243,11 +243,11 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     # of two rates, at two depths
     assert before[3].startswith("in all 16 measurements: less than a minute")
     comparison.begin(folder, planned.base, planned.summary)
-    assert comparison.costs(folder, (planned.summary, planned.base)).splitlines() == before
+    assert comparison.costs(folder, planned.summary, planned.base).splitlines() == before
     counting.interrupt_at = 5
     with pytest.raises(Stopped):
         comparison.go_on(folder, Console(file=io.StringIO()))
-    again = comparison.costs(folder, None).splitlines()
+    again = comparison.costs(folder, comparison.begun(folder), None).splitlines()
     assert again[0] == "decoding: 3 measurements, less than a minute"
     assert again[1].endswith("; 13 are kept")
     # what is answered can be drawn while the rest is not
@@ -261,11 +261,19 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     comparison.go_on(folder, Console(file=told))
     assert told.getvalue().splitlines()[: len(again)] == again
     assert len(counting.asked) == 8
+    # a third seed is measured, and nothing again
+    asked = extended(comparison.begun(folder), Order(seeds=3))
+    assert "decoding: 2 measurements" in comparison.costs(folder, asked, None)
+    assert comparison.begun(folder).seeds == [1, 2]
+    comparison.go_on(folder, Console(file=io.StringIO()), summary=asked)
+    assert len(counting.asked) == 12
+    assert comparison.begun(folder) == read_summary(folder / COMPARISON)
+    assert read_summary(folder / COMPARISON).seeds == [1, 2, 3]
 
 
 def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(counting, tmp_path, monkeypatch):
     planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("quality",), out=tmp_path / "quality"))
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"quality": comparison.all_experiments()["quality"]})
-    told = comparison.costs(planned.folder, (planned.summary, planned.base)).splitlines()
+    told = comparison.costs(planned.folder, planned.summary, planned.base).splitlines()
     assert told[-1].startswith("too short for quality: ")
     assert told[-1].endswith("--profile lecture settles it")

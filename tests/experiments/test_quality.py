@@ -14,6 +14,7 @@ from s2s.experiments.quality.conclude import compared
 from s2s.experiments.quality.curves import budgets, half_reach, loss_at, readings, times
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import counts_of
+from s2s.experiments.verdicts import doublings_behind
 from s2s.models.contract import parameter_count
 from s2s.questions import ROWS
 from s2s.run.loaded import load
@@ -149,10 +150,23 @@ def test_a_model_that_has_not_learned_is_not_judged(contest, change, standing, s
     rnn, transformer = result.findings
     assert (rnn.standing, transformer.standing) == (standing, "not measurable")
     assert rnn.verdict.startswith(f"{standing}: ")
+    assert ("to transformer's it would be" in rnn.verdict) == (standing == "still learning")
     assert sentence in rnn.verdict
     assert sentence in transformer.verdict
     assert transformer.verdict.startswith("no verdict beside rnn")
     assert [row["holds"] for row in _table(result, "gates")].count("no") == 1
+
+
+@pytest.mark.parametrize("losses", [[4.0, 3.5, 3.0, 2.5], [9.0, 8.9, 8.8, 8.7]])
+def test_a_model_is_as_many_doublings_behind_as_its_last_fall_goes_into_what_it_lacks(losses):
+    tokens = [100, 200, 400, 800]
+    own, other = ({1: {"tokens": tokens, "losses": each}} for each in (losses, [2.5, 2.3, 2.1, 2.0]))
+    far = doublings_behind(own, other)
+    # a line through its last three looks, one a doubling of the tokens
+    by_hand = (losses[-1] - 2.0) / ((losses[-3] - losses[-1]) / 2)
+    assert far == pytest.approx(by_hand)
+    assert doublings_behind(other, own) is None
+    assert doublings_behind(own, own) is None
 
 
 def test_sentences_are_compared_as_runs_are():

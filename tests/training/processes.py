@@ -23,11 +23,12 @@ import torch.distributed as dist
 from rich.console import Console
 
 from s2s.data.examples import Ahead
+from s2s.decoding.translator import Translator
 from s2s.errors import Stopped, UserError
-from s2s.run.following import follow
+from s2s.run.following import _Unwritten, follow
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train, trainer_of
-from s2s.tasks.contract import Prepared, Task
+from s2s.tasks.contract import Course, Prepared, Task
 from s2s.training import drawing
 from s2s.training.devices import choose
 from s2s.training.ranks import Ranks
@@ -137,7 +138,7 @@ def together(size: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 
 def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates: int) -> dict[str, Any]:
-    """Of each task: what each update tells, how many examples this process had in it, and the weights at the end."""
+    """Of each task: what each update and a validation tell, how many examples this process had, and the weights."""
     found = {}
     for name, (task, recipe, prepared) in tasks.items():
         trainer, _ = trainer_of(task, recipe, prepared, choose(recipe.device, ranks), (None, None))
@@ -155,8 +156,35 @@ def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates:
             had.append(sum(own))
             own.clear()
         weights = sum(float(p.detach().double().abs().sum()) for p in trainer.model.parameters())
-        found[name] = {"told": told, "had": had, "weights": weights}
+        validated, done = _validated(task, Course(recipe, prepared, trainer))
+        found[name] = {"told": told, "had": had, "weights": weights, "validated": validated, "done": done}
     return found
+
+
+class _Noted(_Unwritten):
+    def validation(self, update, scores, samples=()):
+        self.scores, self.texts_written = scores, [sample.translation for sample in samples]
+
+    def texts(self, name, texts, update):
+        pass
+
+
+def _validated(task: Task, course: Course) -> tuple[list, list[int]]:
+    """The scores, what was written, the deciding score; how many examples this process read, and how many it wrote."""
+    rows, written, batches, write, log = [], [], Ahead.batches, Translator.translate, _Noted()
+
+    def noted(ahead, group, seed, following=None):
+        rows.extend(len(each) for each in group)
+        return batches(ahead, group, seed, following)
+
+    def translated(translator, lines, *rest):
+        written.extend(lines)
+        return write(translator, lines, *rest)
+
+    Ahead.batches, Translator.translate = noted, translated
+    score = task.validate(course, log)
+    Ahead.batches, Translator.translate = batches, write
+    return [log.scores, log.texts_written, score], [sum(rows), len(written)]
 
 
 def added(ranks: Ranks) -> list[list[float] | None]:

@@ -60,6 +60,15 @@ def _check_learned(found: dict, rounding: float) -> None:
             had = np.array([process["had"] for process in processes])
             assert (had.sum(axis=0) == one["had"]).all()
             assert (had.min(axis=0) < had.max(axis=0)).any(), f"{task}: no update was shared unequally"
+            # all know the whole of a validation, and each computed a part
+            scores, texts, score = one["validated"]
+            for found_scores, found_texts, found_score in (process["validated"] for process in processes):
+                assert found_scores == pytest.approx(scores, rel=rounding), task
+                assert found_texts == texts
+                assert found_score == pytest.approx(score, rel=rounding)
+            assert np.sum([process["done"] for process in processes], axis=0).tolist() == one["done"]
+            assert one["done"][0] > 0
+            assert (one["done"][1] > 0) == (task in ("translation", "text-to-text"))
 
 
 STOPPED = ["one", "stopped", "stopped, on one", "stopped, on three", "lost"]
@@ -82,6 +91,23 @@ def test_two_and_three_processes_learn_what_one_learns_in_every_task_for_50_upda
     _check_learned(found, 1e-5)
     # in the last update of an epoch, one has nothing at all
     assert min(min(process["images"]["had"]) for process in found["3"]) == 0
+
+
+def test_shared_work_is_done_once_and_all_have_all_of_it_in_order():
+    for size in (1, 2, 3, 5):
+        asked: list[list[int]] = [[] for _ in range(size)]
+
+        def work(rank, items, asked=asked):
+            asked[rank] += items
+            return [10 * item for item in items]
+
+        # what each says to the others, by hand: nothing depends on more than its own items
+        said = [work(rank, list(range(4))[rank::size]) for rank in range(size)]
+        for rank in range(size):
+            ranks = Ranks(rank, size)
+            ranks.each = lambda what, said=said, rank=rank: [*said[:rank], what, *said[rank + 1 :]]  # type: ignore[method-assign]
+            assert ranks.shared(lambda items, rank=rank: work(rank, items), range(4)) == [0, 10, 20, 30]
+        assert sorted(item for items in asked for item in items) == sorted([0, 1, 2, 3] * 2)
 
 
 def test_gradients_and_losses_are_summed_and_what_nobody_learns_has_none(processes):

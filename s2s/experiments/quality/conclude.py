@@ -32,11 +32,13 @@ from s2s.experiments.presenting import (
 from s2s.experiments.quality.curves import cost_figures, costs, readings
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import gates_of_training, percent
+from s2s.experiments.verdicts import doublings_behind, gates_of_training, percent
 from s2s.results import Figure, Finding, Table
 
 RUN = "run"
 _EXAMPLES = 5
+# doublings of which nobody needs to know the number
+_FAR = 30
 _NAMES = {"bleu": "BLEU", "chrf": "chrF2++"}
 
 
@@ -149,6 +151,9 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
         over_both = replace(over_both, value=-over_both.value)
     closed = {name: gates(runs[name]) for name in (model, other)}
     said = judged((model, other), over_both, closed, corrected.get(key), pairs=len(known))
+    if said.standing == "still learning" and (far := doublings_behind(runs[model], runs[other])) is not None:
+        away = f"{far:.1f} more doublings" if far < _FAR else f"more than {_FAR} doublings"
+        said = replace(said, sentence=f"{said.sentence}; to {other}'s it would be {away} at that pace")
     return said, variations(model, other, runs) if said.standing in ("better", "worse") else {}
 
 

@@ -131,7 +131,10 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         loss = mean_loss(course.model, examples, sequence_loss(0.0), course.trainer.computer)
         part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
-        written = write(recipe, Writer(course.model, data.tokenizer, decoding), part.pixels)
+        writer = Writer(course.model, data.tokenizer, decoding)
+        written = course.trainer.computer.ranks.shared(
+            lambda rows: write(recipe, writer, part.pixels[rows]), range(len(part.pixels))
+        )
         captions = [each.text for each in written]
         found = {"loss": loss, **score(captions, part.captions, recipe.tokenizer.lowercase, METRICS)}
         rows = zip(part.names, (first for first, *_ in part.captions), captions, strict=True)

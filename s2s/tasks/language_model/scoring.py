@@ -61,20 +61,21 @@ class Nats:
 def measure(model: LanguageModel, windows: Windows, computer: Computer, advance: Advance = lambda count: None) -> Nats:
     """Reads all windows, dropout off; the model stays in evaluation mode.
 
+    Of several processes each reads a part, and all are told the whole.
     `advance` is told how many windows were read, batch by batch.
     """
     model.eval()
-    lengths = windows.texts.lengths
+    lengths, ranks = windows.texts.lengths, computer.ranks
     documents = np.zeros(len(lengths))
     sums, counts = (np.zeros(int(lengths.max(initial=0)) + 1, dtype=kind) for kind in (np.float64, np.int64))
     with torch.inference_mode(), computer.mixed_precision():
-        for rows, batch in batches_on(windows, computer.device):
+        for rows, batch in batches_on(windows, computer.device, ranks.rank, ranks.size):
             nats, places, row = (part.cpu().numpy() for part in _nats_of_batch(model, batch))
             np.add.at(sums, places, nats.astype(np.float64))
             np.add.at(counts, places, 1)
             np.add.at(documents, windows.windows[rows, 0][row], nats.astype(np.float64))
             advance(len(rows))
-    return Nats(documents, sums, counts)
+    return Nats(*(np.sum(parts, axis=0) for parts in zip(*ranks.each((documents, sums, counts)), strict=True)))
 
 
 def _nats_of_batch(model: LanguageModel, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:

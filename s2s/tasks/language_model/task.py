@@ -109,7 +109,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         size = _size(data.corpus.validation, data.validation, data.tokenizer)
         scores = {"loss": found.loss, "bits_per_byte": bits_per_byte(float(found.documents.sum()), size.bytes)}
         log.validation(course.trainer.update, scores)
-        if samples := self._samples(course):
+        if course.trainer.computer.ranks.leads and (samples := self._samples(course)):
             log.texts("written", samples, course.trainer.update)
         return -scores[recipe.validation.metric]
 

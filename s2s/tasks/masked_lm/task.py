@@ -54,6 +54,7 @@ def measure(
 ) -> tuple[float, float, int]:
     """How well a model names the chosen pieces, dropout off; which pieces are chosen is the same each time.
 
+    Of several processes each reads a part, and all are told the whole.
     The model is put into evaluation mode, and `advance` is told how many examples were read, batch by batch.
 
     Returns:
@@ -61,9 +62,9 @@ def measure(
         their number.
     """
     model.eval()
-    sums, hits, count = [], [], 0
+    sums, hits, count, ranks = [], [], 0, computer.ranks
     with torch.no_grad(), computer.mixed_precision():
-        for rows, batch in batches_on(examples, computer.device):
+        for rows, batch in batches_on(examples, computer.device, ranks.rank, ranks.size):
             found = model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
             sums.append(found.gather(1, batch.targets[:, None]).sum())
             hits.append((found.argmax(1) == batch.targets).sum())
@@ -74,7 +75,8 @@ def measure(
     for each, found in zip(sums, hits, strict=True):
         loss -= float(each)
         right += int(found)
-    return loss / max(1, count), 100 * right / max(1, count), count
+    loss, right, count = ranks.sums(loss, right, count)
+    return loss / max(1, count), 100 * right / max(1, count), int(count)
 
 
 def examples_of(recipe: MaskedRecipe, pieces: Lists, size: int) -> MaskedText:

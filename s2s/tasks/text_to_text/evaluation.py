@@ -106,7 +106,8 @@ def score_task(
             written = [settings.answers[number] for number in probabilities.argmax(axis=1)]
             value = {"accuracy": classes.accuracy.value, "macro_f1": classes.macro_f1, LOSS: loss}[settings.metric]
             return TaskScore(name, settings.metric, value, sources, references, written, classes=classes)
-        written = [each.text for each in translator_of(run).translate(prefixed, advance)]
+        translator, ranks = translator_of(run), run.computer.ranks
+        written = ranks.shared(lambda some: [each.text for each in translator.translate(some, advance)], prefixed)
     texts = scores(written, references)
     value = loss if settings.metric == LOSS else texts[settings.metric].value
     return TaskScore(name, settings.metric, value, sources, references, written, texts)

@@ -155,7 +155,8 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         translator = Translator(course.model, data.source_tokenizer, data.target_tokenizer, decoding)
         sources, references = list(rows["source"]), list(rows["target"])
-        translations = [t.text for t in translator.translate(sources)]
+        ranks = course.trainer.computer.ranks
+        translations = ranks.shared(lambda part: [t.text for t in translator.translate(part)], sources)
         found = {"loss": loss, **score(translations, references)}
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
         log.validation(update, found, samples[:_SAMPLES])
