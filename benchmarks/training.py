@@ -16,7 +16,9 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +28,17 @@ from s2s.data.batches import Batch, collate, plan
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.pairs import load
 from s2s.data.tokenizers import PAD, train_pair
+from s2s.models.contract import Seq2Seq
 from s2s.models.transformer import Settings, build
 from s2s.nn.embeddings import sinusoids
 from s2s.recipe.schema import DeviceSettings, SeedSettings, TokenizerSettings
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose, prepare_process
+from s2s.training.devices import choose, measure, prepare_process
+from s2s.training.trainer import Trainer
 
-WIDTH, HEADS, INNER, LAYERS, TOKENS = 256, 4, 1024, 3, 4096
+WIDTH, HEADS, INNER, LAYERS, TOKENS, RATE = 256, 4, 1024, 3, 4096, 1e-4
+Precision = Literal["auto", "fp32", "bf16"]
 
 
 class TutorialTransformer(nn.Module):
@@ -70,46 +75,59 @@ class TutorialTransformer(nn.Module):
         return functional.dropout(self.embedding(tokens) * WIDTH**0.5 + self.positions[: tokens.shape[1]], 0.1)
 
 
-def tutorial_loop(size: int, batches: Iterator[Batch]) -> Callable[[], int]:
-    """A plain fp32 training loop; each call is one update and returns its real target tokens."""
+def tutorial_loop(
+    size: int, batches: Iterator[Batch], precision: str = "fp32", rate: float = RATE
+) -> Callable[[], tuple[int, float]]:
+    """A plain training loop; each call is one update and returns its real target tokens and its smoothed loss."""
     torch.manual_seed(1)
     model = TutorialTransformer(size)
-    adam = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    adam = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-9)
 
-    def update() -> int:
+    def update() -> tuple[int, float]:
         batch = next(batches)
         adam.zero_grad()
-        model(batch).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = model(batch)
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
-        return batch.tokens
+        return batch.tokens, float(loss)
 
     return update
 
 
-def s2s_loop(data: Encoded, size: int, precision: str) -> Callable[[], int]:
-    """The trainer of s2s; each call is one update and returns its real target tokens."""
+def s2s_trainer(
+    data: Encoded, size: int, precision: Precision, rate: float = RATE, tokens: int = TOKENS
+) -> Trainer[Seq2Seq, Batch]:
+    """The trainer of s2s."""
     torch.manual_seed(1)
     settings = Settings(
         width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
     )
-    trainer = translation_trainer(
-        build(settings, size, size),
+    model, computer = build(settings, size, size), choose(DeviceSettings(kind="cpu", precision=precision))
+    if computer.undecided:
+        computer = replace(computer, precision=measure(model, tokens).faster, undecided=False)
+    return translation_trainer(
+        model,
         data,
-        TrainingSettings(updates=10_000, learning_rate=1e-4),
-        BatchSettings(tokens=TOKENS),
+        TrainingSettings(updates=10_000, learning_rate=rate, schedule="constant", warmup=0),
+        BatchSettings(tokens=tokens),
         SeedSettings(),
-        choose(DeviceSettings(kind="cpu", precision=precision)),
+        computer,
     )
-    updates = trainer.updates(10_000)
-    return lambda: next(updates).tokens
 
 
-def sorted_batches(data: Encoded) -> Iterator[Batch]:
+def s2s_loop(data: Encoded, size: int, precision: Precision) -> Callable[[], tuple[int, float]]:
+    """The trainer of s2s; each call is one update and returns its real target tokens and its plain loss."""
+    updates = ((update.tokens, update.loss) for update in s2s_trainer(data, size, precision).updates(10_000))
+    return lambda: next(updates)
+
+
+def sorted_batches(data: Encoded, tokens: int = TOKENS) -> Iterator[Batch]:
     """Batches of similar length under the token budget: the same ones that s2s trains on."""
     epoch = 0
     while True:
-        for rows in plan(data.source_lengths, data.target_lengths, TOKENS, 1, epoch):
+        for rows in plan(data.source_lengths, data.target_lengths, tokens, 1, epoch):
             yield collate(*data.rows(rows), rows)
         epoch += 1
 
@@ -148,7 +166,7 @@ def main() -> None:
     for turn in range(options.rounds + 2):
         for name, update in contestants.items():
             began = time.perf_counter()
-            tokens = update()
+            tokens, _ = update()
             if turn >= 2:
                 speeds[name].append(tokens / (time.perf_counter() - began))
     base = statistics.median(speeds["s2s"])

@@ -27,7 +27,7 @@ OWN_TESTS += ("cluster",)
 PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").glob("*.md")) if p.stem not in OWN_TESTS)]
 
 # executed by .ci/run in a fresh environment, or by this very test run, or not ours
-ELSEWHERE = ("pip ", "pytest", "pre-commit", ".ci/run", "python benchmarks/", "kill")
+ELSEWHERE = ("pip ", "pytest", "pre-commit", ".ci/run", "python benchmarks/", "python -m benchmarks.", "kill")
 SMALL = {
     "recipes/translate.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 model.width=32",
     "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50 model.width=32",

@@ -1,0 +1,30 @@
+"""CTranslate2 alone: the model that s2s exports, asked for pieces by pieces, as its own documentation shows."""
+
+from typing import Any
+
+from benchmarks.peers.task import BATCH, BEAM, PENALTY, SPECIALS, lines
+from benchmarks.peers.turns import Given, decode
+
+
+def options() -> dict[str, Any]:
+    """The arguments of `ctranslate2.Translator.translate_batch`."""
+    return {"beam_size": BEAM, "max_batch_size": BATCH, "length_penalty": PENALTY}
+
+
+def main() -> None:
+    from ctranslate2 import Translator
+
+    given = Given.read()
+    folder = str(given.task.export(given.form))
+    translator = Translator(folder, device="cpu", inter_threads=1, intra_threads=given.threads)
+    sources = [[*text.split(" "), SPECIALS[2]] for text in lines(given.task.side("test", "en"))]
+    found = options()
+
+    def translate() -> list[str]:
+        return [" ".join(each.hypotheses[0]) for each in translator.translate_batch(sources, **found)]
+
+    decode(given, translate)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""What the kept measurement says, as tables of docs/speed.md."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.peers.contestants import DECODING, TRAINING
+from s2s.evaluation.inference import Estimate
+from s2s.experiments.rounds import over_rounds
+
+Measured = dict[str, Any]
+CLOCKS = ("wall", "processor")
+
+
+def speeds(measured: Measured, name: str, clock: str = "wall") -> list[float]:
+    """Target tokens a second of a contestant, round by round, on a clock."""
+    return [one[name]["tokens"] / one[name][clock] for one in measured["rounds"]]
+
+
+def ratio(measured: Measured, first: str, second: str, clock: str = "wall") -> Estimate:
+    """How many times as fast as the second the first is: the geometric mean over rounds, with Student's interval."""
+    both = zip(*(speeds(measured, name, clock) for name in (first, second)), strict=True)
+    return over_rounds([one / other for one, other in both])
+
+
+def table(found: Measured) -> str:
+    """Both tables, with what they were measured on and who is missing."""
+    return "\n".join([*_training(found["training"]), "", *_decoding(found["decoding"]), "", *_about(found), ""])
+
+
+def _training(measured: Measured) -> list[str]:
+    rows = [
+        "| training | precision | tokens/s | real of all positions | s2s in that precision: wall | processor "
+        "| s2s in bf16: wall | processor |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    base = "s2s, bf16"
+    for one in TRAINING:
+        if str(one) in measured["rounds"][0]:
+            sums = {key: sum(turn[str(one)][key] for turn in measured["rounds"]) for key in ("tokens", "positions")}
+            cells = _ratios(measured, f"s2s, {one.form}", str(one)) + _ratios(measured, base, str(one))
+            share = f"{100 * sums['tokens'] / sums['positions']:.1f} %"
+            rows.append(_row([one.name, one.form, _speed(measured, str(one)), share, *cells]))
+    return [*rows, *_missing(measured)]
+
+
+def _decoding(measured: Measured) -> list[str]:
+    rows = [
+        "| decoding | by | tokens/s | sentences/s | pieces a sentence | translations as s2s writes them "
+        "| s2s with torch: wall | processor |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    base = "s2s, torch"
+    for one in DECODING:
+        if str(one) in measured["rounds"][0]:
+            turns = [turn[str(one)] for turn in measured["rounds"]]
+            sentences = over_rounds([turn["sentences"] / turn["wall"] for turn in turns])
+            length = f"{turns[0]['tokens'] / turns[0]['sentences']:.1f}"
+            same = f"{turns[0]['same']:,} of {turns[0]['sentences']:,}"
+            cells = [_speed(measured, str(one)), f"{sentences.value:,.0f}", length, same]
+            rows.append(_row([one.name, one.form, *cells, *_ratios(measured, base, str(one))]))
+    return [*rows, *_missing(measured)]
+
+
+def _ratios(measured: Measured, first: str, second: str) -> list[str]:
+    if first == second or first not in measured["rounds"][0]:
+        return ["", ""]
+    found = (ratio(measured, first, second, clock) for clock in CLOCKS)
+    return [f"{_rounded(each.value)}×{_interval(each)}" for each in found]
+
+
+def _speed(measured: Measured, name: str) -> str:
+    return f"{over_rounds(speeds(measured, name)).value:,.0f}"
+
+
+def _interval(found: Estimate) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f" ({_rounded(found.low)}–{_rounded(found.high)})"
+
+
+def _rounded(value: float) -> str:
+    """Three figures."""
+    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _missing(measured: Measured) -> list[str]:
+    said = [f"Not measured: {name}: {why.splitlines()[-1]}" for name, why in measured["missing"].items()]
+    return ["", *said] if said else []
+
+
+def _about(found: Measured) -> list[str]:
+    training, decoding = found["training"], found["decoding"]
+    installed = (
+        f"{name} {version}" for each in found["environments"].values() for name, version in sorted(each.items())
+    )
+    return [
+        f"Left out: {'; '.join(f'{name}: {why}' for name, why in found['left_out'].items())}.",
+        f"{len(training['rounds'])} rounds of {training['updates']} updates each in training, "
+        f"{len(decoding['rounds'])} of {decoding['rounds'][0]['s2s, torch']['sentences']:,} sentences in decoding; "
+        "in brackets 95 % intervals.",
+        f"Machine: {found['machine']}, {found['threads']} threads, torch {found['torch']}, {found['date']}, "
+        f"commit {found['commit'][:7]}; {', '.join(dict.fromkeys(installed))}.",
+    ]
