@@ -5,16 +5,18 @@ python benchmarks/comparison.py runs/compare-rnn-transformer
 What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, or to
 `docs/comparison-lecture/` if it is of that profile, from where `s2s report` draws its page and all pictures again; the
 classroom table of README.md and docs/comparison.md is written anew. A row stands there as the longest profile has it.
-A comparison that is not finished is kept with its single measurements, so that a copy of it can be gone on with.
+A comparison that has not asked all that its profile asks is kept with its single measurements, so that a copy of it can
+be gone on with: `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 5 --experiment scaling`.
 """
 
 import argparse
 import runpy
 import shutil
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from s2s.questions import TABLES
+from s2s.questions import TABLES, plan_of
 from s2s.report.drawing import kept_results
 from s2s.report.matrix import Box, Line, heading, matrix
 from s2s.report.numbers import duration, with_unit
@@ -24,6 +26,7 @@ from s2s.run.folder import RECIPE
 ROOT = Path(__file__).parents[1]
 # by profile, the longest first
 KEPT = {"lecture": ROOT / "docs" / "comparison-lecture", "quick": ROOT / "docs" / "comparison"}
+CELLS = "cells.tar.xz"
 _LEGEND = (
     "▲ better and ▼ worse than the best of the others are tested, or counted where chance has no part; = equal is "
     "proven. ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
@@ -41,11 +44,16 @@ def keep(folder: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     results = [f"{path.parent.name}/{RESULT}" for path in sorted(folder.glob(f"*/{RESULT}"))]
     pictures = [f"{line.row.experiment}/{line.figure}.png" for line in lines if line.row.key and line.figure]
-    unfinished = [] if all(line.finished for line in lines) else sorted(folder.glob("cells/*/*.json"))
-    cells = [str(path.relative_to(folder)) for path in unfinished]
-    for name in (COMPARISON, RECIPE, *results, *dict.fromkeys(pictures), *cells):
+    plan, asked = plan_of(summary.task, summary.profile), {*summary.experiments}
+    complete = asked >= {*plan.experiments} and len(summary.seeds) >= plan.seeds
+    finished = complete and all(line.finished for line in lines)
+    for name in (COMPARISON, RECIPE, *results, *dict.fromkeys(pictures)):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, place / name)
+    if not finished:
+        with tarfile.open(place / CELLS, "w:xz") as archive:
+            for path in sorted(folder.glob("cells/*/*.json")):
+                archive.add(path, path.relative_to(folder))
 
 
 def found(folder: Path) -> tuple[Summary, list[Line]]:
