@@ -284,11 +284,13 @@ def tick_places(values: Sequence[float], log: bool, limits: tuple[float, float])
 
 
 def tick_texts(places: Sequence[float], log: bool) -> list[str]:
-    """What ticks beside each other say: all as powers of ten where one is, or with equal decimals where they fit."""
+    """What ticks beside each other say: powers of ten where all are, or with equal decimals where they fit."""
     texts = [tick_text(place) for place in places]
     exponents = [_exponent(place) for place in places]
     if any(_is_power(text) for text in texts) and None not in exponents:
         return [power_of_ten(e) if e else "1" for e in exponents if e is not None]
+    if not log:
+        texts = [brief(float(f"{place:.10g}")) for place in places]
     decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
     sizes = [abs(place) for place in places if place]
     if not 0 < decimals <= 3 or any("×" in text or _is_power(text) for text in texts):

@@ -158,6 +158,7 @@ def test_ticks_are_powers_of_two_where_the_data_are():
     assert all(math.log2(place).is_integer() for place in places)
     assert tick_texts([16.0, 1024.0, 65536.0], True) == ["16", "1,024", "65,536"]
     assert tick_texts([1e-6, 1e-3, 1.0], True) == ["10⁻⁶", "10⁻³", "1"]
+    assert tick_texts([5e5, 1e6, 1.5e6], False) == ["500,000", "1,000,000", "1,500,000"]
     assert tick_texts([0.3, 1.0, 3.0], True) == ["0.3", "1", "3"]
     assert tick_texts(tick_places([], True, (2.9, 4.8)), True) == ["3.0", "3.5", "4.0", "4.5"]
     assert tick_texts([2.0, 2.5, 3.0], False) == ["2.0", "2.5", "3.0"]
