@@ -3,12 +3,12 @@
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
+from click.testing import CliRunner
 
+from s2s.cli.main import commands
 from s2s.run.tasks import read
 
 ROOT = Path(__file__).parents[1]
@@ -28,16 +28,20 @@ def test_the_recipe_of_the_page_is_read(tmp_path):
     assert (data.more["back"].target, data.more["back"].prefix) == ("de", "<bt> ")
 
 
-@pytest.mark.slow
-def test_every_command_of_the_page_works(tmp_path):
+def test_every_command_of_the_page_works(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    monkeypatch.chdir(tmp_path)
     lines = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.strip().split("\n")]
     assert len(lines) == 8
     for line in lines:
-        small = SMALL if line.startswith("s2s train") else []
-        line = re.sub(r"train: \d+", "train: 100", line)
-        done = subprocess.run(
-            ["bash", "-c", f"{line} {shlex.join(small)}"], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        found = re.fullmatch(r"(?:echo '(?P<echoed>.*)' \| )?s2s (?P<words>.*)", line)
+        assert found
+        words = shlex.split(re.sub(r"train: \d+", "train: 100", found["words"]))
+        if words[0] == "train":
+            words += SMALL
+        if found["echoed"]:
+            Path("echoed.txt").write_text(f"{found['echoed']}\n")
+            words += ["--input", "echoed.txt"]
+        done = CliRunner().invoke(commands, words, standalone_mode=False)
+        assert done.exception is None, f"{line}\n{done.output}"
         assert done.stdout.strip(), line

@@ -22,8 +22,7 @@ from s2s.questions import ROWS
 ROOT = Path(__file__).parents[1]
 OWN_TESTS = ("adding-a-model", "classification", "masked-lm", "bias-probe", "images", "captioning", "adding-a-task")
 OWN_TESTS += ("language-models", "text-to-text", "training", "variants", "distributed", "python", "serving")
-OWN_TESTS += ("export", "pretrained-weights")
-OWN_TESTS += ("cluster",)
+OWN_TESTS += ("export", "pretrained-weights", "cluster", "several-corpora")
 PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").glob("*.md")) if p.stem not in OWN_TESTS)]
 
 # executed by .ci/run in a fresh environment, or by this very test run, or not ours
