@@ -13,11 +13,15 @@ from s2s.cli.main import commands
 from s2s.data.mixing import FixedPairs, Mixed, counts, rates
 from s2s.data.tokenizers import train, train_pair
 from s2s.errors import UserError
+from s2s.interpretability.alignment import links, pharaoh
+from s2s.interpretability.words import words_of
 from s2s.recipe.pairs import BatchSettings
 from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 from s2s.run.back_translation import with_back_translations
+from s2s.run.loaded import load
 from s2s.run.tasks import read, task_of
+from s2s.tasks.translation.attention import aligned, weights_between
 from s2s.tasks.translation.prepared import Prepared
 
 RECIPE = """
@@ -161,6 +165,19 @@ def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
     assert {link.split("-")[0] for link in links[0].split()} <= {"0", "1"}
 
 
+@pytest.mark.parametrize(("prefix", "before"), [("<2de> ", 1), ("<2de>", 0), ("to <2de>", 1)])
+def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, prefix, before):
+    _s2s("train", _recipe(folder, "chars", "one.tsv", 'prefix: "<2de> "'), "tokenizer.kind=char")
+    run, line = load(Path("runs/chars"), overrides=[f'data.prefix="{prefix}"']), "w1 w2 w3"
+    (found,) = aligned(run, [[line]], ["v1 v2"])
+    cut = run.tokenizers[0]
+    read, pieces = cut.encode(prefix + line), cut.encode("v1 v2")
+    looked = weights_between(run.model, read, pieces, run.computer.device)[-1].mean(dim=0).double().numpy()
+    words = words_of(cut, read)
+    assert [word.text for word in words[before:]][1:] == ["w2", "w3"]
+    assert found == pharaoh(links(looked, words[before:], words_of(cut, pieces)))
+
+
 def test_what_is_scored_is_not_learned_from_elsewhere(folder):
     rows, few = (folder / "two.tsv").read_text(), (folder / "few.tsv").read_text().splitlines()[1:]
     source, target = few[0].split("\t")
@@ -217,6 +234,7 @@ def test_marks_are_pieces_and_without_them_nothing_changes(kind):
         ("mixing: equal", "weight and mixing say nothing of one corpus"),
         ("join: 3, more: {two: {train: two.tsv}}", "join is of one corpus"),
         ("more: {two: {train: 30}}", r"data\.more\.two"),
+        ("more: {data: {train: two.tsv}}", "a corpus in more is called data"),
         (
             "more: {two: {train: two.tsv, filters: {max_words: 1}}}",
             r"no training pair is left of it \(data\.more\.two",

@@ -53,7 +53,6 @@ def aligned(
     """
     source, into, translator = run.tokenizers[0], run.tokenizers[-1], translator_of(run)
     prefix = run.recipe.data.prefix
-    before = len(words_of(source, source.encode(prefix))) if prefix else 0
     given = iter(targets) if targets is not None else None
     for chunk in chunks:
         lines = [prefix + line if line.strip() else line for line in chunk]
@@ -64,7 +63,7 @@ def aligned(
             if len(texts) < len(lines):
                 raise _unequal()
             written = into.encode_batch(texts)
-        for read, pieces in zip(source.encode_batch(lines), written, strict=True):
+        for line, read, pieces in zip(chunk, source.encode_batch(lines), written, strict=True):
             if not read or not pieces:
                 yield ""
                 continue
@@ -72,7 +71,10 @@ def aligned(
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
-            yield pharaoh(links(looked, words_of(source, read)[before:], words_of(into, pieces)))
+            words = words_of(source, read)
+            # a prefix without a space at its end is of one word with the first of the line
+            before = len(words) - len(words_of(source, source.encode(line))) if prefix else 0
+            yield pharaoh(links(looked, words[before:], words_of(into, pieces)))
     if given is not None and next(given, None) is not None:
         raise _unequal()
 

@@ -70,6 +70,8 @@ class DataSettings(PairSettings):
             raise ValueError("join is of one corpus without a prefix; set join: 1, or leave out more and prefix")
         if not self.more and (self.weight != 1 or self.mixing != "size"):
             raise ValueError("weight and mixing say nothing of one corpus; name others in more, or leave both out")
+        if "data" in self.more:
+            raise ValueError("a corpus in more is called data, as this one is in what is told; give it another name")
         return self
 
     @property
