@@ -14,6 +14,7 @@ from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST
+from s2s.run.hub import is_on_hub
 from s2s.run.tasks import schema_of
 from s2s.tasks.contract import SCORES, Loaded
 from s2s.training.checkpoint import save_weights
@@ -84,9 +85,10 @@ def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         same = {name: each for name, each in found.items() if each["checkpoint"] == run.checkpoint.name}
-        # the folder's name is nobody's business
+        # the folder's name, with which it begins, is nobody's business
         return {
-            name: each | {"told": each["told"].replace(each["run"], run.recipe.name)} for name, each in same.items()
+            name: each | {"told": run.recipe.name + each["told"].removeprefix(each["run"])}
+            for name, each in same.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"is damaged: {error!r}", str(path), "evaluate the run again") from None
@@ -96,10 +98,12 @@ def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:
     head: dict[str, Any] = {"library_name": "s2s", "pipeline_tag": _PIPELINES.get(recipe.task, recipe.task)}
     head["tags"] = ["s2s", recipe.model.kind]
     data = recipe.data.model_dump()
-    if languages := [data[side] for side in ("source", "target") if len(str(data.get(side) or "")) == 2]:
+    corpora = [data, *_further(data).values()]
+    sides = dict.fromkeys(each.get(side) for each in corpora for side in ("source", "target"))
+    if languages := [side for side in sides if len(str(side or "")) == 2]:
         head["language"] = languages
-    if "/" in str(data.get("corpus", "")):
-        head["datasets"] = [data["corpus"]]
+    if datasets := [name for name in dict.fromkeys(str(each.get("corpus", "")) for each in corpora) if "/" in name]:
+        head["datasets"] = datasets
     results = [
         {
             "task": {"type": head["pipeline_tag"]},
@@ -122,8 +126,11 @@ def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
     data, model = recipe.data.model_dump(), recipe.model.model_dump()
     count = starts[-1].get("counts", {}).get("train") if starts else None
     learned = f"{count:,} examples" if count else "the training part"
-    name = data.get("corpus") or ", ".join(data.get("corpora", {}))
-    found = [f"It has learned from {learned} of {name}, and from nothing else: what is unlike them is guessed."]
+    names = [data["corpus"]] if data.get("corpus") else []
+    names += map(_named, _further(data).items())
+    began = getattr(recipe, "init_from", None)
+    rest = f"from what {_last(began)} had learned from, with which it began" if began else "from nothing else"
+    found = [f"It has learned from {learned} of {', '.join(names)}, and {rest}: what is unlike them is guessed."]
     longest = recipe.batches.model_dump().get("max_length")
     if longest:
         found.append(f"In training no text had more than {longest:,} pieces; what happens beyond was not measured.")
@@ -132,6 +139,23 @@ def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
     found.append("The scores are of the parts that they name. Nobody has measured what it says of people, or bias.")
     found.append("Weights made from data are under the terms of the data; this card does not know them.")
     return found
+
+
+def _further(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The corpora of which the section has several, by name."""
+    return data.get("more") or data.get("corpora") or {}
+
+
+def _named(further: tuple[str, dict[str, Any]]) -> str:
+    """A further corpus by its name in the recipe, where it is from, and who wrote its sources."""
+    name, each = further
+    run = each.get("back_translated_by")
+    return f"{name} ({each['corpus']}{f', back-translated by {_last(run)}' if run else ''})"
+
+
+def _last(run: str) -> str:
+    """A run without the folders that it lies in."""
+    return run if is_on_hub(run) else Path(run).name
 
 
 def _yaml(head: dict[str, Any]) -> str:

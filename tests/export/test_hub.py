@@ -1,6 +1,8 @@
 """A folder for the hub, put where the hub's own client keeps what it has fetched, is the run that it came from."""
 
 import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,9 @@ from ruamel.yaml import YAML
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
+from s2s.export.hub import card
+from s2s.run.loaded import load
+from s2s.run.tasks import read
 
 
 def _s2s(*words: object) -> str:
@@ -75,6 +80,25 @@ def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
     assert str(small.parent) not in text
     assert "300 examples of built-in" in text
     assert "width: 32" in text
+
+
+def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypatch):
+    monkeypatch.chdir(small)
+    # a path of one character stands everywhere in the text
+    told = _s2s("evaluate", ".").strip()
+    run = load(Path())
+    card_of = partial(card, starts=[{"counts": {"train": 310}}])
+    assert told.startswith(".,")
+    assert f"```text\nsmall{told[1:]}\n```" in card_of(run)
+    back = "back: {train: mono.de, back_translated_by: /home/me/runs/de_en}"
+    more = f"data.more={{news: {{corpus: someone/news, target: fr}}, {back}}}"
+    both = read(Path("recipe.yaml"), [more]).model_copy(update={"init_from": "/home/me/runs/first"})
+    text = card_of(replace(run, recipe=both))
+    assert (
+        "310 examples of built-in, news (someone/news), back (files, back-translated by de_en), and from what first had"
+    ) in text
+    head = YAML(typ="safe").load(text.split("---\n")[1])
+    assert (head["language"], head["datasets"]) == (["en", "de", "fr"], ["someone/news"])
 
 
 def test_what_is_not_on_the_hub_is_one_message(hub, lines):
