@@ -1,5 +1,6 @@
 """What all tasks that write a target for each source have in common: model, loss, trainer, translator."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from s2s.data.batches import Batch, Pairs, collate, every_pair
 from s2s.data.encoding import Encoded
-from s2s.data.tokenizers import EOS
+from s2s.data.tokenizers import EOS, UNK, Tokenizer
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
 from s2s.interpretability.seq2seq import Pair, check_fits, source_of
@@ -92,6 +93,29 @@ def written_by(translator: Translator, lines: list[str]) -> list[list[int]]:
     """The pieces of each line's translation; empty lines have none."""
     found = translator.translate_chunk(lines)
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
+
+
+class Prefixed(Protocol):
+    """The section of a corpus, with what stands before each of its sources."""
+
+    @property
+    def prefix(self) -> str:
+        """Empty where there is nothing."""
+        ...
+
+
+def check_prefixes(sections: Mapping[str, Prefixed], tokenizer: Tokenizer) -> None:
+    """Refuses a prefix with unknown pieces, which the model could not tell from another, by its section in the recipe.
+
+    A tokenizer that is learned from the corpora knows all of them; one of another run may not.
+    """
+    for section, each in sections.items():
+        if UNK in tokenizer.encode(each.prefix):
+            raise UserError(
+                f"has pieces that the tokenizer does not know: {each.prefix!r}",
+                where=f"{section}.prefix",
+                remedy="take words that it knows, or leave out init_from, so that a tokenizer is made for them",
+            )
 
 
 class Lengths(Protocol):

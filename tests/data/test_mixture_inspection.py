@@ -14,7 +14,7 @@ from s2s.data.piece_inspection import cutting
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
-from s2s.run.tasks import inspected, read
+from s2s.run.tasks import inspected, read, task_of
 
 RECIPE = """
 name: mix
@@ -93,6 +93,13 @@ def test_broken_rows_are_told_with_their_line(recipe):
     (recipe.parent / "up.tsv").write_text("low\thigh\na\tb\nonly one\n")
     with pytest.raises(UserError, match=r"up\.tsv:3"):
         inspected(read(recipe))
+
+
+def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):
+    asked = read(recipe)
+    known = train(["up: low"], PieceSettings(kind="word", size=100), "text")
+    with pytest.raises(UserError, match=r"data.corpora.sign.prefix: (.|\n)*does not know: 'sign: '"):
+        task_of(asked).prepare(asked, (known,), print)
 
 
 def test_pieces_are_counted_as_the_tokenizer_cuts():

@@ -19,6 +19,7 @@ from s2s.data.pairs import PairSource, pairs, prefixed
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
+from s2s.tasks.seq2seq import check_prefixes
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings, TextToTextRecipe
 
 
@@ -133,6 +134,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
         for name, part in mixture.parts.items():
             _check_answers(part, corpora[name], f"data.corpora.{name}, {split}")
     tokenizer = tokenizer or train(_texts(corpora, kept), recipe.tokenizer, "text")
+    check_prefixes({f"data.corpora.{name}": each for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
     made = {name: in_pieces(part, corpora[name], tokenizer, longest) for name, part in kept.items()}
     validation = {n: in_pieces(p, corpora[n], tokenizer, longest)[0] for n, p in corpus.validation.parts.items()}

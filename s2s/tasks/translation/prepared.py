@@ -11,6 +11,7 @@ from s2s.data.sources import Corpus, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
+from s2s.tasks.seq2seq import check_prefixes
 from s2s.tasks.translation.data import OWN, TranslationSource, further, marks, together
 from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.recipe import Recipe
@@ -66,6 +67,7 @@ def prepare(
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
     kept = together(kept, others) if others else kept
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, marks(data))
+    check_prefixes({"data": data} | {f"data.more.{name}": each for name, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
     examples = joined(kept, data)
     if data.join > 1:

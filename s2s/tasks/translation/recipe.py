@@ -41,7 +41,7 @@ class DataSettings(PairSettings):
 
     prefix: Prefix = ""
     """What stands before each source, such as `"<2de> "`; `s2s translate` puts it before each line. A word of it that
-    begins with `<` and ends with `>` is one piece."""
+    begins with `<` and ends with `>` is one piece, unless the pieces are those of `init_from`."""
     weight: Weight = 1.0
     """What the rate of this corpus is multiplied by, where there are more; see `mixing`."""
     more: dict[Name, FurtherPairs] = Field(default={})
