@@ -1,6 +1,7 @@
 """Your own data, before training: `s2s data` looks at them, `s2s new` writes a recipe for them."""
 
 import shlex
+from functools import partial
 from pathlib import Path
 
 import click
@@ -27,7 +28,9 @@ def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     from s2s.recipe.reading import recipe_path
     from s2s.run.tasks import inspected, read
 
-    click.echo(inspected(read(recipe_path(recipe), overrides)))
+    # what a run has learned from, unless other data are asked for
+    folder = recipe if recipe.is_dir() and not overrides else None
+    click.echo(inspected(read(recipe_path(recipe), overrides), partial(click.echo, err=True), folder))
 
 
 @click.group(cls=Group)

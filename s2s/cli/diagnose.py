@@ -1,6 +1,7 @@
 """Is a run sound, and if it is bad, why: `doctor` and `explain`."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -30,7 +31,7 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
     check_output(file, "--json")
     from s2s.run.doctor import examined
 
-    found = examined(patient, checkpoint)
+    found = examined(patient, checkpoint, partial(click.echo, err=True))
     click.echo(str(found))
     if file:
         write_atomically(file, found.to_json())

@@ -31,7 +31,8 @@ def follow(ranks: Ranks) -> None:
     told, tokenizers, folder = ranks.led((("", "", ""), (), Path()))
     recipe = received(told)
     with room_to_train(task, recipe):
-        prepared = task.prepare(with_back_translations(recipe, lambda text: None), tokenizers, lambda text: None)
+        asked = with_back_translations(recipe, lambda text: None, folder)
+        prepared = task.prepare(asked, tokenizers, lambda text: None)
         trainer, _ = trainer_of(task, recipe, prepared, computer, (None, folder))
     ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
     trainer.follow()

@@ -1,6 +1,6 @@
 """The tasks: the one place that knows them all. Nothing heavy is loaded before a task is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,8 +74,8 @@ def received(told: tuple[str, str, str]) -> "AnyTask":
     return cast("AnyTask", schema.whole(schema.settings(kind)).model_validate_json(written))
 
 
-def inspected(recipe: "AnyTask") -> str:
-    """What commonly spoils a recipe's data, found before training.
+def inspected(recipe: "AnyTask", say: Callable[[str], object] = lambda line: None, folder: Path | None = None) -> str:
+    """What commonly spoils a recipe's data, or those of the run in `folder`, found before training.
 
     Raises:
         UserError: the data cannot be read, or the task's room has no `inspection.py`.
@@ -85,7 +85,7 @@ def inspected(recipe: "AnyTask") -> str:
         raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
     from s2s.run.back_translation import with_back_translations
 
-    return import_module(room).inspected(with_back_translations(recipe, lambda line: None))
+    return import_module(room).inspected(with_back_translations(recipe, say, folder))
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":

@@ -16,6 +16,7 @@ from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, UNK
 from s2s.errors import UserError
+from s2s.run.back_translation import with_back_translations
 from s2s.run.folder import opened
 from s2s.run.loaded import load
 from s2s.run.tasks import read
@@ -110,6 +111,15 @@ def test_text_is_cut_as_marians_own_tokenizer_cuts_it(marian):
         written = reference.decode(reference(text_target=text).input_ids, skip_special_tokens=True)
         # what is unknown is shown here, and left out there
         assert ours[1].decode(ids).replace("⁇", "") == written
+
+
+def test_published_weights_back_translate_whatever_the_languages_are_called(marian, tmp_path):
+    (tmp_path / "mono.de").write_text("A dog.\nA cat sleeps.\n")
+    more = f"{{back: {{train: mono.de, back_translated_by: {marian}}}}}"
+    (tmp_path / "en_de.yaml").write_text(f"name: en_de\ndata: {{more: {more}}}\nmodel: {{kind: transformer}}\n")
+    table = with_back_translations(read(tmp_path / "en_de.yaml"), print).data.more["back"].train
+    written = [each.text for each in translator_of(load(marian)).translate_chunk(["A dog.", "A cat sleeps."])]
+    assert [json.loads(line)["source"] for line in Path(table).read_text().splitlines()] == written
 
 
 def test_logits_are_marians(marian, theirs):

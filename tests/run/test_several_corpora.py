@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from datasets import config
 
 from s2s.cli.main import commands
 from s2s.data.mixing import FixedPairs, Mixed, counts, rates
@@ -18,7 +19,10 @@ from s2s.interpretability.words import words_of
 from s2s.recipe.pairs import BatchSettings
 from s2s.recipe.reading import missing_files
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
+from s2s.run import back_translation
 from s2s.run.back_translation import with_back_translations
+from s2s.run.doctor.equalities import Patient
+from s2s.run.doctor.keeping import resuming
 from s2s.run.loaded import load
 from s2s.run.tasks import read, task_of
 from s2s.tasks.translation.attention import aligned, weights_between
@@ -111,8 +115,8 @@ def test_weights_of_1_change_no_share():
     assert counts([9, 4, 2], 2.0, [1, 1, 1]).tolist() == counts([9, 4, 2], 2.0).tolist()
 
 
-def _trained_back(folder: Path) -> None:
-    _s2s("train", _recipe(folder, "back", "whole.tsv", source="de", target="en"))
+def _trained_back(folder: Path, *overrides: str) -> None:
+    _s2s("train", _recipe(folder, "back", "whole.tsv", source="de", target="en"), *overrides)
 
 
 BACK = (
@@ -136,10 +140,69 @@ def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_sam
     assert data.source_tokenizer.pieces(data.source_tokenizer.encode("<bt> w1")) == ["▁<bt>", "▁w1"]
     _s2s("train", recipe)
     _s2s("train", recipe, "training.updates=3", "run.dir=runs/again")
-    _s2s("train", "runs/again", "--resume", "training.updates=6")
-    assert _weights("both") == _weights("again")
     _, other, said = _prepared(recipe, "seeds.data=2")
     assert other.hashes() == data.hashes()
+    # what a run has begun with it goes on with, whatever became of lines and run
+    _s2s("train", "runs/back", "--resume", "training.updates=7")
+    (folder / "mono.de").unlink()
+    _s2s("train", "runs/again", "--resume", "training.updates=6")
+    assert _weights("both") == _weights("again")
+    assert "── data.more.back" in _s2s("data", "check", "runs/again")
+    run = load(Path("runs/again"))
+    assert resuming("", Patient(task_of(run.recipe), run, cast(Any, None), np.arange(0))).status == "pass"
+    (folder / "runs/again/back_translations.json").write_text("[]")
+    with pytest.raises(UserError, match=r"back_translations.json: is damaged"):
+        _s2s("train", "runs/again", "--resume")
+
+
+def test_an_interrupted_back_translation_goes_on_and_says_how_far_it_is(folder, monkeypatch):
+    _trained_back(folder)
+    monkeypatch.setattr(config, "HF_DATASETS_CACHE", folder / "cache")
+    monkeypatch.setattr(back_translation, "_LINES_AT_ONCE", 12)
+    monkeypatch.setattr(back_translation, "_PAUSE", 0.0)
+    recipe, called, write = read(_recipe(folder, "both", "whole.tsv", BACK)), list[int](), back_translation.translated
+
+    def counted(translator: Any, seen: None, chunks: list[list[str]], *rest: Any) -> Any:
+        """Stopped at the third part, once."""
+        called.append(len(chunks[0]))
+        if len(called) == 3:
+            raise KeyboardInterrupt
+        return write(translator, seen, chunks, *rest)
+
+    monkeypatch.setattr(back_translation, "translated", counted)
+    with pytest.raises(KeyboardInterrupt):
+        with_back_translations(recipe, print)
+    said = list[str]()
+    table = Path(cast(Any, with_back_translations(recipe, said.append)).data.more["back"].train)
+    assert called == [12, 12, 6, 6]
+    assert said[-1] == "data.more.back: 30 of 30 lines are back-translated"
+    written = _s2s("translate", "runs/back", "--input", "mono.de").split("\n")[:-1]
+    rows = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
+    assert [row["source"] for row in rows] == written
+    assert [row["target"] for row in rows] == (folder / "mono.de").read_text().splitlines()
+    assert not table.with_suffix(".parts").exists()
+
+
+def test_a_line_that_is_too_long_is_left_out_or_told_before_the_first_is_translated(folder, monkeypatch):
+    _trained_back(folder, "model.encoder_positions=learned", "model.max_positions=40", "batches.max_length=40")
+    (folder / "mono.de").write_text("v1\n" + "v2 " * 50 + "\nv3\n")
+    recipe = _recipe(folder, "both", "whole.tsv", BACK.replace("max_ratio: null", "max_ratio: null, max_words: 45"))
+    _, data, said = _prepared(recipe)
+    assert "data.more.back: lines of more than 45 words (filters.max_words), which are left out: 1" in said
+    assert set(data.corpus.train[120:]["target"]) <= {"v1", "v3"}
+    monkeypatch.setattr(back_translation, "_LINES_AT_ONCE", 1)
+    monkeypatch.setattr(back_translation, "translated", None)
+    with pytest.raises(UserError, match=r"line 2 has 50 pieces, and the run reads 39 at most \(data.more.back\)"):
+        _prepared(recipe, "data.more.back.filters.max_words=60")
+
+
+def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(folder):
+    _s2s("train", _recipe(folder, "first", "one.tsv"))
+    more = 'more: {two: {train: two.tsv, prefix: "<2xx> "}}'
+    with pytest.raises(UserError, match=r"data.more.two.prefix: .*does not know: '<2xx> '"):
+        _s2s("train", _recipe(folder, "next", "one.tsv", more), "init_from=runs/first")
+    # spelt in pieces that are known, it is told apart
+    _s2s("train", _recipe(folder, "next", "one.tsv", more.replace("<2xx> ", "w1 ")), "init_from=runs/first")
 
 
 def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
@@ -196,6 +259,8 @@ def test_the_check_tells_of_each_corpus_and_of_shares(folder):
     told = _s2s("data", "check", _recipe(folder, "both", "one.tsv", more))
     assert "two: 1 pair of train with an empty side (row 51)" in told
     assert "── data.more.back" in told
+    # what may take hours is said
+    assert "data.more.back: 30 lines, back-translated" in told or "data.more.back: back-translating 30 lines" in told
     assert "  two: 50 examples, drawn" in told
 
 

@@ -18,7 +18,7 @@ from s2s.run.doctor.findings import Examination, Finding
 from s2s.run.folder import Opened
 from s2s.run.loaded import part_to_score, ready, usual_split
 from s2s.run.tasks import task_of
-from s2s.tasks.contract import Loaded
+from s2s.tasks.contract import Loaded, Say
 
 EXAMPLES = 24
 """That are looked at together: enough for several lengths, few enough for seconds."""
@@ -38,15 +38,15 @@ CHECKS: dict[str, Callable[[str, Patient], Finding]] = {
 """All checks, in the order in which they are told."""
 
 
-def examined(run: Opened, checkpoint: str | None) -> Examination:
-    """Looks a run over.
+def examined(run: Opened, checkpoint: str | None, say: Say = lambda line: None) -> Examination:
+    """Looks a run over, and says what takes long.
 
     Raises:
         UserError: the run has no checkpoint, or no examples that can be read.
     """
     loaded = ready(run, checkpoint)
     split, examples = held_out(run, loaded)
-    patient = Patient(task_of(loaded.recipe), loaded, examples, np.arange(len(examples)))
+    patient = Patient(task_of(loaded.recipe), loaded, examples, np.arange(len(examples)), say)
     findings = [_finding(name, check, patient) for name, check in CHECKS.items()]
     described = f"{len(examples)} examples of its {split} set"
     return Examination(str(run.path), loaded.checkpoint.name, described, str(loaded.computer), findings)

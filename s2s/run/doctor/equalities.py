@@ -15,7 +15,7 @@ from torch import Tensor
 
 from s2s.data.examples import Examples
 from s2s.run.doctor.findings import Finding, held, not_applicable
-from s2s.tasks.contract import Loaded, Task
+from s2s.tasks.contract import Loaded, Say, Task
 
 EPSILON = 2.0**-23
 """Of fp32: the next number after 1 is so much larger."""
@@ -32,6 +32,7 @@ class Patient:
     run: Loaded[Any, Any]
     examples: Examples[Any]
     rows: np.ndarray
+    say: Say = lambda line: None
 
     @cached_property
     def whole(self) -> Any:

@@ -90,7 +90,7 @@ def resuming(name: str, patient: Patient) -> Finding:
         return not_applicable(name, "there is no checkpoint that training could go on from")
     try:
         tokenizers = load_tokenizers(folder, recipe)
-        data = task.prepare(with_back_translations(recipe, lambda line: None), tokenizers, lambda line: None)
+        data = task.prepare(with_back_translations(recipe, patient.say, folder), tokenizers, lambda line: None)
     except (UserError, OSError) as error:
         return not_applicable(name, f"the training data cannot be read: {str(error).splitlines()[0]}")
     starts = manifest.read(folder / folders.MANIFEST)
