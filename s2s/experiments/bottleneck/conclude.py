@@ -22,7 +22,7 @@ MARGIN = 5.0
 """Points of what is left that nobody cares about."""
 _ROW = "fixed-size bottleneck"
 # texts on each side of the longest one that was learned from; with fewer, they stay together
-_LEAST = 50
+_LEAST = 100
 _OF_TEXTS = ("words", "counts", "exact")
 
 
