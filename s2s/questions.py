@@ -170,7 +170,12 @@ PLANS: dict[Profile, Plan] = {
         ("parallelism", "memory", "long-range", "gradients", "decoding"),
         "models must be trained for it until they learn no more, which takes longer than a quarter of an hour",
     ),
-    "lecture": Plan("compare_lecture", 5, experiments_of("translation")),
+    "lecture": Plan(
+        "compare_lecture",
+        5,
+        tuple(name for name in experiments_of("translation") if name != "scaling"),
+        "five sizes of each model must be trained for it until they learn no more, more than once",
+    ),
     "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
 }
 """Of comparisons of translators, by the word that is typed after `--profile`."""

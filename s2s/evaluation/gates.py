@@ -173,7 +173,13 @@ def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", di
     return Gate("power", seen <= margin, said if seen <= margin else f"{said}, one of {margin:g} {unit} more seldom")
 
 
-def standing(difference: Difference | None, gates: Sequence[Gate], p: float | None = None, margin: float = TIE) -> str:
+def standing(
+    difference: Difference | None,
+    gates: Sequence[Gate],
+    p: float | None = None,
+    margin: float = TIE,
+    pairs: int = 1,
+) -> str:
     """What may be said of the second of two systems: `better`, `worse`, `tie`, `still learning` or `not measurable`.
 
     A tie needs a proof of its own, see `Difference.equivalence_p`: not to see a difference is not to see that there is
@@ -184,11 +190,12 @@ def standing(difference: Difference | None, gates: Sequence[Gate], p: float | No
         gates: of both systems.
         p: that decides, corrected for how many are compared (Holm 1979); the difference's own where it is None.
         margin: below it, nobody cares.
+        pairs: how many could be called a tie: the p-value of a tie counts so many times (Bonferroni).
     """
     closed = failed(gates)
     if closed or difference is None:
         return "still learning" if closed and all(gate.name == "converged" for gate in closed) else "not measurable"
-    if difference.equivalence_p(margin) < LEVEL:
+    if pairs * difference.equivalence_p(margin) < LEVEL:
         return "tie"
     if (difference.p() if p is None else p) < LEVEL:
         return "better" if difference.value > 0 else "worse"
@@ -223,7 +230,7 @@ def judged(
     Args:
         names: the model's and the other's.
         difference: the model minus the other; None where there are too few seeds.
-        gates: of both, by name.
+        gates: of all models of the row, by name: pairs of those whose gates are open could be a tie.
         p: of the difference, corrected for how many are compared; None likewise.
         unit: of the difference.
         margin: below it, nobody cares.
@@ -232,7 +239,8 @@ def judged(
     """
     model, other = names
     # of a model that is no measure for the other, only its own conditions are told
-    said = standing(difference, gates[model], p, margin)
+    ties = math.comb(max(2, sum(not failed(own) for own in gates.values())), 2)
+    said = standing(difference, gates[model], p, margin, ties)
     closed = {name: "; ".join(gate.sentence for gate in failed(gates[name])) for name in names}
     if closed[model]:
         return Judgement(said, f"{said}: {closed[model]}")
@@ -245,7 +253,7 @@ def judged(
     low, high = difference.interval()
     size = f"{difference.value:+.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})"
     if said == "tie":
-        equal = difference.equivalence_p(margin)
+        equal = min(1.0, ties * difference.equivalence_p(margin))
         return Judgement(
             said, f"as good as {other} within {margin:g} {unit}: {size}, p = {equal:.2g} of two one-sided tests"
         )

@@ -185,7 +185,8 @@ class Race:
         p = dict(zip(self.pairs, holm([each.p() for each in self.pairs.values()]), strict=True))[key]
         found = self.pairs[key]
         difference = Difference(-found.value if turned else found.value, found.error, found.freedom, found.least_p)
-        said = standing(difference, [steady], p, math.log1p(MARGIN))
+        ties = sum(self.steady(*each).passed for each in self.pairs)
+        said = standing(difference, [steady], p, math.log1p(MARGIN), ties)
         low, high = (math.exp(end) for end in difference.interval())
         times = f"{math.exp(difference.value):.2f} times ({low:.2f} to {high:.2f}) as fast as {other}"
         if said == "tie":

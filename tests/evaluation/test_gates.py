@@ -159,6 +159,19 @@ def test_a_tie_must_be_proven():
     assert standing(Difference(2.0, 0.5, 20), [], p=0.2) == "not measurable"
 
 
+def test_a_tie_among_many_must_be_proven_as_often():
+    close = Difference(0.2, 0.35, 12)
+    assert 0.05 / 3 < close.equivalence_p(1.0) < 0.05
+    names = ("gru", "lstm", "conv", "rnn")
+    for learned, found in ((2, "tie"), (3, "not measurable"), (4, "not measurable")):
+        # of those whose gates are closed nobody would have said that they are equal
+        gates = {name: [OPEN] if i < learned else [CLOSED] for i, name in enumerate(names)}
+        said = judged(("gru", "lstm"), close, gates, close.p(), pairs=6)
+        assert said.standing == found
+        if found == "tie":
+            assert f"p = {close.equivalence_p(1.0):.2g} of two one-sided tests" in said.sentence
+
+
 def test_behind_a_closed_gate_there_is_no_verdict():
     sure = Difference(10.0, 0.1, 20)
     learning, blind = Gate("converged", False, ""), Gate("uses its source", False, "")

@@ -2,13 +2,14 @@
 
 import json
 import random
+import sys
 
 import pytest
 import sacrebleu
 
 from s2s.experiments import bottleneck
 from s2s.experiments.bottleneck import EXPERIMENT, Sizes
-from s2s.experiments.bottleneck.conclude import compared
+from s2s.experiments.bottleneck.conclude import compared, cut
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.translating import counts_of, joined_texts
 from s2s.questions import ROWS
@@ -65,6 +66,24 @@ def test_texts_of_every_length_hold_each_sentence_about_as_often():
     assert joined_texts(2, 3, 10) == []
 
 
+def test_texts_longer_than_all_learned_from_are_told_apart(monkeypatch):
+    run = _planted(0.1, 1, 0.1)
+    assert [part["words"] for part in cut(run)["parts"]] == [part["words"] for part in run["parts"]]
+    monkeypatch.setattr(sys.modules[cut.__module__], "_LEAST", 5)
+    parts = cut(run)["parts"]
+    assert [part["sentences"] for part in parts] == [1, 2, 2, 3, 3][: len(parts)]
+    for sentences, whole in enumerate(run["parts"], start=1):
+        own = [part for part in parts if part["sentences"] == sentences]
+        for key in ("words", "counts", "exact"):
+            assert sorted(each for part in own for each in part[key]) == sorted(whole[key])
+        if len(own) == 2:
+            assert max(own[0]["words"]) <= run["learned"] < min(own[1]["words"])
+            references = [" ".join(SENTENCES[row] for row in text) for text in whole["rows"]]
+            longer = [i for i, text in enumerate(references) if len(text.split()) > run["learned"]]
+            assert own[1]["counts"] == [whole["counts"][i] for i in longer]
+    assert len(parts) > 3
+
+
 def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
     result, measured = _concluded(contest, {"lstm": lambda seed: _planted(0.1, seed, 0.1)}, seeds=(1,))
     (run,) = measured.values()
@@ -89,7 +108,7 @@ def test_a_planted_fall_is_found_and_compared(contest):
     assert (falls.standing, stays.standing) == ("worse", "better")
     assert falls.high < 90 < stays.low
     assert set(falls.variations) == {
-        "one sentence less",
+        "shorter texts",
         "BLEU lost, in points",
         *(f"without seed {i}" for i in range(1, 6)),
     }

@@ -66,17 +66,20 @@ def test_kinds_are_asked_of_the_settings():
         ("sinusoidal", "none"),
         ("none", "sinusoidal"),
         ("none", "none"),
-        ("learned", "learned"),
+        *((kind, kind) for kind in ("learned", "rope", "alibi", "relative")),
     ]
     every = kinds_of(transformer, every=True)
-    assert len(set(every)) == len(every) == 8
+    assert len(set(every)) == len(every) == 35
     for kind in ("rnn", "lstm-attention", "mingru"):
         settings = module_of(kind).Settings()
         assert own_kinds(settings) is None
         assert kinds_of(settings, every=True) == []
     assert part_of("none", "learned") == "equal-none-learned"
-    changed = with_kinds(transformer, ("learned", "none"), 2000)
-    assert (changed.encoder_positions, changed.decoder_positions, changed.max_positions) == ("learned", "none", 2000)
+    # no more positions are learned than are read: a longer table would take its parameters from the layers
+    for longest in (160, 2000):
+        changed = with_kinds(transformer, ("learned", "none"), longest)
+        kinds = (changed.encoder_positions, changed.decoder_positions)
+        assert (*kinds, changed.max_positions) == ("learned", "none", longest)
 
 
 @pytest.mark.parametrize("kind", ["none", "sinusoidal"])
@@ -255,7 +258,7 @@ def test_missing_measurements_are_left_out(contest):
 def test_a_real_measurement_says_everything(contest):
     made = contest(["gru", "transformer"], seeds=(1, 2))
     cells = EXPERIMENT.cells(made)
-    assert len(cells) == 2 * 2 + 4
+    assert len(cells) == 2 * 2 + 7
     measured = {
         cell: EXPERIMENT.measure(made, cell)
         for cell in cells

@@ -21,6 +21,9 @@ JOINED = "joined"
 MARGIN = 5.0
 """Points of what is left that nobody cares about."""
 _ROW = "fixed-size bottleneck"
+# texts on each side of the longest one that was learned from; with fewer, they stay together
+_LEAST = 100
+_OF_TEXTS = ("words", "counts", "exact")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Left:
     """What is left of a model's BLEU on single sentences when so many are read at once."""
 
     model: str
+    place: int  # among the parts, from the shortest texts on
     together: int  # sentences of a text
     words: float  # of their sources, on average
     span: str  # from the shortest to the longest
@@ -40,7 +44,8 @@ class Left:
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """How much of its own quality each model keeps on long texts, and whether another one keeps more."""
-    runs = by_model(contest, measured, JOINED)
+    found = by_model(contest, measured, JOINED)
+    runs = {model: {seed: cut(run) for seed, run in own.items()} for model, own in found.items()}
     if not runs:
         return Conclusion()
     left = {model: [_left(model, own, i) for i in range(_parts(own))] for model, own in runs.items()}
@@ -53,7 +58,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         tables=[
             _lengths(left),
             gates_table("a model before length is spoken of", {model: gates(own) for model, own in runs.items()}),
-            *filled(_pairs(pairs, last)),
+            *filled(_pairs(pairs, next(iter(left.values()))[last].together)),
         ],
     )
 
@@ -67,6 +72,19 @@ def compared(first: BySeed, second: BySeed, place: int) -> Difference | None:
         return None
     one, two = ([_both(run, place) for run in runs.values()] for runs in (first, second))
     return over_seeds_and_sentences(one, two, shares, _drawn(next(iter(first.values())), place))
+
+
+def cut(run: Measured) -> Measured:
+    """The measurement with texts of as many sentences in two parts where some are longer than all learned from."""
+    parts = []
+    for sentences, part in enumerate(run["parts"], start=1):
+        longer = np.array(part["words"]) > run["learned"]
+        sides = [~longer, longer] if min(longer.sum(), (~longer).sum()) >= _LEAST else [longer | True]
+        for chosen in sides:
+            own = {key: [each for each, here in zip(part[key], chosen, strict=True) if here] for key in _OF_TEXTS}
+            # no model has fewer positions than it learned from
+            parts.append({**own, "sentences": sentences, "unread": part["unread"] if chosen is sides[-1] else 0})
+    return {**run, "parts": parts}
 
 
 def gates(runs: BySeed) -> list[Gate]:
@@ -109,7 +127,8 @@ def _left(model: str, runs: BySeed, place: int) -> Left:
         share = estimate(values[0], resampled)
     return Left(
         model=model,
-        together=place + 1,
+        place=place,
+        together=parts[0]["sentences"],
         words=statistics.mean(words),
         span=f"{min(words)}–{max(words)}",
         texts=len(words),
@@ -131,7 +150,7 @@ def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Difference 
     if not others:
         said = Judgement("not measurable", "no other model was measured")
         return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence})
-    place = own.together - 1
+    place = own.place
     other = max(others, key=lambda name: _share(runs[name], place))
     known = {models: pair.p() for models, pair in pairs.items() if pair}
     corrected = dict(zip(known, holm(list(known.values())), strict=True))
@@ -155,7 +174,7 @@ def _share(runs: BySeed, place: int, without: int | None = None) -> float:
 def _variations(own: BySeed, other: BySeed, place: int) -> dict[str, bool]:
     """Whether the first of two models stays on its side of the other, by what was chosen instead."""
     ahead = _share(own, place) > _share(other, place)
-    sides = {"one sentence less": _share(own, place - 1) > _share(other, place - 1)} if place > 1 else {}
+    sides = {"shorter texts": _share(own, place - 1) > _share(other, place - 1)} if place > 1 else {}
     lost = [statistics.mean(_bleu(run, 0) - _bleu(run, place) for run in runs.values()) for runs in (own, other)]
     sides["BLEU lost, in points"] = lost[0] < lost[1]
     if min(len(own), len(other)) > 2:
@@ -176,7 +195,10 @@ def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:
             series(m, m, [each.words for each in own], [getattr(each, key) for each in own]) for m, own in left.items()
         ]
         lines.append(series("longest text learned from", "", [learned, learned], [0.0, 100.0], reference=True))
-        caption = "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
+        caption = (
+            "Texts of as many sentences are two points where some are longer than all that was learned from. "
+            "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
+        )
         shown.append(figure(key, title, (x, axis(label, "%")), lines, caption))
     return shown
 
@@ -195,7 +217,7 @@ def _lengths(left: Mapping[str, list[Left]]) -> Table:
     return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
 
 
-def _pairs(pairs: Mapping[tuple[str, str], Difference | None], last: int) -> Table:
+def _pairs(pairs: Mapping[tuple[str, str], Difference | None], sentences: int) -> Table:
     known = {models: pair for models, pair in pairs.items() if pair}
     corrected = holm([pair.p() for pair in known.values()])
     rows = [
@@ -208,5 +230,5 @@ def _pairs(pairs: Mapping[tuple[str, str], Difference | None], last: int) -> Tab
         *(Column("p, of all pairs (Holm)", "corrected", 4), Column(f"p (equal within {MARGIN:g})", "equal", 4)),
         Column("seen in 80 % (points)", "seen", 2),
     ]
-    title = f"How much more of its own BLEU one model keeps than another with {last + 1} sentences at once"
+    title = f"How much more of its own BLEU one model keeps than another with {sentences} sentences at once"
     return table("pairs", title, columns, rows)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from s2s.data.agreement import Agreement
 from s2s.data.exercises import EXERCISES
 from s2s.evaluation.differences import Difference
-from s2s.evaluation.gates import Gate, Judgement, failed, judged
+from s2s.evaluation.gates import Judgement, failed, judged
 from s2s.evaluation.inference import holm, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, by_model
 from s2s.experiments.long_range import capacity, shown
@@ -83,9 +83,9 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
     pairs = differences({name: own.doublings() for name, own in of_all.items()})
     corrected = dict(zip(pairs, holm([pair.p() for pair in pairs.values()]), strict=True))
     p = corrected.get((other, model), corrected.get((model, other)))
-    gates: dict[str, list[Gate]] = {name: of_all[name].gates() for name in (model, other)}
+    gates = {name: own.gates() for name, own in of_all.items()}
     both = [of_all[name] for name in (model, other)]
-    if all(own.beyond() == len(own.by_seed) for own in both) and not any(failed(each) for each in gates.values()):
+    if not any(own.beyond() < len(own.by_seed) or failed(own.gates()) for own in both):
         # two that were stopped at the same place are not shown to be equal
         said = f"like {other}, it reaches beyond all that was tested, {both[0].longest:,} symbols: nobody can tell"
         return Judgement("not measurable", said), other

@@ -34,8 +34,6 @@ from s2s.tasks.translation.recipe import Recipe
 
 _SIDES = ("encoder_positions", "decoder_positions")
 _NONE = "none"
-# kinds that are no vector of a position; the question, and the papers beside it, are about vectors
-_IN_ATTENTION = ("rope", "alibi", "relative")
 _ENDS = ".!?"
 # words and number of the long texts; pieces of a bin of places, and those that it must have
 _LONG, _LONG_TEXTS = 60, 60
@@ -58,7 +56,7 @@ SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(sentences=200, all_kinds=False, seeds=1, seconds=3),
     "lecture": Sizes(sentences=300, all_kinds=False, seeds=3, seconds=6),
     "definitive": Sizes(sentences=500, all_kinds=False, seeds=3, seconds=10),
-    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=5, seconds=10),
+    "definitive on a GPU": Sizes(sentences=1000, all_kinds=True, seeds=3, seconds=10),
 }
 
 
@@ -129,10 +127,7 @@ def kinds_of(settings: Section, every: bool) -> list[tuple[str, str]]:
     own = own_kinds(settings)
     if own is None:
         return []
-    choices = [
-        [kind for kind in get_args(type(settings).model_fields[side].annotation) if kind not in _IN_ATTENTION]
-        for side in _SIDES
-    ]
+    choices = [get_args(type(settings).model_fields[side].annotation) for side in _SIDES]
     left_out = [(a, b) for a in (own[0], _NONE) for b in (own[1], _NONE)]
     both = [kind for kind in choices[0] if kind in choices[1]]
     others = product(choices[0], choices[1]) if every else zip(both, both, strict=True)
@@ -146,10 +141,10 @@ def part_of(encoder: str, decoder: str) -> str:
 
 
 def with_kinds(settings: Section, kinds: tuple[str, str], longest: int) -> Section:
-    """The settings with these kinds of positions; tables of learned ones are long enough for so many pieces."""
+    """The settings with these kinds of positions; tables of learned ones have as many as that, and no more."""
     given = settings.model_dump() | dict(zip(_SIDES, kinds, strict=True))
     if "max_positions" in given:
-        given["max_positions"] = max(given["max_positions"], longest)
+        given["max_positions"] = longest
     return type(settings).model_validate(given)
 
 

@@ -209,10 +209,10 @@ def _worth(signals: list[Signal]) -> str:
         certain = excludes_zero(signal.more) if signal.p is None else signal.p < LEVEL
         sure = "" if certain else ", not to be told from chance"
         words.append(f"{signed(signal.more.value, 2)} in {where}{sure}")
-    seeds = max(signal.seeds for signal in signals)
     if not words:
         return "what its signal of position is worth was not measured"
-    return f"loss in nats per token without positions: {listed(words)} ({seeds_in_words(seeds)})"
+    seeds = max(signal.seeds for signal in signals if not signal.own)
+    return f"loss in nats per token without positions, after as many updates: {listed(words)} ({seeds_in_words(seeds)})"
 
 
 def _signal_figure(signals: Mapping[str, list[Signal]]) -> Figure:

@@ -149,7 +149,7 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
     over_both = pairs[key].over_both
     if over_both and turned:
         over_both = replace(over_both, value=-over_both.value)
-    closed = {name: gates(runs[name]) for name in (model, other)}
+    closed = {name: gates(own) for name, own in runs.items()}
     said = judged((model, other), over_both, closed, corrected.get(key), pairs=len(known))
     if said.standing == "still learning" and (far := doublings_behind(runs[model], runs[other])) is not None:
         away = f"{far:.1f} more doublings" if far < _FAR else f"more than {_FAR} doublings"

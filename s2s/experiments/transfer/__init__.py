@@ -49,11 +49,13 @@ class Sizes:
     looks: int  # how often in such a training the validation loss is taken; the best one counts
     sentences: int  # of the test set, translated at the end
     seeds: int | None  # how many; None: all
+    shares: tuple[int, ...] = SHARES  # per cent of the pairs, the fewest first
 
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(0.5, 0.25, (1.0,), looks=6, sentences=150, seeds=1),
-    "lecture": Sizes(0.13, 0.03, (1.0,), looks=6, sentences=100, seeds=3),
+    # few pairs are known by heart after as many updates as the training before has; the fewest would be too few
+    "lecture": Sizes(0.13, 0.13, (1.0,), looks=6, sentences=100, seeds=3, shares=SHARES[1:]),
     "definitive": Sizes(0.2, 0.07, (0.5, 1.0), looks=6, sentences=500, seeds=3),
     "definitive on a GPU": Sizes(1.0, 0.4, (0.5, 1.0, 2.0), looks=12, sentences=500, seeds=None),
 }
@@ -83,11 +85,11 @@ def cells(contest: Contest) -> list[Cell]:
     sizes = contest.sizes(SIZES)
     few = _LOOKING * len(sizes.rates) * (sizes.pretraining + len(ARMS) * sizes.finetuning)
     # the first share of a seed waits for the trainings before it
-    updates = {share: few + (2 * sizes.pretraining if share == SHARES[0] else 0) for share in SHARES}
+    updates = {share: few + (2 * sizes.pretraining if share == sizes.shares[0] else 0) for share in sizes.shares}
     return [
         Cell(each.name, f"equal-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
         for seed in contest.seeds[: sizes.seeds]
-        for share in SHARES
+        for share in sizes.shares
         for each in contest.contestants
     ]
 
@@ -98,7 +100,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     share = int(cell.part.removeprefix("equal-"))
     recipe = shared_pieces(contest.contestant(cell.model).recipe)
     data = prepared(recipe)
-    fewest = few_pairs(data.train, recipe, seed, SHARES[0])
+    fewest = few_pairs(data.train, recipe, seed, sizes.shares[0])
     pairs = few_pairs(data.train, recipe, seed, share)
     wanted = tokens_of(fewest, recipe.batches.tokens)
     before = {name: pretrained(contest, cell.model, seed, name == "real", wanted) for name in ARMS if name != "scratch"}
@@ -261,7 +263,7 @@ def _looked_at(
 def _numbers(contest: Contest) -> dict[str, object]:
     sizes = contest.sizes(SIZES)
     return {
-        "shares": " and ".join(f"{share} %" for share in SHARES),
+        "shares": " and ".join(f"{share} %" for share in sizes.shares),
         "before": f"{100 * sizes.pretraining:g}",
         "after": f"{100 * sizes.finetuning:g}",
         "rates": " and ".join(f"{times:g}" for times in sizes.rates),
