@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -117,9 +118,10 @@ def test_published_weights_back_translate_whatever_the_languages_are_called(mari
     (tmp_path / "mono.de").write_text("A dog.\nA cat sleeps.\n")
     more = f"{{back: {{train: mono.de, back_translated_by: {marian}}}}}"
     (tmp_path / "en_de.yaml").write_text(f"name: en_de\ndata: {{more: {more}}}\nmodel: {{kind: transformer}}\n")
-    table = with_back_translations(read(tmp_path / "en_de.yaml"), print).data.more["back"].train
+    found: Any = with_back_translations(read(tmp_path / "en_de.yaml"), print)
     written = [each.text for each in translator_of(load(marian)).translate_chunk(["A dog.", "A cat sleeps."])]
-    assert [json.loads(line)["source"] for line in Path(table).read_text().splitlines()] == written
+    rows = Path(found.data.more["back"].train).read_text(encoding="utf-8").splitlines()
+    assert [json.loads(row)["source"] for row in rows] == written
 
 
 def test_logits_are_marians(marian, theirs):
