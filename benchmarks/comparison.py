@@ -6,7 +6,7 @@ What it found (`comparison.json`, each `result.json`) and some of its pictures g
 `docs/comparison-lecture/` if it is of that profile, from where `s2s report` draws its page and all pictures again; the
 classroom table of README.md and docs/comparison.md is written anew. A row stands there as the longest profile has it.
 A comparison that has not asked all that its profile asks is kept with its single measurements, so that a copy of it can
-be gone on with: `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 5 --experiment scaling`.
+be gone on with: `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 5 --experiment transfer`.
 """
 
 import argparse

@@ -19,9 +19,11 @@ from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, seeds_of
 from s2s.files import locked, write_atomically
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.messages import TASK
+from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import LOCK, RECIPE
 from s2s.run.loaded import evaluate
+from s2s.run.tasks import read
 from s2s.run.training import resume, train
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.task import begins, build_classifier, trainer_of
@@ -142,7 +144,24 @@ def discipline_of(recipe: Any) -> Discipline:
 
 
 def trained(contest: Contest, model: str, seed: int | None) -> Path:
-    """The folder of a contestant's finished run; trained only where it is not finished yet.
+    """The folder of a contestant's finished run, see `whole_run`; a trial that was the same training is that run."""
+    recipe, seed = contest.contestant(model).recipe, seed or 0
+    for folder in sorted((contest.folder / RUNS).glob(f"{file_name(model)}-whole-*")):
+        if (folder / COST).exists() and dump(_run_of(read(folder / RECIPE), folder)) == dump(
+            _run_of(recipe, folder, seed)
+        ):
+            return folder
+    return whole_run(contest, f"{file_name(model)}-seed{seed}", recipe, seed)
+
+
+def _run_of(recipe: Any, folder: Path, seed: int | None = None) -> Any:
+    """The recipe of a run in this folder, with this seed where there is one, otherwise its own."""
+    changes: dict[str, object] = {"name": folder.name, "run": RunSettings(dir=str(folder))}
+    return recipe.model_copy(update=changes if seed is None else changes | {"seeds": seeds_of(seed)})
+
+
+def whole_run(contest: Contest, name: str, recipe: Any, seed: int) -> Path:
+    """The folder of a finished run of that name by a recipe; trained only where it is not finished yet.
 
     What all contestants learn from is prepared before the clock runs: none of them pays for it.
 
@@ -150,15 +169,14 @@ def trained(contest: Contest, model: str, seed: int | None) -> Path:
         NotForThisModel: the model cannot take part.
         UserError: the training failed.
     """
-    folder = contest.folder / RUNS / f"{file_name(model)}-seed{seed or 0}"
+    folder = contest.folder / RUNS / name
     if not (folder / COST).exists() and (folder / LOCK).exists():
         # what trained it on a node that was lost may still be about to end
         with locked(folder / LOCK, wait=True):
             pass
     if (folder / COST).exists():
         return folder
-    changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed or 0)}
-    recipe = contest.contestant(model).recipe.model_copy(update=changes)
+    recipe = _run_of(recipe, folder, seed)
     # a comparison shows its own progress, and the run writes down everything
     console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
     datasets.disable_progress_bars()

@@ -191,11 +191,6 @@ def corpus_score(metric: str, counts: Counts) -> float:
     return float(scores_of(metrics()[metric], counts.sum(axis=0)[None])[0])
 
 
-def sentence_scores(metric: str, counts: Counts) -> Float[np.ndarray, " sentences"]:
-    """Each sentence's own score, in percent."""
-    return scores_of(metrics()[metric], counts)
-
-
 def resampled_scores(metric: str, counts: Counts, drawn: Draws) -> Float[np.ndarray, " resamples"]:
     """The corpus' score in each resample."""
     return scores_of(metrics()[metric], drawn @ counts)

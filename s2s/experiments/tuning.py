@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from s2s.contender import file_name
 from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured, Scale
-from s2s.experiments.disciplines import discipline_of
+from s2s.experiments.disciplines import discipline_of, whole_run
 from s2s.experiments.matching import beside_width, solved
 from s2s.experiments.running import Kept, kept
-from s2s.experiments.whole_runs import seconds_for, shortened, stopwatch
+from s2s.experiments.whole_runs import history, seconds_for, shortened, stopwatch
 from s2s.recipe.reading import dump
 from s2s.results import Contender
 from s2s.training.devices import Computer
@@ -72,12 +73,13 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
     At the first depth all of `RATES` are tried; at the others the best of the first and its neighbours. Then the best
-    of all are trained as long as the recipe says.
+    of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
+    the others.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
         losses: of all trials so far.
-        whole: how many of the best are trained in full.
+        whole: how many are trained in full.
     """
     rates: Sequence[float] = RATES
     for layers in depths or [None]:
@@ -88,7 +90,11 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
         if layers in depths[:1]:
             middle = _best_rate(tried)
             rates = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST]
+    if sum(trial.whole for trial in losses) >= whole:
+        return []
     short = sorted((trial for trial in losses if not trial.whole), key=lambda trial: _order(losses[trial]))
+    first = {trial.layers: trial for trial in reversed(short)}
+    short.sort(key=lambda trial: first[trial.layers] is not trial)
     best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
     return [trial for trial in best if trial not in losses]
 
@@ -209,7 +215,12 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
     """The validation loss after a trial."""
     trial = Trial.of(cell.part)
     recipe = at(contest.contestant(cell.model).recipe, trial)
-    recipe = recipe if trial.whole else shortened(recipe, contest.sizes(SIZES).share)
+    if trial.whole:
+        # a run, which is the first seed's if this trial decides
+        folder = whole_run(contest, f"{file_name(cell.model)}-{cell.part}", recipe, contest.seeds[0])
+        seen = history(folder, {"losses": "loss"}, contest.computer)
+        return {"loss": seen["losses"][-1], "seconds": seen["seconds"][-1], "updates": recipe.training.updates}
+    recipe = shortened(recipe, contest.sizes(SIZES).share)
     loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 

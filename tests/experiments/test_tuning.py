@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Cell, Contestant
+from s2s.experiments.disciplines import trained
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.running import Kept
 from s2s.experiments.tuning import (
@@ -22,6 +24,7 @@ from s2s.experiments.tuning import (
     described,
     inside,
     next_trials,
+    short_training,
     tried,
 )
 from s2s.recipe.reading import shipped
@@ -84,6 +87,19 @@ def test_the_best_two_are_trained_in_full_and_the_better_of_them_is_chosen():
     )
     assert {trial.rate for trial in losses if trial.whole} == {0.002, 0.004}
     assert best_trial(losses) == Trial(0.004, whole=True)
+
+
+def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_the_shallow():
+    deep_learns_later = searched(
+        lambda t: around(0.004, 1)(t) - (2.0 if t.whole and t.layers == 2 else 0.0), depths=(2, 1), whole=2
+    )
+    assert {trial for trial in deep_learns_later if trial.whole} == {Trial(0.004, n, whole=True) for n in (1, 2)}
+    assert best_trial(deep_learns_later) == Trial(0.004, 2, whole=True)
+    # a third is the best of the others; as many as there are are enough, whichever they were
+    third = searched(around(0.004, 1), depths=(2, 1), whole=3)
+    assert [trial.layers for trial in third if trial.whole] == [1, 2, 1]
+    before = {trial: loss for trial, loss in third.items() if not trial.whole}
+    assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 1.0}, 2) == []
 
 
 def test_a_model_that_fails_at_high_rates_is_tried_at_lower_ones():
@@ -168,3 +184,12 @@ def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     short, long = (TUNING.measure(made, Cell("gru", part)) for part in ("rate-4000", "whole-rate-4000"))
     assert (short["updates"], long["updates"]) == (3, 12)
     assert long["loss"] < short["loss"]
+    recipe = made.contestants[0].recipe
+    assert long["loss"] == short_training(recipe, 1, made.computer)[0]
+    # it is the first seed's training, which nobody makes again; another rate or seed is another training
+    (run,) = (made.folder / "runs").iterdir()
+    assert trained(made, "gru", 1) == run
+    assert trained(made, "gru", 2).name == "gru-seed2"
+    faster = recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": 0.008})})
+    other = replace(made, contestants=(replace(made.contestants[0], recipe=faster),))
+    assert trained(other, "gru", 1).name == "gru-seed1"
