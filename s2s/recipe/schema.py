@@ -323,6 +323,8 @@ class DeviceSettings(Section):
     """Compile the model with torch.compile: slow to start."""
     deterministic: bool = False
     """Whether a GPU computes the same bits each time, by slower algorithms; a processor does so anyway."""
+    shard: bool = False
+    """Whether torchrun's processes split weights, gradients and moments, for models that do not fit one device."""
 
 
 Model = TypeVar("Model", bound=Section)

@@ -38,6 +38,7 @@ def follow(ranks: Ranks) -> None:
     trainer.follow()
     if not ranks.led(False):
         _train(task, Course(recipe, prepared, trainer), ranks)
+    trainer.optimization.gather()
 
 
 class _Unwritten(RunLog):

@@ -46,6 +46,7 @@ class Computer:
         compile: whether the model is compiled for training.
         undecided: whether the precision is to be found by measuring (`measure`); fp32 until then.
         ranks: the processes that train together, each on a device of its own.
+        shard: whether they split the model among them.
     """
 
     device: torch.device
@@ -53,6 +54,12 @@ class Computer:
     compile: bool = False
     undecided: bool = False
     ranks: Ranks = ALONE
+    shard: bool = False
+
+    @property
+    def begins_on(self) -> torch.device:
+        """Where the model is made: on the processor where it is to be split, as it need not fit on the device."""
+        return torch.device("cpu") if self.shard else self.device
 
     @contextmanager
     def mixed_precision(self) -> Iterator[None]:
@@ -73,6 +80,7 @@ class Computer:
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         precision = "" if self.undecided else f", {NAMES[self.precision]}"
         processes = f", {self.ranks.size} processes" if self.ranks.size > 1 else ""
+        processes += ", sharded" if self.shard else ""
         return f"{name}{threads}{processes}{precision}"
 
 
@@ -107,7 +115,14 @@ def choose(settings: DeviceSettings, ranks: Ranks = ALONE) -> Computer:
     in_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if auto and kind == "cuda" else False
     precision = torch.bfloat16 if in_bf16 or settings.precision == "bf16" else torch.float32
     device = _own_device(kind, ranks.launch) if ranks.launch and ranks.size > 1 else torch.device(kind)
-    return Computer(device, precision, settings.compile, undecided=auto and kind == "cpu", ranks=ranks)
+    shard = settings.shard and ranks.size > 1
+    if shard and settings.compile:
+        raise UserError(
+            "is true, and so is device.shard: what is gathered while it is computed is not compiled here",
+            where="device.compile",
+            remedy="set device.compile=false or device.shard=false",
+        )
+    return Computer(device, precision, settings.compile, auto and kind == "cpu", ranks, shard)
 
 
 def _own_device(kind: str, launch: Launch) -> torch.device:

@@ -11,6 +11,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from s2s.recipe.schema import OptimizationSettings
 from s2s.training.optimizers import Group, optimizer_of
+from s2s.training.ranks import Ranks
 
 
 def learning_rate(update: int, settings: OptimizationSettings) -> float:
@@ -95,6 +96,22 @@ class Optimization:
         """The next gradient begins at nothing."""
         for p in self.parameters:
             p.grad = None
+
+    def add_over(self, ranks: Ranks, loss: Tensor) -> Tensor:
+        """Gives each process the sum of all gradients, and that of the losses."""
+        return ranks.add_gradients(self.parameters, loss)
+
+    def backward(self, loss: Tensor) -> None:
+        """Adds the gradient of a loss."""
+        loss.backward()
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Within it, the model has its parameters: always, where they are not sharded."""
+        yield
+
+    def gather(self) -> None:
+        """The model has its parameters from here on."""
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -59,7 +59,7 @@ class Ranks:
 
     def _reduced(self, numbers: Sequence[int | float], operation: "dist.ReduceOp.RedOpType") -> list[int | float]:
         tensor = torch.tensor(numbers, dtype=torch.float64)
-        with _heard():
+        with heard():
             dist.all_reduce(tensor, operation)
         return tensor.tolist()
 
@@ -68,7 +68,7 @@ class Ranks:
         if self.size == 1:
             return what
         said: list[Any] = [what]
-        with _heard():
+        with heard():
             dist.broadcast_object_list(said, src=0)
         return said[0]
 
@@ -77,7 +77,7 @@ class Ranks:
         if self.size == 1:
             return [what]
         said: list[Any] = [None] * self.size
-        with _heard():
+        with heard():
             dist.all_gather_object(said, what)
         return said
 
@@ -128,7 +128,7 @@ class Ranks:
         given = {}
         for name, (shape, dtype) in likes.items():
             given[name] = tensors[name].detach().cpu().contiguous() if self.leads else torch.empty(shape, dtype=dtype)
-            with _heard():
+            with heard():
                 dist.broadcast(given[name], src=0)
         return given
 
@@ -150,7 +150,7 @@ def _buckets(parts: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def _added(bucket: Sequence[Tensor]) -> Iterator[Tensor]:
     flat = torch.cat([part.flatten() for part in bucket])
-    with _heard():
+    with heard():
         dist.all_reduce(flat)
     pieces = flat.split([part.numel() for part in bucket])
     return (piece.view(part.shape) for piece, part in zip(pieces, bucket, strict=True))
@@ -163,7 +163,8 @@ def _said(error: Exception) -> str:
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
+def heard() -> Iterator[None]:
+    """Within it, an error means that another process is lost."""
     try:
         yield
     except RuntimeError as error:

@@ -24,6 +24,7 @@ from s2s.training.freezing import freeze
 from s2s.training.noise import Noise, noise_of
 from s2s.training.optimization import Optimization, learning_rate
 from s2s.training.ranks import check_shared
+from s2s.training.sharding import Computed, Sharded
 
 Whole = TypeVar("Whole", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Collated)
@@ -193,7 +194,7 @@ class Trainer(Generic[Whole, Batch]):
         self.seeds = seeds
         self.computer = computer
         self.ranks = computer.ranks
-        self.optimization = Optimization(model, training, scales)
+        self.optimization: Optimization = Optimization(model, training, scales)
         self.update = 0
         self._go_to(0, 0)
         check_shared(self.ranks, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
@@ -207,7 +208,8 @@ class Trainer(Generic[Whole, Batch]):
         self._ahead = Ahead(examples, computer.device)
         self._unproven: _Unproven[Batch] | None = None
         # what torch.compile gives calls like the model and has its attributes
-        self._called = cast(Whole, torch.compile(model, dynamic=True)) if computer.compile else model
+        called = cast(Whole, torch.compile(model, dynamic=True)) if computer.compile else model
+        self._compute: Callable[[Batch], Computed] = partial(loss, called)
 
     def updates(self, until: int) -> Iterator[Update]:
         """Updates the model until it has had that many updates in its life, yielding after each.
@@ -231,8 +233,9 @@ class Trainer(Generic[Whole, Batch]):
             UserError: the last update, or a weight after it, is not finite.
         """
         self._prove()
-        check_weights(self.model, self.update)
-        weights = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
+        with self.optimization.whole():
+            check_weights(self.model, self.update)
+            weights = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
         place = {"update": self.update, "epoch": self.epoch, "position": self.position}
         return weights | self.optimization.state(), place
 
@@ -269,6 +272,10 @@ class Trainer(Generic[Whole, Batch]):
             self.computer = replace(self.computer, precision=precision, undecided=False)
             tensors, place = self.state()
             self.load_state(self.ranks.give(tensors), self.ranks.led(place))
+        if self.computer.shard:
+            trial = partial(self.loss, self.model.train(), self.examples.collate(self.groups[0][0][:8], 0))
+            sharded = Sharded(self.optimization, self.model, self.loss, trial, self.computer.device, self.ranks)
+            self.optimization, self._compute = sharded, sharded.compute
 
     def _go_to(self, epoch: int, position: int) -> None:
         """Plans the updates of an epoch; the next one is at that position of it."""
@@ -288,7 +295,7 @@ class Trainer(Generic[Whole, Batch]):
         self._seed_dropout(number)
         self.model.train()
         loss, part_norms = self._add_gradients(batches, count)
-        loss = self.ranks.add_gradients(self.optimization.parameters, loss)
+        loss = self.optimization.add_over(self.ranks, loss)
         # a GPU still has the gradient to compute: it does not stand still while the last update's numbers are read
         self._prove()
         norm, layer_norms = self.optimization.gradient_norms()
@@ -330,12 +337,16 @@ class Trainer(Generic[Whole, Batch]):
         Where noise is measured, also the norm of what each of several batches gave.
         """
         if not self.settings.noise_scale or len(batches) < 2:
-            found = [self._add_gradient(self._called, count, batch) for batch in batches]
+            idle = self.ranks.most(len(batches))[0] - len(batches) if self.computer.shard else 0
+            found = [self._add_gradient(self._compute, count, batch) for batch in batches]
+            for _ in range(idle):
+                # all gather and send as often: who has nothing left computes a row, which counts nothing
+                self._add_gradient(self._compute, math.inf, self.examples.collate(self.groups[self.position][0][:1], 0))
             # of several processes, one may have none of the batches
             return torch.stack(found or [torch.zeros((), device=self.computer.device)]).sum(), []
         losses, norms, whole = [], [], list[Tensor | None]()
         for batch in batches:
-            losses.append(self._add_gradient(self._called, count, batch))
+            losses.append(self._add_gradient(self._compute, count, batch))
             own = [p.grad for p in self.optimization.parameters]
             norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
             # added up as autograd would have done
@@ -345,11 +356,11 @@ class Trainer(Generic[Whole, Batch]):
             p.grad = gradient
         return torch.stack(losses).sum(), norms
 
-    def _add_gradient(self, model: Whole, count: int, batch: Batch) -> Tensor:
+    def _add_gradient(self, compute: Callable[[Batch], Computed], count: float, batch: Batch) -> Tensor:
         """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
         with self.computer.mixed_precision():
-            wanted, plain = self.loss(model, batch.to(self.computer.device))
-        (wanted / count).backward()
+            wanted, plain = compute(batch.to(self.computer.device))
+        self.optimization.backward(wanted / count)
         return plain.detach()
 
     def _prove(self) -> None:
@@ -362,8 +373,9 @@ class Trainer(Generic[Whole, Batch]):
         # its weights are still here, its gradient may not be: it is computed again, with the same dropout
         self.optimization.forget_gradients()
         self._seed_dropout(last.number)
-        again = partial(self._add_gradient, self.model, last.count)
-        raise explain(self.model, again, last.batches, last.number, self.examples.noun, self.ranks)
+        again = partial(self._add_gradient, partial(self.loss, self.model), last.count)
+        with self.optimization.whole():
+            raise explain(self.model, again, last.batches, last.number, self.examples.noun, self.ranks)
 
 
 def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
