@@ -143,7 +143,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a copy over a file": ("recipe copy translate {world}/t.yaml", ("t.yaml", "--overwrite")),
     "a schema": ("recipe schema --model transfomer", ("'transfomer'", "did you mean transformer?")),
     "only overrides": ("recipe validate training.updates=5", ("training.updates=5",)),
-    "a check of images": ("data check {world}/i.yaml", ("images",)),
+    "a check of no images": ("data check {world}/i.yaml data.train=gone", ("gone",)),
     "a validation of one side": (
         "new translate --source a --target b --validation-source c",
         ("c", "--validation-target"),
