@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from s2s.data.corruption import CorruptedText
 from s2s.data.encoding import Encoded, Lists, encode_corpus, encode_texts
-from s2s.data.filters import filter_training
+from s2s.data.filters import Ledger, filter_training
 from s2s.data.mixing import FixedPairs, PairsOfPieces
 from s2s.data.pairs import PairSource, pairs, prefixed
 from s2s.data.sources import Corpus, Source, digest_of_arrays
@@ -43,7 +43,7 @@ class Mixture:
 class MixtureSource(Source[Any, Mixture]):
     """The corpora of a mixture, each from where translation's pairs come from.
 
-    What one holds out is not left in its own training data; other corpora are not looked through.
+    What one holds out is not left in its own training data; see `learned_from` for that of the others.
     """
 
     settings: MixtureSettings
@@ -93,6 +93,46 @@ def _of(corpus: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """What is learned from of a corpus, what its filters dropped, and how many more examples others hold out."""
+
+    kept: datasets.Dataset
+    ledger: Ledger
+    elsewhere: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger}\n{self.left}" if self.elsewhere else str(self.ledger)
+
+    @property
+    def left(self) -> str:
+        """How many were left out, in words."""
+        return f"{self.elsewhere:,} of its examples are held out by another corpus: left out"
+
+
+def learned_from(corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture]) -> dict[str, Learned]:
+    """The filtered training examples of each corpus, without those that the validation or test set of another one has.
+
+    Such an example reads a text that the other one reads or writes there, or writes one that is read there: a
+    translation is held out in both directions. Different examples may well have the same target, such as tags.
+    """
+    scored = [part.parts for part in (corpus.validation, corpus.test) if part is not None]
+    found = {}
+    for name, part in corpus.train.parts.items():
+        kept, ledger = filter_training(part, corpora[name].filters)
+        held = [pair for parts in scored for other, each in parts.items() if other != name for pair in pairs(each)]
+        read = {source for source, _ in held}
+        known = read.union(target for _, target in held)
+        # an answer is one of a few words, and no text
+        written = set() if corpora[name].answers else read
+        rows = [
+            row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in written
+        ]
+        elsewhere = len(kept) - len(rows)
+        found[name] = Learned(kept.select(rows) if elsewhere else kept, ledger, elsewhere)
+    return found
+
+
+@dataclass(frozen=True)
 class PreparedMixture:
     """Everything about the data that training needs: the filtered corpora as text, and as pieces, prefixes included."""
 
@@ -122,13 +162,13 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
         UserError: see `MixtureSource`; or nothing is left of a corpus, or a target is none of its task's answers.
     """
     corpora = recipe.data.corpora
-    corpus = MixtureSource(recipe.data).load()
-    kept = {}
-    for name, part in corpus.train.parts.items():
-        kept[name], ledger = filter_training(part, corpora[name].filters)
-        say(f"{name}: {ledger}")
-        if not ledger.kept:
-            raise UserError("no training pair is left", f"data.corpora.{name}", "loosen its filters, or mend its files")
+    corpus, kept = MixtureSource(recipe.data).load(), {}
+    for name, learned in learned_from(corpora, corpus).items():
+        say(f"{name}: {learned}")
+        if not len(learned.kept):
+            remedy = "loosen its filters, hold out fewer, or mend its files"
+            raise UserError("no training pair is left", f"data.corpora.{name}", remedy)
+        kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
     for split, mixture in corpus.parts().items():
         for name, part in mixture.parts.items():

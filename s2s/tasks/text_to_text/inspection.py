@@ -1,10 +1,9 @@
 """What commonly spoils a mixture of corpora, found before training: in each corpus, and between them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import datasets
-import numpy as np
 
 from s2s.data import inspection as look
 from s2s.data.mixing import told
@@ -13,7 +12,7 @@ from s2s.data.pairs import pairs
 from s2s.data.piece_inspection import Cutting, cutting
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import train
-from s2s.tasks.text_to_text.data import Mixture, MixtureSource
+from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, learned_from
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
 # a class with so many times fewer answers than the most frequent one is easily never given
@@ -23,21 +22,20 @@ _IMBALANCE = 10
 def inspected(recipe: TextToTextRecipe) -> str:
     """What a recipe's corpora hold, and what is suspicious, as text."""
     corpora, corpus, tokenizer = recipe.data.corpora, MixtureSource(recipe.data).load(), recipe.tokenizer
-    shown, advice, kept = [], [], []
+    shown, advice, learned = [], [], learned_from(recipe.data.corpora, corpus)
     for name, settings in corpora.items():
         found = inspect(_alone(corpus, name), settings, tokenizer.normalization)
         head, *others = blocks(found) if settings.objective == "pairs" else _of_texts(found)
         shown += [[f"── {name}", *head], *others]
         advice += [f"{name}: {words}" for words in _told(found, settings)]
-        kept.append(found.ledger.kept)
         if settings.answers:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
             advice += [f"{name}: {words}" for words in more]
     texts = {split: list(_read_and_written(part, corpora)) for split, part in corpus.parts().items()}
     cut = cutting(texts, lambda: train(texts["train"], tokenizer, "text"), recipe.batches.max_length)
-    advice += [*_confusable(corpora), *_across(corpus), *cut.advice()]
-    return look.findings([*shown, _together(recipe, kept, cut)], advice)
+    advice += [*_confusable(corpora), *cut.advice()]
+    return look.findings([*shown, _together(recipe, learned, cut)], advice)
 
 
 def _alone(corpus: Corpus[Mixture], name: str) -> Corpus[datasets.Dataset]:
@@ -97,25 +95,10 @@ def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
             yield f"{names} have the same prefix {prefix!r}: nothing says which task it is"
 
 
-def _across(corpus: Corpus[Mixture]) -> Iterator[str]:
-    """Held-out texts of one corpus that another one learns from."""
-    learned = {name: look.hashes(_texts(part)) for name, part in corpus.train.parts.items()}
-    for split, mixture in corpus.parts().items():
-        for name, part in mixture.parts.items() if split != "train" else ():
-            own = look.hashes(source for source, _ in pairs(part))
-            for other, texts in learned.items():
-                if other != name and (count := int(np.isin(own, texts).sum())):
-                    some = f"{count:,} of {len(own):,} {split} sources of {name}"
-                    yield f"{some} stand in train of {other}: scores will flatter"
-
-
-def _texts(part: datasets.Dataset) -> Iterable[str]:
-    return (text for pair in pairs(part) for text in pair)
-
-
-def _together(recipe: TextToTextRecipe, kept: Sequence[int], cut: Cutting) -> list[str]:
+def _together(recipe: TextToTextRecipe, learned: Mapping[str, Learned], cut: Cutting) -> list[str]:
     """How the corpora are mixed, and how all texts are cut, prefixes included."""
-    lines = [f"── together, mixing {recipe.data.mixing}"]
+    lines, kept = [f"── together, mixing {recipe.data.mixing}"], [len(each.kept) for each in learned.values()]
     if any(kept):
-        lines += told(recipe.data.corpora, kept, recipe.data.mixing, recipe.data.weights)
+        lines += told(learned, kept, recipe.data.mixing, recipe.data.weights)
+    lines += [f"  {name}: {each.left}" for name, each in learned.items() if each.elsewhere]
     return [*lines, *(look.table(cut.splits, cut.rows()) if cut.splits else [])]
