@@ -17,7 +17,7 @@ from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
 from s2s.run.tasks import inspected, read, task_of
-from s2s.tasks.text_to_text.data import Mixture, learned_from
+from s2s.tasks.text_to_text.data import Mixture, TaskSource, learned_from
 from s2s.tasks.text_to_text.recipe import CorpusSettings
 
 RECIPE = """
@@ -117,8 +117,6 @@ def test_answers_are_counted_and_rare_ones_told(recipe):
     rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
     assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
     assert "sign: minus is 1 times the answer, another one 19 times" in whole
-    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\ntwo\tmaybe\n")
-    assert "sign: 1 targets of train are none of the answers, e.g. 'maybe'" in _said(recipe)
 
 
 def test_shares_are_those_of_the_formula_after_the_filters(recipe):
@@ -131,6 +129,23 @@ def test_broken_rows_are_told_with_their_line(recipe):
     (recipe.parent / "up.tsv").write_text("low\thigh\na\tb\nonly one\n")
     with pytest.raises(UserError, match=r"up\.tsv:3"):
         inspected(read(recipe))
+
+
+def test_a_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(recipe):
+    asked = cast(Any, read(recipe))
+    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\ntwo\tmaybe\nthree\tno\n")
+    with pytest.raises(UserError, match=r"sign\.tsv:4: (.|\n)*'maybe'.*plus, minus, and 1 more .*data.corpora.sign"):
+        task_of(asked).source(asked).load()
+    # an empty one is dropped from what is learned, and cannot be scored
+    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\n")
+    with pytest.raises(UserError, match=r"sign\.tsv:3: (.|\n)*target is ''"):
+        task_of(asked).source(asked).part("validation")
+    for name in ("low", "high"):
+        (recipe.parent / name).write_text("plus\nplus\nneither\n")
+    aligned = {"root": str(recipe.parent), "train": ("low", "high")}
+    sign = asked.data.corpora["sign"].model_copy(update=aligned)
+    with pytest.raises(UserError, match="high:3: "):
+        TaskSource(sign).part("train")
 
 
 def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):

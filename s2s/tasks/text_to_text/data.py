@@ -40,6 +40,30 @@ class Mixture:
         return Mixture({n: part.select(rows[(rows >= a) & (rows < b)] - a) for (n, part), (a, b) in spans})
 
 
+class TaskSource(PairSource):
+    """Pairs of one corpus; of a task with answers, each target is one of them."""
+
+    settings: CorpusSettings
+
+    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+        """As elsewhere.
+
+        Raises:
+            UserError: see `PairSource`; or a target is none of the answers. Filters drop empty ones of training.
+        """
+        found, answers = super().part(name, train), self.settings.answers
+        if found is None or not answers:
+            return found
+        wanted = {*answers, ""} if name == "train" else {*answers}
+        wrong = [row for row, (_, target) in enumerate(pairs(found)) if target.strip() not in wanted]
+        if wrong:
+            more = f", and {len(wrong) - 1:,} more targets" if wrong[1:] else ""
+            said = found[wrong[0]]["target"][:60]
+            what = f"the target is {said!r}, which is none of the answers {', '.join(answers)}{more}"
+            raise UserError(what, self.place(name, wrong[0]), "add it to `answers`, or mend the row")
+        return found
+
+
 class MixtureSource(Source[Any, Mixture]):
     """The corpora of a mixture, each from where translation's pairs come from.
 
@@ -48,12 +72,12 @@ class MixtureSource(Source[Any, Mixture]):
 
     settings: MixtureSettings
 
-    def sources(self) -> dict[str, PairSource]:
+    def sources(self) -> dict[str, TaskSource]:
         """Of each corpus; where spans are taken out, only the source is read."""
         found = {}
         for name, settings in self.settings.corpora.items():
             alone = {"target": settings.source} if settings.objective == "span-corruption" else {}
-            found[name] = PairSource(settings.model_copy(update=alone))
+            found[name] = TaskSource(settings.model_copy(update=alone))
         return found
 
     def read(self, name: str, split: str | tuple[str, str], train: Mixture | None) -> Mixture:
@@ -159,7 +183,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
     """Loads, filters and encodes all corpora, with the tokenizer of a run that is there, or one trained on all texts.
 
     Raises:
-        UserError: see `MixtureSource`; or nothing is left of a corpus, or a target is none of its task's answers.
+        UserError: see `MixtureSource`; or nothing is left of a corpus.
     """
     corpora = recipe.data.corpora
     corpus, kept = MixtureSource(recipe.data).load(), {}
@@ -170,9 +194,6 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
             raise UserError("no training pair is left", f"data.corpora.{name}", remedy)
         kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
-    for split, mixture in corpus.parts().items():
-        for name, part in mixture.parts.items():
-            _check_answers(part, corpora[name], f"data.corpora.{name}, {split}")
     tokenizer = tokenizer or train(_texts(corpora, kept), recipe.tokenizer, "text")
     check_prefixes({f"data.corpora.{name}": each for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
@@ -199,14 +220,3 @@ def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, datasets.Da
         yield from (corpora[name].prefix + source for source, _ in pairs(part))
         if corpora[name].objective == "pairs":
             yield from (target for _, target in pairs(part))
-
-
-def _check_answers(part: datasets.Dataset, settings: CorpusSettings, where: str) -> None:
-    if settings.answers is None:
-        return
-    for row, (_, target) in enumerate(pairs(part), start=1):
-        if target.strip() not in settings.answers:
-            what = (
-                f"row {row} has the target {target[:60]!r}, which is none of the answers {', '.join(settings.answers)}"
-            )
-            raise UserError(what, where, "add it to `answers`, or mend the row")
