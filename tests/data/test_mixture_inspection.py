@@ -1,5 +1,6 @@
 """What spoils a mixture is found, in each corpus as alone and between them; and how a tokenizer cuts texts."""
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.data.mixing import rates
+from s2s.data.mixing import Mixed, rates, told
 from s2s.data.pair_inspection import blocks, inspect
 from s2s.data.pairs import load, pairs
 from s2s.data.piece_inspection import cutting
@@ -123,6 +124,23 @@ def test_shares_are_those_of_the_formula_after_the_filters(recipe):
     whole, sizes = _said(recipe), [60, 19, 58]
     for name, size, share in zip(("up", "sign", "gaps"), sizes, rates(sizes, 2.0), strict=True):
         assert f"  {name}: {size} examples, drawn {share:.1%} of the time" in whole
+
+
+def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
+    words = [
+        "batches.max_length=50",
+        "data.corpora.up.filters.max_words=null",
+        "data.corpora.gaps.filters.max_words=null",
+    ]
+    asked, whole = cast(Any, read(recipe, words)), _said(recipe, *words)
+    data = task_of(asked).prepare(asked, (), print)
+    mixed = Mixed(data.train, asked.batches, asked.data.mixing)
+    # the long text of `up` is too long a pair, and seven windows for `gaps`
+    assert mixed.sizes == [60, 19, 58 + 7]
+    for line in told(data.train, mixed.sizes, asked.data.mixing, None):
+        assert line in whole
+    assert re.search(r"examples above 50 +1 +0 +0\n", whole)
+    assert "  - 1 examples of train are longer than batches.max_length (50): left out" in whole
 
 
 def test_broken_rows_are_told_with_their_line(recipe):

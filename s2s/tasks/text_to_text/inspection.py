@@ -2,19 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 import datasets
+import numpy as np
+from jaxtyping import Int
 
 from s2s.data import inspection as look
 from s2s.data.mixing import told
 from s2s.data.pair_inspection import Inspection, blocks, inspect
 from s2s.data.pairs import pairs
-from s2s.data.piece_inspection import Cutting, cutting
+from s2s.data.piece_inspection import cutting
 from s2s.data.sources import Corpus
-from s2s.data.tokenizers import train
-from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, learned_from
+from s2s.data.tokenizers import Tokenizer, train
+from s2s.errors import UserError
+from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
+Parts = Mapping[str, datasets.Dataset]
 # a class with so many times fewer answers than the most frequent one is easily never given
 _IMBALANCE = 10
 
@@ -32,10 +37,10 @@ def inspected(recipe: TextToTextRecipe) -> str:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
             advice += [f"{name}: {words}" for words in more]
-    texts = {split: list(_read_and_written(part, corpora)) for split, part in corpus.parts().items()}
-    cut = cutting(texts, lambda: train(texts["train"], tokenizer, "text"), recipe.batches.max_length)
-    advice += [*_confusable(corpora), *cut.advice()]
-    return look.findings([*shown, _together(recipe, learned, cut)], advice)
+    parts = {split: part.parts for split, part in corpus.parts().items()}
+    parts["train"] = {name: each.kept for name, each in learned.items()}
+    together, more = _together(recipe, learned, parts)
+    return look.findings([*shown, together], [*advice, *_confusable(corpora), *more])
 
 
 def _alone(corpus: Corpus[Mixture], name: str) -> Corpus[datasets.Dataset]:
@@ -77,8 +82,8 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     return table, advice
 
 
-def _read_and_written(part: Mixture, corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
-    for name, each in part.parts.items():
+def _read_and_written(parts: Parts, corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
+    for name, each in parts.items():
         yield from (corpora[name].prefix + source for source, _ in pairs(each))
         if corpora[name].objective == "pairs":
             yield from (target for _, target in pairs(each))
@@ -93,10 +98,34 @@ def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
             yield f"{names} have the same prefix {prefix!r}: nothing says which task it is"
 
 
-def _together(recipe: TextToTextRecipe, learned: Mapping[str, Learned], cut: Cutting) -> list[str]:
-    """How the corpora are mixed, and how all texts are cut, prefixes included."""
-    lines, kept = [f"── together, mixing {recipe.data.mixing}"], [len(each.kept) for each in learned.values()]
-    if any(kept):
-        lines += told(learned, kept, recipe.data.mixing, recipe.data.weights)
+def _together(
+    recipe: TextToTextRecipe, learned: Mapping[str, Learned], parts: Mapping[str, Parts]
+) -> tuple[list[str], list[str]]:
+    """How all texts are cut, prefixes included, and how the corpora are mixed; and what to say of it."""
+    corpora, longest = recipe.data.corpora, recipe.batches.max_length
+    texts = {split: list(_read_and_written(each, corpora)) for split, each in parts.items()}
+    make = cache(lambda: train(texts["train"], recipe.tokenizer, "text"))
+    cut = cutting(texts, make, None)
+    lines, advice = [f"── together, mixing {recipe.data.mixing}"], [*cut.advice()]
     lines += [f"  {name}: {each.left}" for name, each in learned.items() if each.elsewhere]
-    return [*lines, *(look.table(cut.splits, cut.rows()) if cut.splits else [])]
+    if cut.failure or not all(map(len, parts["train"].values())):
+        return lines, advice
+    try:
+        sides = {split: _longer_sides(each, corpora, make(), longest) for split, each in parts.items()}
+    except UserError as error:
+        return lines, [*advice, f"{error.where}: {error.what}: {error.remedy}"]
+    fit = [int((each <= longest).sum()) for each in sides["train"].values()]
+    above = {split: sum(int((each > longest).sum()) for each in found.values()) for split, found in sides.items()}
+    if any(fit):
+        lines += told(sides["train"], fit, recipe.data.mixing, recipe.data.weights)
+    if above["train"]:
+        advice.append(f"{above['train']:,} examples of train are longer than batches.max_length ({longest}): left out")
+    return [*lines, *look.table(parts, {**cut.rows(), f"examples above {longest:,}": above.values()})], advice
+
+
+def _longer_sides(
+    parts: Parts, corpora: Mapping[str, CorpusSettings], tokenizer: Tokenizer, longest: int
+) -> dict[str, Int[np.ndarray, " examples"]]:
+    """Pieces of the longer side of each example, as it is learned from: of long texts with spans, of each window."""
+    made = {name: in_pieces(part, corpora[name], tokenizer, longest)[0] for name, part in parts.items()}
+    return {name: np.maximum(each.source_lengths, each.target_lengths) for name, each in made.items()}
