@@ -301,14 +301,14 @@ def training(
         folders.check_free(folders.folder_of(recipe), overwrite)
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):
-        if folder is None:
-            task.check(recipe)
         ranks.led(sent(recipe))
         computer = choose(recipe.device, ranks)
         say(f"{recipe.name} on {computer}")
 
         source = open_source(recipe) if folder is None else None
         recipe = source.adapt(recipe) if source else recipe
+        if folder is None:
+            task.check(recipe)
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
         asked = recipe if data else with_back_translations(recipe, say, folder)
         prepared = data or task.prepare(asked, tokenizers, say)

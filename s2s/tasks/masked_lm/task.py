@@ -142,7 +142,10 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
 
     def read(self, run: MaskedRun, part: datasets.Dataset) -> MaskedText:
         tokenizer = run.tokenizers[0]
-        return examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+        examples = examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+        if not len(examples):
+            raise UserError(f"all of {len(part):,} texts are empty", where=str(run.path), remedy="look at data.text")
+        return examples
 
     def symptoms(
         self, run: MaskedRun, part: datasets.Dataset, rows: Int[np.ndarray, " texts"], meter: Meter

@@ -33,11 +33,12 @@ class Mixture:
         return sum(map(len, self.parts.values()))
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Mixture":
-        """The chosen examples, counted through all corpora; in each, in the order asked for."""
+        """The chosen examples, counted through all corpora, in the order asked for; no corpus without any."""
         ends = np.cumsum([0, *map(len, self.parts.values())])
         spans = zip(self.parts.items(), itertools.pairwise(ends.tolist()), strict=True)
         rows = np.asarray(indices)
-        return Mixture({n: part.select(rows[(rows >= a) & (rows < b)] - a) for (n, part), (a, b) in spans})
+        chosen = {name: (part, rows[(rows >= a) & (rows < b)] - a) for (name, part), (a, b) in spans}
+        return Mixture({name: part.select(some) for name, (part, some) in chosen.items() if len(some)})
 
 
 class TaskSource(PairSource):

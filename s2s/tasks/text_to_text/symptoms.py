@@ -30,10 +30,8 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter:
     places = _places(part, rows)
     for name, each in part.parts.items():
         settings = corpora[name]
-        if not len(each):
-            continue
         pieces, _ = in_pieces(each, settings, run.tokenizers[0], run.recipe.batches.max_length)
-        _, targets = pieces.drawn(np.arange(len(each)), 0)
+        _, targets = pieces.drawn(np.arange(len(pieces.target_lengths)), 0)
         wanted += [*targets, np.full(len(targets), EOS)]
         if settings.answers:
             found[name] = _chosen(run, each, settings, places[name], meter)
