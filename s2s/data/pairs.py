@@ -39,7 +39,7 @@ from s2s.data.text_files import (
     table_kind,
 )
 from s2s.errors import UserError
-from s2s.recipe.pairs import LearnedPairs, PairSettings
+from s2s.recipe.pairs import MADE, LearnedPairs, PairSettings
 from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
 
@@ -84,11 +84,11 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
         """As elsewhere; the built-in corpora are made to measure, so that a number holds nothing out of it."""
         datasets.disable_progress_bars()
         split: Split | None = getattr(self.settings, name)
-        if self.settings.corpus in _MADE and split is not None:
+        if self.settings.corpus in MADE and split is not None:
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
-            near = "".join(near_files(self.settings.corpus, _MADE))
-            what = f"data.train is {split}; only the built-in corpora ({', '.join(_MADE)}) are made to measure"
+            near = "".join(near_files(self.settings.corpus, MADE))
+            what = f"data.train is {split}; only the built-in corpora ({', '.join(MADE)}) are made to measure"
             raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
         return super().part(name, train)
 
@@ -108,7 +108,7 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
     def place(self, name: str, row: int) -> str:
         """Where a row of a part, from 0 on and as it is read, stands, for messages: file and line of its target."""
         split: Split | None = getattr(self.settings, name)
-        if split is None or self.settings.corpus in _MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
+        if split is None or self.settings.corpus in MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
             return f"{self.settings.corpus} {name} row {row + 1}"
         if len(files) == 2:
             return f"{files[1]}:{row + 1}"
@@ -117,6 +117,10 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
 
     def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
         return (source for source, _ in pairs(part))
+
+    def held_out(self, name: str, part: datasets.Dataset) -> dict[str, str]:
+        """As elsewhere; nothing is held out of a corpus that is made to measure."""
+        return {} if self.settings.corpus in MADE else super().held_out(name, part)
 
     def usable(self, part: datasets.Dataset) -> Bool[np.ndarray, " examples"]:
         """An empty side can be neither translated nor scored; it is left for the filters to count."""

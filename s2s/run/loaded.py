@@ -177,10 +177,13 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
         part = getattr(source.load(), split)
         folder = run.path if (run.path / MANIFEST).exists() else run.path.parent.parent
         starts = manifest.read(folder / MANIFEST)
-        kept = starts[0]["hashes"].get(_name(split)) if starts else None
+        then: dict[str, str] = starts[0]["hashes"] if starts else {}
+        known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
+        # runs of mixtures that were begun earlier have one digest of all their corpora
+        same = source.held_out(split, part).items() <= known.items() or source.digest(part) in known.values()
         # a run that held nothing out for this split has learned from all that could be drawn now
         held_out = isinstance(getattr(run.kept.data, split), int)
-        if not held_out or kept not in (None, source.digest(part)):
+        if not held_out or (known and not same):
             raise UserError(
                 f"the {split} set is drawn from the training data, and would not be the one that was held out when the "
                 "run was trained: training has seen some of it",
@@ -194,15 +197,9 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
 
 def hashes_of(task: Task[Any, Any, Any], recipe: Any, data: Prepared) -> dict[str, str]:
     """What a run's manifest keeps of its data, so that they are known again: what is learned, and what is held out."""
-    parts, source = data.corpus.parts(), task.source(recipe)
-    held_out = [
-        name for name in ("validation", "test") if name in parts and isinstance(getattr(recipe.data, name), int)
-    ]
-    return data.hashes() | {_name(name): source.digest(parts[name]) for name in held_out}
-
-
-def _name(split: str) -> str:
-    return f"held_out_{split}"
+    source = task.source(recipe)
+    held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
+    return data.hashes() | {name: digest for each in held_out for name, digest in each.items()}
 
 
 def _from_files(source: Path, reference: Path) -> datasets.Dataset:

@@ -102,6 +102,13 @@ class MixtureSource(Source[Any, Mixture]):
     def keys(self, part: Mixture) -> Iterable[Hashable]:
         return ((name, source) for name, each in part.parts.items() for source, _ in pairs(each))
 
+    def held_out(self, name: str, part: Mixture) -> dict[str, str]:
+        """Each corpus by itself: what others are tested on says nothing of what it holds out."""
+        sources, found = self.sources(), {}
+        for corpus, each in part.parts.items():
+            found |= {f"{key}.{corpus}": digest for key, digest in sources[corpus].held_out(name, each).items()}
+        return found
+
     def digest(self, part: Mixture) -> str:
         sources = self.sources()
         found = "\n".join(f"{name} {sources[name].digest(each)}" for name, each in part.parts.items())
