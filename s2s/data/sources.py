@@ -63,10 +63,12 @@ class Source(ABC, Generic[Settings, Part]):
 
     Attributes:
         noun: what examples are called, in the plural.
+        section: of the recipe, in which a part is named.
         in_order: whether held-out examples stand in the order of the training data; as they are drawn otherwise.
     """
 
     noun: ClassVar[str] = "examples"
+    section: ClassVar[str] = "data"
     in_order: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:

@@ -171,7 +171,7 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
         UserError: the recipe has no such split, or other examples would be held out than for the training.
     """
     source = task_of(recipe).source(recipe)
-    part = source.part(split)
+    part, section = source.part(split), source.section
     wanted = getattr(recipe.data, split)
     if part is None and isinstance(wanted, int):
         part = getattr(source.load(), split)
@@ -187,11 +187,11 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
             raise UserError(
                 f"the {split} set is drawn from the training data, and would not be the one that was held out when the "
                 "run was trained: training has seen some of it",
-                where=f"{run.path}: data.{split}: {wanted}",
-                remedy=f"restore the training data and data.seed, or name a file or split: data.{split}=NAME",
+                where=f"{run.path}: {section}.{split}: {wanted}",
+                remedy=f"restore the training data and {section}.seed, or name a file or split: {section}.{split}=FILE",
             )
     if part is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
+        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: {section}.{split}=FILE")
     return part
 
 

@@ -18,7 +18,7 @@ from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
 from s2s.run.tasks import inspected, read, task_of
-from s2s.tasks.text_to_text.data import Mixture, TaskSource, learned_from
+from s2s.tasks.text_to_text.data import Mixture, TaskSource, learned_from, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings
 
 RECIPE = """
@@ -63,7 +63,7 @@ def test_each_corpus_is_told_as_it_is_alone(recipe):
     for block in blocks(alone):
         assert "\n".join(block) in whole
     for words in alone.advice:
-        assert f"up: {words}" in whole
+        assert f"up: {own_keys(words, 'up')}" in whole
     assert "up: 1 pair of train with an empty side (row 61)" in whole
 
 

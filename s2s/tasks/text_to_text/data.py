@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class MixtureSource(Source[Any, Mixture]):
     """
 
     settings: MixtureSettings
+    section: ClassVar[str] = "data.corpora.NAME"
 
     def sources(self) -> dict[str, TaskSource]:
         """Of each corpus; where spans are taken out, only the source is read."""
@@ -121,7 +123,13 @@ def _of(corpus: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{error.what} (data.corpora.{corpus})", error.where, error.remedy) from None
+        what, where, remedy = (own_keys(text, corpus) for text in (error.what, error.where, error.remedy))
+        raise UserError(f"{what} (data.corpora.{corpus})", where, remedy) from None
+
+
+def own_keys(text: str, corpus: str) -> str:
+    """A text for users in which keys of a recipe of one corpus are those of a corpus of a mixture."""
+    return re.sub(r"(?<![\w./-])data\.(?=[a-z])(?!corpora\b)", f"data.corpora.{corpus}.", text)
 
 
 @dataclass(frozen=True)

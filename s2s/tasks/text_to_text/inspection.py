@@ -16,7 +16,7 @@ from s2s.data.piece_inspection import cutting
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
-from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from
+from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
 Parts = Mapping[str, datasets.Dataset]
@@ -32,7 +32,7 @@ def inspected(recipe: TextToTextRecipe) -> str:
         found = inspect(_alone(corpus, name), settings, tokenizer.normalization)
         head, *others = blocks(found) if settings.objective == "pairs" else _of_texts(found)
         shown += [[f"── {name}", *head], *others]
-        advice += [f"{name}: {words}" for words in _told(found, settings)]
+        advice += [f"{name}: {own_keys(words, name)}" for words in _told(found, settings)]
         if settings.answers:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
