@@ -107,6 +107,13 @@ def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
     assert " ".join(f"{s}-{t}" for s, t in links) == line
 
 
+def test_an_alignment_has_no_words_of_the_prefix(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"data.prefix": "man to "})
+    source, _, links = run.alignment("A dog.", run.loaded.tokenizers[-1].encode("Ein Hund."))
+    assert source == ["A", "dog."]
+    assert all(place < len(source) for place, _ in links)
+
+
 def test_classes_are_named_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/c")
     shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
