@@ -49,7 +49,7 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
     task.check_use(kept, recipe)
-    computer = _computer_for(recipe.device, run.overrides)
+    computer = computer_for(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
     model = task.build(recipe, tokenizers)
     load_weights(model, folder / _WEIGHTS)
@@ -73,7 +73,7 @@ def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
 
 
-def _computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
+def computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
     """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
     try:
         return choose(settings)
