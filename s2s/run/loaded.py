@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
 
 _WEIGHTS = "model.safetensors"
+_SPLITS = ("train", "validation", "test")
 
 
 def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> Loaded[Any, Any]:
@@ -170,6 +171,8 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
     Raises:
         UserError: the recipe has no such split, or other examples would be held out than for the training.
     """
+    if split not in _SPLITS:
+        raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
     source = task_of(recipe).source(recipe)
     part = source.part(split)
     wanted = getattr(recipe.data, split)
