@@ -49,7 +49,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say) -> None:
-    """Loads runs, by their names, and answers until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
+    """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
     loaded = {name: Run(run) for name, run in runs.items()}
 
     def ended(answered: int) -> None:
