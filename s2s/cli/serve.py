@@ -46,8 +46,9 @@ def serve(
     from s2s.serving.listening import bound, names_of, serve
     from s2s.serving.messages import Limits
 
-    names_of(runs)
+    # as they were asked for: what was fetched or converted lies in a cache, under a number
+    named = dict(zip(names_of(runs), found, strict=True))
     place = bound(host, port)
     click.echo(f"loading {', '.join(map(str, runs))} …", err=True)
     limits = Limits(lines, characters, beam, body << 10, seconds, waiting)
-    serve(found, place, limits, partial(click.echo, err=True))
+    serve(named, place, limits, partial(click.echo, err=True))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
 
 _WEIGHTS = "model.safetensors"
+_SPLITS = ("train", "validation", "test")
 
 
 def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> Loaded[Any, Any]:
@@ -49,7 +50,7 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
     task.check_use(kept, recipe)
-    computer = _computer_for(recipe.device, run.overrides)
+    computer = computer_for(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
     model = task.build(recipe, tokenizers)
     load_weights(model, folder / _WEIGHTS)
@@ -73,7 +74,7 @@ def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
 
 
-def _computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
+def computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
     """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
     try:
         return choose(settings)
@@ -170,6 +171,8 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
     Raises:
         UserError: the recipe has no such split, or other examples would be held out than for the training.
     """
+    if split not in _SPLITS:
+        raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
     source = task_of(recipe).source(recipe)
     part, section = source.part(split), source.section
     wanted = getattr(recipe.data, split)

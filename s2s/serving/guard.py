@@ -74,7 +74,13 @@ class Guard:
         if self._announced(scope) > self.limits.body:
             await JSONResponse({"detail": self._too_large()}, 413)(scope, receive, counted)
             return
-        await self.app(scope, limited, counted)
+        try:
+            await self.app(scope, limited, counted)
+        except Exception:
+            # what answers it stands around this
+            self.metrics.requests.labels(path, 500).inc()
+            self.metrics.seconds.labels(path).observe(time.monotonic() - began)
+            raise
 
     def _announced(self, scope: Scope) -> int:
         length = dict(scope["headers"]).get(b"content-length", b"0")

@@ -107,6 +107,13 @@ def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
     assert " ".join(f"{s}-{t}" for s, t in links) == line
 
 
+def test_an_alignment_has_no_words_of_the_prefix(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"data.prefix": "man to "})
+    source, _, links = run.alignment("A dog.", run.loaded.tokenizers[-1].encode("Ein Hund."))
+    assert source == ["A", "dog."]
+    assert all(place < len(source) for place, _ in links)
+
+
 def test_classes_are_named_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/c")
     shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
@@ -134,6 +141,7 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
         (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"says nothing to runs of translation"),
         (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"the beam holds 1"),
+        (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*train, validation, test"),
         (lambda w: s2s.load(w / "runs/x"), r"not a run"),
         (lambda w: s2s.load(w / "runs/t", overrides={"training.updates": 3}), r"training"),
         (lambda w: s2s.read_recipe("translate", {"training.updats": 3}), r"did you mean updates"),

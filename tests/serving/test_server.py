@@ -205,6 +205,25 @@ def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, mon
     assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", "  → pip install 's2s[serve]'"]
 
 
+def test_a_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(small_runs, tmp_path, monkeypatch):
+    (tmp_path / "opus").mkdir()
+    monkeypatch.setattr("s2s.run.folder.located", lambda path: small_runs / "t")
+    given = []
+    monkeypatch.setattr("s2s.serving.listening.serve", lambda runs, place, *_: given.append((runs, place.close())))
+    CliRunner().invoke(commands, ["serve", str(tmp_path / "opus"), "--port", "0"], catch_exceptions=False)
+    assert {name: run.path for name, run in given[0][0].items()} == {"opus": small_runs / "t"}
+
+
+def test_a_request_that_fails_by_our_fault_is_counted(loaded):
+    class Broken(Held):
+        def candidates(self, *asked):
+            raise ZeroDivisionError
+
+    with served({"t": Broken(loaded["t"], None, None)}) as server:
+        assert server.post("/translate", {"text": "a"})[0] == 500
+        assert 's2s_requests_total{path="/translate",status="500"} 1.0' in server.get("/metrics")[1]
+
+
 def test_runs_of_one_name_are_told_apart_by_their_paths():
     assert names_of([Path("a/x"), Path("b/y")]) == ["x", "y"]
     assert names_of([Path("a/x"), Path("b/x"), Path("c/y")]) == ["a/x", "b/x", "y"]
