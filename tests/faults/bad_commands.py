@@ -108,6 +108,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a row longer than a batch": ("train {world}/l.yaml batches.length=65", ("batches.tokens=65",)),
     "a stride longer than the context": ("evaluate {world}/runs/l scoring.stride=33", ("scoring.stride=32",)),
     "a temperature below zero": ("generate {world}/runs/l text --temperature -1", ("--temperature", "-1")),
+    "a temperature that is no number": ("generate {world}/runs/l text --temperature nan", ("--temperature", "nan")),
     "a nucleus of nothing": ("generate {world}/runs/l text --top-p 0", ("--top-p", "0")),
     "no best pieces": ("generate {world}/runs/l text --top-k 0", ("--top-k", "0")),
     "prompts that are not there": ("generate {world}/runs/l --input gone.txt", ("--input", "gone.txt")),
