@@ -110,10 +110,13 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
             where=str(path),
             remedy=f"train it to the first one: s2s train {quoted(path)} --resume",
         )
-    if not found.exists():
-        there = ", ".join(sorted(p.name for p in checkpoints.folder.glob("[!.]*"))) or "none"
+    there = sorted(p.name for p in checkpoints.folder.glob("[!.]*"))
+    # a name such as `.` leads elsewhere
+    if found.parent != checkpoints.folder or found.name not in there:
         raise UserError(
-            f"no checkpoint {name!r}; there: {there}", where=str(path), remedy="name one of these, best or last"
+            f"no checkpoint {name!r}; there: {', '.join(there) or 'none'}",
+            where=str(path),
+            remedy="name one of these, best or last",
         )
     return found
 
