@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
+from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
 # how many batches of lines to translate are read ahead, and how many lines to classify
@@ -36,7 +37,7 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @_output
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
-@click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
+@click.option("--length-penalty", type=Number(0), help="Exponent of the length penalty.")
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
 @click.option("--prefix", "before", help="What stands before each line, such as '<2de> '; data.prefix by default.")
 @click.option(
