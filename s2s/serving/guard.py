@@ -71,7 +71,7 @@ class Guard:
         if self._announced(scope) > self.limits.body:
             await JSONResponse({"detail": self._too_large()}, 413)(scope, receive, send)
             return
-        read, whole = 0, False
+        read, whole, in_time = 0, False, asyncio.timeout(self.limits.seconds)
 
         async def measured() -> Message:
             """The next part of the body."""
@@ -90,7 +90,7 @@ class Guard:
             await send(message)
 
         try:
-            async with asyncio.timeout(self.limits.seconds) as in_time:
+            async with in_time:
                 await self.app(scope, measured, begun)
         except TimeoutError:
             if not in_time.expired():
