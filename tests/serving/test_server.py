@@ -168,7 +168,6 @@ def test_the_seconds_of_a_request_begin_with_its_first_byte(loaded):
             told = place.recv(1000)
             took = time.monotonic() - began
         assert told.startswith(b"HTTP/1.1 408")
-        assert b"no answer within 2 seconds" in told
         assert took < 3
         assert 's2s_requests_total{path="/translate",status="408"} 1.0' in server.get("/metrics")[1]
         may.set()
