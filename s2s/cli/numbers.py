@@ -7,11 +7,11 @@ import click
 
 
 class Number(click.FloatRange):
-    """A range that refuses nan, too: it is neither below nor above anything, so ends alone let it through."""
+    """A number within bounds; what is endless, or no number, is none of any option."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number, or a `BadParameter`."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a `UsageError`."""
         found = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
         return found

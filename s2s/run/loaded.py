@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasets
+import torch
 from rich.console import Console
 
 from s2s.data.text_files import line_pairs
@@ -52,7 +53,9 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
     task.check_use(kept, recipe)
     computer = computer_for(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
-    model = task.build(recipe, tokenizers)
+    # the seed of the first weights is not that of whatever else this process draws
+    with torch.random.fork_rng(devices=[]):
+        model = task.build(recipe, tokenizers)
     load_weights(model, folder / _WEIGHTS)
     return Loaded(run.path, folder, recipe, model.to(computer.device).eval(), tokenizers, computer)
 

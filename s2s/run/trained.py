@@ -16,7 +16,7 @@ from s2s.interpretability.inspection import AttentionMaps, Focus
 from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import words_of
 from s2s.run.folder import Opened
-from s2s.run.loaded import part_to_score, ready
+from s2s.run.loaded import load, part_to_score
 from s2s.run.tasks import schema_of, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.tasks.labelled import Labelling
@@ -46,7 +46,7 @@ class Run:
 
     def __init__(self, run: Opened, checkpoint: str | None = None) -> None:
         self._opened = run
-        self.loaded: Loaded[Any, Any] = ready(run, checkpoint)
+        self.loaded: Loaded[Any, Any] = load(run, checkpoint)
 
     def __repr__(self) -> str:
         return f"<run {self.loaded.path}, task {self.task}, checkpoint {self.loaded.checkpoint.name}>"

@@ -12,6 +12,7 @@ from s2s.run.folder import Opened
 from s2s.run.trained import Run
 from s2s.serving.app import application
 from s2s.serving.messages import Limits
+from s2s.training.devices import prepare_process
 
 Say = Callable[[str], object]
 
@@ -50,6 +51,8 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say) -> None:
     """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
+    for run in runs.values():
+        prepare_process(run.recipe.device)
     loaded = {name: Run(run) for name, run in runs.items()}
 
     def ended(answered: int) -> None:

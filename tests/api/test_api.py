@@ -1,12 +1,14 @@
 """The public names: each says what its command says, or one sentence."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 
 import s2s
@@ -36,6 +38,26 @@ def test_importing_loads_nothing_and_offers_the_names():
     assert all(name in done.stdout for name in ("load", "train", "compare", "read_recipe"))
     with pytest.raises(AttributeError, match="no attribute 'lood'"):
         s2s.lood  # noqa: B018
+
+
+def test_loading_leaves_torch_as_it_was_unless_threads_are_asked_for(small_world, tmp_path):
+    run = tmp_path / "t"
+    shutil.copytree(small_world / "runs/t", run)
+    for recipe in run.rglob("recipe.yaml"):
+        recipe.write_text(recipe.read_text().replace("threads: 1", "threads: 2"))
+    threads = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True)
+    try:
+        before = torch.get_rng_state()
+        assert s2s.load(run).recipe.device.threads == 2
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.get_num_threads() == threads
+        assert torch.are_deterministic_algorithms_enabled()
+        s2s.load(run, overrides={"device.threads": threads + 1})
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.set_num_threads(threads)
 
 
 def test_lines_are_translated_as_by_the_command(small_world, tmp_path):

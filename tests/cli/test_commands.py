@@ -220,6 +220,10 @@ MISTAKES = [
         "writes one piece for each that it reads",
     ),
     (["fly"], "fly"),
+    (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is no finite number"),
+    (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is no finite number"),
+    (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is no finite number"),
+    (["generate", "runs/tiny", "--top-p", "nan"], "'--top-p': 'nan' is no finite number"),
 ]
 
 

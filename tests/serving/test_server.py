@@ -153,6 +153,26 @@ def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
         assert server.post("/translate", {"text": "a"})[0] == 200
 
 
+def test_the_seconds_of_a_request_begin_with_its_first_byte(loaded):
+    may, entered = threading.Event(), threading.Event()
+    with served({"t": Held(loaded["t"], may, entered)}, Limits(seconds=2)) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as place:
+            body = b'{"text": "a"}'
+            began = time.monotonic()
+            place.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+            place.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode())
+            time.sleep(1.5)
+            place.sendall(body)
+            assert entered.wait(10)
+            told = place.recv(1000)
+            took = time.monotonic() - began
+        assert told.startswith(b"HTTP/1.1 408")
+        assert took < 3
+        assert 's2s_requests_total{path="/translate",status="408"} 1.0' in server.get("/metrics")[1]
+        may.set()
+
+
 def _computing() -> int:
     return sum(thread.name == "model" for thread in threading.enumerate())
 
@@ -181,7 +201,7 @@ def test_health_and_openapi_say_what_there_is(server):
     assert found["limits"]["lines"] == 3
     described = server.get("/openapi.json")[1]
     assert set(described["paths"]) == {"/translate", "/classify", "/health", "/metrics"}
-    assert {"404", "408", "413", "422", "429"} <= set(described["paths"]["/translate"]["post"]["responses"])
+    assert {"400", "404", "408", "413", "422", "429"} <= set(described["paths"]["/translate"]["post"]["responses"])
     assert "process_resident_memory_bytes" in server.get("/metrics")[1]
     page = server.get("/")[1]
     assert "http:" not in page

@@ -123,7 +123,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
-        torch.manual_seed(seed_for(recipe.seeds.initialization))
+        torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
         size = tokenizers[0].size
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
         masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
