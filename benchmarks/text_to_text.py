@@ -2,37 +2,40 @@
 
     python benchmarks/text_to_text.py --output docs/results/text_to_text.json runs/compared [section.key=value]...
 
-Runs that are there already are not trained again, so what was interrupted goes on.
+All arms have the pieces that the mixture's texts gave, so that they differ in what they learn and in their widths
+alone. Runs that are there already are not trained again, so what was interrupted goes on.
 """
 
 import argparse
 import json
-import time
+import runpy
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from s2s.data.tokenizers import Tokenizer
 from s2s.models.contract import parameter_count
 from s2s.recipe.reading import recipe_path
-from s2s.run.loaded import load
-from s2s.run.tasks import read
+from s2s.run.loaded import load_tokenizers
+from s2s.run.tasks import read, task_of
 from s2s.run.training import train
 from s2s.tasks.seq2seq import build_model
 
 _RECIPE = Path(__file__).parents[1] / "recipes" / "text_to_text.yaml"
+# what is the same for runs of all tasks
+described = runpy.run_path(str(Path(__file__).parent / "results.py"))["described"]
 
 
-def measured(folder: Path, recipe: Any) -> dict[str, Any]:
+def measured(folder: Path, recipe: Any, tokenizers: tuple[Tokenizer, ...] = ()) -> dict[str, Any]:
     """Trains a recipe into a folder, unless that was done, and gives the scores of its test set."""
-    started = time.perf_counter()
     kept = folder / "evaluation-test.json"
     if not kept.exists():
-        train(recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": str(folder)})}), Console(), True)
+        recipe = recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": str(folder)})})
+        train(recipe, Console(), True, task_of(recipe).prepare(recipe, tokenizers, print))
     found = json.loads(kept.read_text(encoding="utf-8"))
     scores = {task["task"]: {"metric": task["metric"], "value": task["value"]} for task in found["tasks"]}
-    seconds = round(time.perf_counter() - started, 1)
-    return {"parameters": parameter_count(load(folder).model), "seconds": seconds, "tasks": scores}
+    return {"minutes": described(folder)["minutes"], "parameters": described(folder)["parameters"], "tasks": scores}
 
 
 def alone(recipe: Any, name: str, width: int) -> Any:
@@ -75,14 +78,15 @@ def main() -> None:
     recipe: Any = read(recipe_path(_RECIPE), given.overrides)
     tasks, model = list(recipe.data.corpora), recipe.model
     arms = {"one model": measured(given.folder / "mixture", recipe)}
+    tokenizers = load_tokenizers(given.folder / "mixture", recipe)
     for arm, width in (
         ("one a task, equal updates", model.width),
         ("one a task, equal parameters", narrow(recipe, tasks)),
     ):
-        runs = [measured(given.folder / f"{name}-{width}", alone(recipe, name, width)) for name in tasks]
+        runs = [measured(given.folder / f"{name}-{width}", alone(recipe, name, width), tokenizers) for name in tasks]
         scores = {name: score for run in runs for name, score in run["tasks"].items()}
         parameters = sum(run["parameters"] for run in runs)
-        arms[arm] = {"parameters": parameters, "seconds": sum(run["seconds"] for run in runs), "tasks": scores}
+        arms[arm] = {"parameters": parameters, "minutes": sum(run["minutes"] for run in runs), "tasks": scores}
     found = {"recipe": recipe.model_dump(mode="json"), "arms": arms}
     given.output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(table(found))

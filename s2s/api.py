@@ -27,8 +27,11 @@ Overrides = Mapping[str, object]
 """Values by dotted key, as in `{"training.updates": 500}`; they take the place of what a recipe says."""
 
 
+_OF_THE_PROCESS = {"device", "device.threads", "device.deterministic"}
+
+
 def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | None = None) -> "Run":
-    """Loads a trained model.
+    """Loads a trained model; torch's threads and random numbers stay as they are, unless `overrides` ask for threads.
 
     Args:
         run: the folder of a run, or of one checkpoint.
@@ -40,7 +43,10 @@ def load(run: str | Path, checkpoint: str | None = None, overrides: Overrides | 
     """
     found = opened(Path(run), _words(overrides))
     from s2s.run.trained import Run
+    from s2s.training.devices import prepare_process
 
+    if not _OF_THE_PROCESS.isdisjoint(overrides or {}):
+        prepare_process(found.recipe.device)
     return Run(found, checkpoint)
 
 

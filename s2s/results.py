@@ -313,9 +313,9 @@ def _read(path: Path, kind: type[P]) -> P:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
+        found = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
         raise UserError(
-            f"is no result that this version reads: {place}: {first['msg']}",
+            f"is no result that this version reads: {found}",
             where=str(path),
             remedy="run the comparison again with s2s compare --resume, or use the version that wrote it",
         ) from error

@@ -45,12 +45,16 @@ def painted() -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test's own run paints no picture and computes in fp32 unmeasured; what several tests share does both."""
+    """A test's own run paints no picture, waits for no disk, and computes in fp32 unmeasured.
+
+    What several tests share does all of it.
+    """
     if _whole(request.path) and "painted" not in request.fixturenames:
         from s2s.training.devices import ProductTimes
 
         dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
         monkeypatch.setattr("s2s.training.drawing.png", lambda figure: dot)
+        monkeypatch.setattr("s2s.files._sync", lambda path: None)
         monkeypatch.setattr(
             "s2s.run.training.measure", lambda model, rows: ProductTimes(fp32=1, bf16=2, rows=rows, threads=1)
         )

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,14 @@ FILES = sorted(p for room in (*OURS, "tests", "benchmarks") for p in (ROOT / roo
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
 def _functions() -> Iterator[tuple[str, Function]]:
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _nodes(path):
             if isinstance(node, Function):
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
@@ -64,17 +70,18 @@ def _explained(classes: list[ast.ClassDef], name: str, method: str) -> bool:
 
 
 def test_every_public_name_says_what_it_is():
-    trees = {p: ast.parse(p.read_text(encoding="utf-8")) for p in FILES if p.relative_to(ROOT).parts[0] in OURS}
+    trees = {p: _nodes(p)[0] for p in FILES if p.relative_to(ROOT).parts[0] in OURS}
     kinds = (*Function.__args__, ast.ClassDef)
-    classes = [n for tree in trees.values() for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
+    classes = [n for path in trees for n in _nodes(path) if isinstance(n, ast.ClassDef)]
     # a method of the same name in a base class says it for all
     methods = [(c.name, m) for c in classes for m in c.body if isinstance(m, Function)]
     said = {m for name, m in methods if _explained(classes, name, m.name)}
     bare = []
     for path, tree in trees.items():
-        named = [n for n in ast.walk(tree) if isinstance(n, kinds) and not n.name.startswith("_")]
-        private = {m for n in ast.walk(tree) if isinstance(n, kinds) and n.name.startswith("_") for m in ast.walk(n)}
-        bare += [f"{path.name}:{n.name}" for n in named if n not in private | said and not ast.get_docstring(n)]
+        named = [n for n in _nodes(path) if isinstance(n, kinds) and not n.name.startswith("_")]
+        private = {m for n in _nodes(path) if isinstance(n, kinds) and n.name.startswith("_") for m in ast.walk(n)}
+        known = private | said
+        bare += [f"{path.name}:{n.name}" for n in named if n not in known and not ast.get_docstring(n)]
         bare += [] if ast.get_docstring(tree) else [path.name]
     assert bare == []
 
@@ -84,7 +91,7 @@ def test_assert_stays_in_tests():
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in FILES
         if path.relative_to(ROOT).parts[0] in OURS
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in _nodes(path)
         if isinstance(node, ast.Assert)
     ]
     assert found == []

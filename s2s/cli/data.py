@@ -164,12 +164,9 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
 
 def _write(output: Path, text: str, overwrite: bool) -> None:
     from s2s.recipe.reading import write_new
-    from s2s.run.tasks import read
 
     write_new(output, text, overwrite)
-    task = read(output).task
     name = shlex.quote(str(output))
     # what the choices rest on is better seen at once than found later
     click.echo("\n".join(line for line in text.splitlines() if "#" in line))
-    look = f"\nlook:   s2s data check {name}" if task != "images" else ""
-    click.echo(f"\nwrote {name}{look}\ntrain:  s2s train {name}")
+    click.echo(f"\nwrote {name}\nlook:   s2s data check {name}\ntrain:  s2s train {name}")

@@ -66,8 +66,9 @@ def inspect(
         write_atomically(output, found.to_json())
     elif output is not None:
         from s2s.interpretability.figure import inspection_picture
+        from s2s.training.drawing import without_warnings_of_letters
 
-        with whole(output) as place:
+        with whole(output) as place, without_warnings_of_letters():
             inspection_picture(found, focus).savefig(place, dpi=100, format=output.suffix[1:])
     click.echo(str(found))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
@@ -21,7 +22,7 @@ _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 @click.option("--characters", type=click.IntRange(1), default=2000, show_default=True, help="Of a text, at most.")
 @click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="That may be asked for.")
 @click.option("--body", type=click.IntRange(1), default=256, show_default=True, help="KiB of a request, at most.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=30, show_default=True, help="Of a request.")
+@click.option("--seconds", type=Number(0, min_open=True), default=30, show_default=True, help="Of a request.")
 @click.option("--waiting", type=click.IntRange(1), default=256, show_default=True, help="Requests that wait, at most.")
 def serve(
     runs: tuple[Path, ...],
@@ -46,8 +47,9 @@ def serve(
     from s2s.serving.listening import bound, names_of, serve
     from s2s.serving.messages import Limits
 
-    names_of(runs)
+    # as they were asked for: what was fetched or converted lies in a cache, under a number
+    named = dict(zip(names_of(runs), found, strict=True))
     place = bound(host, port)
     click.echo(f"loading {', '.join(map(str, runs))} …", err=True)
     limits = Limits(lines, characters, beam, body << 10, seconds, waiting)
-    serve(found, place, limits, partial(click.echo, err=True))
+    serve(named, place, limits, partial(click.echo, err=True))

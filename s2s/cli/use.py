@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
+from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
 # how many batches of lines to translate are read ahead, and how many lines to classify
@@ -18,9 +19,7 @@ _BATCHES = 50
 _LINES_AT_ONCE = 10_000
 _FILE = click.Path(path_type=Path)
 _run = click.argument("run", type=_FILE)
-_source = click.option(
-    "--input", "source", type=click.File("rb"), default="-", help="A text or path a line; standard input if absent."
-)
+_source = partial(click.option, "--input", "source", type=click.File("rb"), default="-")
 _output = click.option("--output", type=_FILE, help="Where to; standard output if absent.")
 _checkpoint = click.option(
     "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
@@ -32,11 +31,11 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 
 @click.command()
 @_run
-@_source
+@_source(help="A text a line; standard input if absent.")
 @_output
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
-@click.option("--length-penalty", type=click.FloatRange(0), help="Exponent of the length penalty.")
+@click.option("--length-penalty", type=Number(0), help="Exponent of the length penalty.")
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
 @click.option("--prefix", "before", help="What stands before each line, such as '<2de> '; data.prefix by default.")
 @click.option(
@@ -103,7 +102,7 @@ def translate(
 
 @click.command()
 @_run
-@_source
+@_source(help="A text or path a line; standard input if absent.")
 @_output
 @click.option("--probabilities", is_flag=True, help="Each class's probability beside the answer: TAB name=0.1234.")
 @_checkpoint

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+from s2s.cli.numbers import Number
 
 _FILE = click.Path(path_type=Path)
 
@@ -14,11 +15,11 @@ _FILE = click.Path(path_type=Path)
 @click.argument("prompt", required=False)
 @click.option("--input", "source", type=click.File("rb"), default="-", help="Without PROMPT: one a line; - by default.")
 @click.option("--output", type=_FILE, help="Where to; standard output if absent.")
-@click.option("--temperature", type=click.FloatRange(0, 100), default=1.0, show_default=True, help="0: no chance.")
+@click.option("--temperature", type=Number(0, 100), default=1.0, show_default=True, help="0: no chance.")
 @click.option("--top-k", type=click.IntRange(1), help="Draw from so many of the most probable pieces.")
 @click.option(
     "--top-p",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     default=1.0,
     show_default=True,
     help="Draw from the most probable pieces that together have so much of the probability.",

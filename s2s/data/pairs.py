@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,19 @@ from s2s.data.sources import (
     not_found,
     usual_file,
 )
-from s2s.data.text_files import COMPRESSIONS, TABLES, Columns, check_there, line_pairs, lines, table_kind
+from s2s.data.text_files import (
+    COMPRESSIONS,
+    TABLES,
+    Columns,
+    check_there,
+    line_pairs,
+    lines,
+    place,
+    table_cells,
+    table_kind,
+)
 from s2s.errors import UserError
-from s2s.recipe.pairs import LearnedPairs, PairSettings
+from s2s.recipe.pairs import MADE, LearnedPairs, PairSettings
 from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
 
@@ -73,32 +84,43 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
         """As elsewhere; the built-in corpora are made to measure, so that a number holds nothing out of it."""
         datasets.disable_progress_bars()
         split: Split | None = getattr(self.settings, name)
-        if self.settings.corpus in _MADE and split is not None:
+        if self.settings.corpus in MADE and split is not None:
             return _built_in(name, split, self.settings)
         if name == "train" and isinstance(split, int):
-            near = "".join(near_files(self.settings.corpus, _MADE))
-            what = f"data.train is {split}; only the built-in corpora ({', '.join(_MADE)}) are made to measure"
+            near = "".join(near_files(self.settings.corpus, MADE))
+            what = f"data.train is {split}; only the built-in corpora ({', '.join(MADE)}) are made to measure"
             raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
         return super().part(name, train)
 
     def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
         """Line-aligned files, a table, or a data set on the hub."""
-        settings = self.settings
-        if settings.corpus == "files":
-            found = self._from_files(name, split)
-        elif isinstance(split, tuple):
-            raise UserError(
-                f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
-                remedy="set data.corpus: files",
-            )
+        files = self._files(name, split)
+        if len(files) == 2:
+            found = _line_files(files[0], files[1])
+        elif files:
+            found = from_table(files[0], self._reading)
         else:
-            found = self._from_root(name, split) if settings.root else from_hub(settings, split, self._reading)[0]
+            found = from_hub(self.settings, str(split), self._reading)[0]
         if not len(found):
             raise UserError(f"data.{name} has no sentence pairs", remedy="look at the file, or name another")
         return found
 
+    def place(self, name: str, row: int) -> str:
+        """Where a row of a part, from 0 on and as it is read, stands, for messages: file and line of its target."""
+        split: Split | None = getattr(self.settings, name)
+        if split is None or self.settings.corpus in MADE or not (files := self._files(name, split)):  # type: ignore[arg-type]
+            return f"{self.settings.corpus} {name} row {row + 1}"
+        if len(files) == 2:
+            return f"{files[1]}:{row + 1}"
+        number, _ = next(itertools.islice(table_cells(files[0], self._reading.columns), row, None))
+        return place(files[0], number)
+
     def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
         return (source for source, _ in pairs(part))
+
+    def held_out(self, name: str, part: datasets.Dataset) -> dict[str, str]:
+        """As elsewhere; nothing is held out of a corpus that is made to measure."""
+        return {} if self.settings.corpus in MADE else super().held_out(name, part)
 
     def usable(self, part: datasets.Dataset) -> Bool[np.ndarray, " examples"]:
         """An empty side can be neither translated nor scored; it is left for the filters to count."""
@@ -112,17 +134,27 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
         columns = Columns((self.settings.source, self.settings.target), "data.source and data.target")
         return Reading(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
 
-    def _from_root(self, name: str, split: str) -> datasets.Dataset:
+    def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
+        """Two line-aligned files or one table; nothing of a data set on the hub."""
+        settings = self.settings
+        if settings.corpus == "files":
+            return self._named_files(name, split)
+        if isinstance(split, tuple):
+            raise UserError(
+                f"data.{name} is a pair of files, but data.corpus is {settings.corpus!r}",
+                remedy="set data.corpus: files",
+            )
+        return self._files_of_root(name, split) if settings.root else ()
+
+    def _files_of_root(self, name: str, split: str) -> tuple[Path, ...]:
         """Files of the usual names in a folder."""
         root, settings = self.folder("files"), self.settings
         stems = ALIASES.get(split, (split,))
         if split == "test" and not self._usual_files(root, split):
             stems = self._longer_test_names(root) or stems
         found = next((files for stem in stems if (files := self._usual_files(root, stem))), ())
-        if len(found) == 2:
-            return _line_files(found[0], found[1])
         if found:
-            return from_table(found[0], self._reading)
+            return found
         raise not_found(
             root,
             f"no files for the split {split!r}: looked for {split}.{settings.source} and {split}.{settings.target}, or "
@@ -151,13 +183,13 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
             )
         return tuple(complete)
 
-    def _from_files(self, name: str, split: str | tuple[str, str]) -> datasets.Dataset:
+    def _named_files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:
         root = Path(self.settings.root or "")
         if isinstance(split, tuple):
-            return _line_files(root / split[0], root / split[1])
+            return root / split[0], root / split[1]
         if table_kind(Path(split)) is None:
             raise no_table(name, split, "name a table, or a pair of line-aligned files: [a.en, a.de]")
-        return from_table(root / split, self._reading)
+        return (root / split,)
 
 
 def load(settings: PairSettings) -> Corpus[datasets.Dataset]:

@@ -63,10 +63,12 @@ class Source(ABC, Generic[Settings, Part]):
 
     Attributes:
         noun: what examples are called, in the plural.
+        section: of the recipe, in which a part is named.
         in_order: whether held-out examples stand in the order of the training data; as they are drawn otherwise.
     """
 
     noun: ClassVar[str] = "examples"
+    section: ClassVar[str] = "data"
     in_order: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
@@ -89,6 +91,10 @@ class Source(ABC, Generic[Settings, Part]):
     @abstractmethod
     def digest(self, part: Part) -> str:
         """What identifies the examples of a part, in their order and wherever they lie."""
+
+    def held_out(self, name: str, part: Part) -> dict[str, str]:
+        """What identifies the examples of a part, by a name, where they are held out of training data; else nothing."""
+        return {f"held_out_{name}": self.digest(part)} if isinstance(getattr(self.settings, name), int) else {}
 
     def usable(self, part: Part) -> Bool[np.ndarray, " examples"]:
         """Which examples may be held out."""

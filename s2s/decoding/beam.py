@@ -65,13 +65,15 @@ def search(
     valid: Valid,
     limits: Int[np.ndarray, " batch"],
     beam: Beam,
+    pieces: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The `nbest` hypotheses of each sentence, best first.
 
     The model is in evaluation mode, sources of pieces end with `EOS`, and limits are the most pieces of each target,
-    from 0 on, `EOS` not counted.
+    from 0 on, `EOS` not counted. Only the first `pieces` of the vocabulary are written: others, such as sentinels, are
+    no text; None stands for all.
     """
-    running = _Search(model, source, valid, limits, beam)
+    running = _Search(model, source, valid, limits, beam, pieces)
     while len(running.sentences):
         running.step()
     return [sorted(pool, key=lambda h: -h.score)[: beam.nbest] for pool in running.pools]
@@ -105,8 +107,10 @@ class _Candidates:
 
 
 class _Search:
-    def __init__(self, model: Seq2Seq, source: Tensor, valid: Tensor, limits: np.ndarray, beam: Beam) -> None:
-        self.model, self.beam, self.device = model, beam, source.device
+    def __init__(
+        self, model: Seq2Seq, source: Tensor, valid: Tensor, limits: np.ndarray, beam: Beam, pieces: int | None
+    ) -> None:
+        self.model, self.beam, self.pieces, self.device = model, beam, pieces, source.device
         self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
@@ -132,6 +136,8 @@ class _Search:
         scores = self.model.projection(states[:, 0]).float()
         scores -= scores.logsumexp(dim=1, keepdim=True) - self.log_probability.unsqueeze(1)
         scores[:, PAD] = scores[:, BOS] = _NEVER
+        if self.pieces is not None:
+            scores[:, self.pieces :] = _NEVER
         if must_end.any():
             rows = sent(torch.from_numpy(np.flatnonzero(np.repeat(must_end, self.width))), self.device)
             end = scores[rows, EOS]

@@ -69,7 +69,9 @@ class Writer:
         if self.model.decoder.longest is not None and not self.model.decoder.one_to_one:
             # BOS is fed, too
             limits = np.minimum(limits, self.model.decoder.longest - 1)
-        return search(self.model, sent(source, self.device), sent(valid, self.device), limits, self.beam)
+        inputs = sent(source, self.device), sent(valid, self.device)
+        # a vocabulary may have more than the tokenizer's: what stands for spans is for no reader
+        return search(self.model, *inputs, limits, self.beam, self.target.size)
 
 
 def beam_of(settings: SearchSettings, nbest: int) -> Beam:

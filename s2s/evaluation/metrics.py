@@ -175,22 +175,38 @@ def scores(
     translations: Sequence[str], references: References, lowercase: bool = False, names: Sequence[str] = NAMES
 ) -> dict[str, Score]:
     """Metrics with their intervals; sentences are looked at once, for value and interval."""
+    asked = metrics(lowercase, names)
+    lines = {
+        name: metric._extract_corpus_statistics(list(translations), by_place(references))
+        for name, metric in asked.items()
+    }
+    counts = {name: np.array(rows) for name, rows in lines.items()}
+    # drawn once for all metrics
+    ends = np.cumsum([rows.shape[1] for rows in counts.values()])
+    sums = np.split(_resampled(np.hstack([*counts.values()])), ends[:-1], axis=1)
     found = {}
-    for name, metric in metrics(lowercase, names).items():
-        counts = metric._extract_corpus_statistics(list(translations), by_place(references))
-        whole = metric._aggregate_and_compute(counts)
+    for (name, metric), resampled in zip(asked.items(), sums, strict=True):
+        whole = metric._aggregate_and_compute(lines[name])
         if name == "exact":
-            share = wilson(sum(same for same, _ in counts), len(counts))
+            share = wilson(sum(same for same, _ in lines[name]), len(lines[name]))
             low, high = share.low, share.high
         else:
-            low, high = bootstrap_interval(metric, np.array(counts))
+            low, high = _interval(metric, resampled.astype(counts[name].dtype))
         found[name] = Score(whole.name, whole.score, low, high, str(metric.get_signature()))
     return found
 
 
 def bootstrap_interval(metric: Metric, counts: Counts) -> tuple[float, float]:
     """The 95 % interval of one of `metrics`, by its counts in each sentence: 1,000 times drawn anew (Koehn 2004)."""
-    found = estimate(0.0, scores_of(metric, np.stack([drawn @ counts for drawn in drawn_rows(len(counts))])))
+    return _interval(metric, _resampled(counts))
+
+
+def _resampled(counts: Counts) -> Counts:
+    return np.stack([drawn @ counts for drawn in drawn_rows(len(counts))])
+
+
+def _interval(metric: Metric, sums: Counts) -> tuple[float, float]:
+    found = estimate(0.0, scores_of(metric, sums))
     return float(found.low or 0.0), float(found.high or 0.0)
 
 

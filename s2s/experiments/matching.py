@@ -112,15 +112,18 @@ def solved(kind: str, blueprint: Blueprint, parameters: int, options: Mapping[st
     Raises:
         UserError: no width comes within 5 %.
     """
-    # heads do not divide every width
-    widths = [width for width in range(step, _WIDEST, step) if _of_width(kind, blueprint, options, width)]
-    if not widths:
-        raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="mend its Settings, or leave it out")
 
     def count_at(width: int) -> int:
         """Parameters at a width."""
         return blueprint.parameters(kind, cast(Section, _of_width(kind, blueprint, options, width)))
 
+    widths, end = [], 64
+    while not widths or (end < _WIDEST and count_at(widths[-1]) < parameters):
+        if end >= _WIDEST:
+            raise UserError(f"{kind} takes no width up to {_WIDEST}", remedy="mend its Settings, or leave it out")
+        end = min(4 * end, _WIDEST)
+        # heads do not divide every width
+        widths = [width for width in range(step, end, step) if _of_width(kind, blueprint, options, width)]
     after = bisect.bisect_left(widths, parameters, key=count_at)
     best = min(widths[max(0, after - 1) : after + 1], key=lambda width: abs(count_at(width) - parameters))
     count = count_at(best)

@@ -20,9 +20,9 @@ from s2s.errors import UserError
 from s2s.export.ctranslate2 import POSITIONS, vocabulary
 from s2s.recipe.schema import DecodingSettings
 from s2s.run.folder import TOKENIZER, Opened
-from s2s.run.loaded import load_tokenizers
+from s2s.run.loaded import computer_for, load_tokenizers
 from s2s.tasks.lines import Seen
-from s2s.training.devices import choose, prepare_process
+from s2s.training.devices import prepare_process
 
 # the power of ten up to which lengths may be raised: a float holds one of 38, and a log probability has some digits
 _LARGEST = 34
@@ -34,8 +34,9 @@ def line_translator(run: Opened, nbest: int, checkpoint: None = None) -> tuple[L
     prepare_process(run.recipe.device)
     tokenizers = load_tokenizers(run.path, run.recipe)
     recipe: Any = run.recipe
-    computer = choose(recipe.device)
-    engine = Engine(run.path, tokenizers[0], tokenizers[-1], computer.device.type, recipe.device.threads or 0)
+    # it knows no other device
+    device = "cuda" if computer_for(recipe.device, run.overrides).device.type == "cuda" else "cpu"
+    engine = Engine(run.path, tokenizers[0], tokenizers[-1], device, recipe.device.threads or 0)
     longest = [
         recipe.model.max_positions if positions == "learned" else POSITIONS
         for positions in (recipe.model.encoder_positions, recipe.model.decoder_positions)

@@ -20,6 +20,13 @@ def check_place(folder: Path) -> None:
         raise UserError(f"there is no folder {folder.parent}", where=f"--output {folder}", remedy="make it first")
 
 
+def check_apart(run: Opened, folder: Path) -> None:
+    """Refuses a folder that is the run's own, or in it, or around it: it would be replaced, or become part of it."""
+    place, source = folder.resolve(), run.path.resolve()
+    if place.is_relative_to(source) or source.is_relative_to(place):
+        raise UserError(f"is, holds or lies in {run.path}, which is read", f"--output {folder}", "name another folder")
+
+
 def export(run: Opened, to: Format, folder: Path, quantization: str | None, checkpoint: str | None) -> str:
     """Writes a run's model as another engine takes it, whole or not at all; says what was written.
 
@@ -27,6 +34,7 @@ def export(run: Opened, to: Format, folder: Path, quantization: str | None, chec
         UserError: the engine cannot compute the model, or is not installed, or the folder is taken.
     """
     check_exportable(run.recipe, to, str(run.path))
+    check_apart(run, folder)
     check_place(folder)
     if quantization and to != "ctranslate2":
         raise UserError(f"says nothing to --to {to}", f"--quantization {quantization}", "leave it out")

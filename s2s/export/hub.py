@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from s2s.recipe.schema import RunSettings
 from s2s.run import manifest
 from s2s.run.folder import MANIFEST
 from s2s.run.hub import is_on_hub
+from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
 from s2s.tasks.contract import SCORES, Loaded
 from s2s.training.checkpoint import save_weights
@@ -35,11 +37,13 @@ _KEPT = ("started", "python", "packages", "git", "device", "seeds", "parameters"
 
 
 def save(run: Loaded[Any, Any], folder: Path) -> None:
-    """Writes weights, manifest and card beside the recipe and the tokenizers.
+    """Writes weights, with a pooler that lies beside them, manifest and card beside the recipe and the tokenizers.
 
     The run's own folder tells its history and its scores; of a checkpoint that lies elsewhere, the card says neither.
     """
     save_weights(run.model, folder / "model.safetensors")
+    if (run.checkpoint / POOLER).exists():
+        shutil.copyfile(run.checkpoint / POOLER, folder / POOLER)
     starts = [{key: start[key] for key in _KEPT if key in start} for start in manifest.read(_own(run) / MANIFEST)]
     if starts:
         (folder / MANIFEST).write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")

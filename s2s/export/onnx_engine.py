@@ -73,7 +73,8 @@ class Graphs(nn.Module):
         try:
             self.described: dict[str, Any] = json.loads((folder / DESCRIBED).read_text(encoding="utf-8"))
             self.sessions = {
-                name: onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), options) for name in ("start", "step")
+                name: onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), options, ["CPUExecutionProvider"])
+                for name in ("start", "step")
             }
         except Exception as error:
             raise UserError(f"cannot be loaded: {error!s:.200}", str(folder), "export the run again") from None

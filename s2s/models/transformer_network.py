@@ -1,6 +1,7 @@
 """The Transformer's encoder and decoder (Vaswani et al. 2017), with normalisation before or after each block."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -111,17 +112,18 @@ def look_back(
     The newest positions `x` look at those before them, whose keys and values are the `past`, and at themselves.
     """
     kept: list[KeysAndValues] = []
+    return block(x, partial(_attend, attention, past, mask, kept)), kept[0]
+
+
+def _attend(
+    attention: Attention, past: KeysAndValues | None, mask: Mask, kept: list[KeysAndValues], read: Tensor
+) -> Tensor:
     first = past[0].shape[2] if past else 0
-
-    def attend(read: Tensor) -> Tensor:
-        """What the newest positions read."""
-        key, value = attention.keys_and_values(read, first)
-        if past is not None:
-            key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
-        kept.append((key, value))
-        return attention(read, key, value, mask, first)
-
-    return block(x, attend), kept[0]
+    key, value = attention.keys_and_values(read, first)
+    if past is not None:
+        key, value = torch.cat((past[0], key), dim=2), torch.cat((past[1], value), dim=2)
+    kept.append((key, value))
+    return attention(read, key, value, mask, first)
 
 
 class DecoderLayer(nn.Module):

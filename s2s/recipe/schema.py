@@ -1,18 +1,17 @@
 """What recipes say, each key with its meaning, unit, limits and default: the sections that several tasks share.
 
-What one task alone knows stands in its own folder, as `s2s.tasks.translation.recipe`. These are the only places where a
-key, its default or its limits are written: validation, `docs/recipe.md`, editor completion (`s2s recipe schema`) and
-the resolved recipe of every run are made from them.
+What one task alone knows stands in its own folder, as `s2s.tasks.translation.recipe`. Keys, defaults and limits are
+written nowhere else: validation, `docs/recipe.md`, completion and every run's resolved recipe are made from them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-# Each kind of number has the largest limit that research has a use for. What lies beyond is a slip of the keyboard: it
-# is told with the key, not by the machine that runs out of memory.
+# each limit is the largest that research has a use for: a slip of the keyboard is told, not found by lack of memory
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -394,6 +393,8 @@ class TaskSchema:
     scored_by: tuple[str, ...] = ()
 
     def whole(self, model: type[Section]) -> type[AnyRecipe]:
-        """The recipe's class with a model's section in it."""
-        generic: Any = self.recipe
-        return generic[model]
+        """The recipe's class with a model's section in it; kept, since pydantic forgets it and would make it anew."""
+        return _whole(self.recipe, model)
+
+
+_whole = cache(lambda recipe, model: recipe[model])

@@ -135,12 +135,13 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
 
 def _check_same(folder: Path, length: list[str]) -> None:
     """Refuses a recipe that is not its last checkpoint's, but for a length that the checkpoint has not passed."""
-    checkpoints = sorted(p for p in (folder / "checkpoints").glob("*") if p.name.isdigit() and (p / RECIPE).exists())
-    if not checkpoints:
+    saved = {int(p.name): p for p in (folder / "checkpoints").glob("*") if p.name.isdigit() and (p / RECIPE).exists()}
+    if not saved:
         return
-    recipes = [read(path / RECIPE, length) for path in (folder, checkpoints[-1])]
-    if length and recipes[0].model_dump()["training"]["updates"] < int(checkpoints[-1].name):
-        had = f"the run has had {int(checkpoints[-1].name)} updates"
+    last = saved[max(saved)]
+    recipes = [read(path / RECIPE, length) for path in (folder, last)]
+    if length and recipes[0].model_dump()["training"]["updates"] < max(saved):
+        had = f"the run has had {max(saved)} updates"
         raise UserError(had, where=length[-1], remedy="name more of them")
     now, then = (flat(recipe.model_dump(mode="json")) for recipe in recipes)
     changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
@@ -148,7 +149,7 @@ def _check_same(folder: Path, length: list[str]) -> None:
         raise UserError(
             f"{', '.join(changed)} changed since the last checkpoint",
             where=str(folder / RECIPE),
-            remedy=f"copy {quoted(checkpoints[-1] / RECIPE)} over it, or start a new run with run.dir=DIR",
+            remedy=f"copy {quoted(last / RECIPE)} over it, or start a new run with run.dir=DIR",
         )
 
 

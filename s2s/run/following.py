@@ -36,8 +36,11 @@ def follow(ranks: Ranks) -> None:
         trainer, _ = trainer_of(task, recipe, prepared, computer, (None, folder))
     ranks.check_same(lambda: hashes_of(task, recipe, prepared) | {"device.kind": computer.device.type})
     trainer.follow()
+    course = Course(recipe, prepared, trainer)
+    if ranks.led(False):
+        _pause(task, course, validated=True)
     if not ranks.led(False):
-        _train(task, Course(recipe, prepared, trainer), ranks)
+        _train(task, course, ranks)
     trainer.optimization.gather()
 
 
@@ -57,17 +60,21 @@ class _Unwritten(RunLog):
         """Says nothing."""
 
 
+def _pause(task: Task[Any, Any, Any], course: Course[Any, Any, Any], validated: bool) -> None:
+    # where the first one saves it: what is not finite, all find at once
+    course.trainer.state()
+    if validated:
+        with course.trainer.optimization.averaged():
+            task.validate(course, _Unwritten())
+
+
 def _train(task: Task[Any, Any, Any], course: Course[Any, Any, Any], ranks: Ranks) -> None:
     trainer, recipe = course.trainer, course.recipe
     with Wish() as wish:
         try:
             for update in trainer.updates(recipe.training.updates):
                 if pause := pauses(update.update, recipe, ranks, wish):
-                    # where the first one saves it: what is not finite, all find at once
-                    trainer.state()
-                    if pause.due:
-                        with trainer.optimization.averaged():
-                            task.validate(course, _Unwritten())
+                    _pause(task, course, pause.due)
                     if pause.ends():
                         break
         except Lost:

@@ -7,7 +7,7 @@ from s2s.run.published import FILES, as_run, is_published
 
 PREFIX = "hf:"
 # of an export for the hub: all that is needed to use it, whatever else lies beside it
-_FILES = ("recipe.yaml", "tokenizer/*", "model.safetensors", "manifest.json", "export.json")
+_FILES = ("recipe.yaml", "tokenizer/*", "model.safetensors", "pooler.safetensors", "manifest.json", "export.json")
 
 
 def is_on_hub(path: Path | str) -> bool:

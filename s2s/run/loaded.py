@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasets
+import torch
 from rich.console import Console
 
 from s2s.data.text_files import line_pairs
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
 
 _WEIGHTS = "model.safetensors"
+_SPLITS = ("train", "validation", "test")
 
 
 def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[str] = ()) -> Loaded[Any, Any]:
@@ -49,9 +51,11 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
     task.check_use(kept, recipe)
-    computer = _computer_for(recipe.device, run.overrides)
+    computer = computer_for(recipe.device, run.overrides)
     tokenizers = load_tokenizers(folder, recipe)
-    model = task.build(recipe, tokenizers)
+    # the seed of the first weights is not that of whatever else this process draws
+    with torch.random.fork_rng(devices=[]):
+        model = task.build(recipe, tokenizers)
     load_weights(model, folder / _WEIGHTS)
     return Loaded(run.path, folder, recipe, model.to(computer.device).eval(), tokenizers, computer)
 
@@ -73,7 +77,7 @@ def load_tokenizers(folder: Path, recipe: "AnyTask") -> tuple[Tokenizer, ...]:
     return tuple(Tokenizer.load(folder / TOKENIZER, name) for name in task_of(recipe).tokenizer_names(recipe))
 
 
-def _computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
+def computer_for(settings: DeviceSettings, overrides: Sequence[str]) -> Computer:
     """What the recipe or an override asks for; what there is, where a run comes from a machine with other devices."""
     try:
         return choose(settings)
@@ -109,10 +113,13 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
             where=str(path),
             remedy=f"train it to the first one: s2s train {quoted(path)} --resume",
         )
-    if not found.exists():
-        there = ", ".join(sorted(p.name for p in checkpoints.folder.glob("[!.]*"))) or "none"
+    there = sorted(p.name for p in checkpoints.folder.glob("[!.]*"))
+    # a name such as `.` leads elsewhere
+    if found.parent != checkpoints.folder or found.name not in there:
         raise UserError(
-            f"no checkpoint {name!r}; there: {there}", where=str(path), remedy="name one of these, best or last"
+            f"no checkpoint {name!r}; there: {', '.join(there) or 'none'}",
+            where=str(path),
+            remedy="name one of these, best or last",
         )
     return found
 
@@ -170,39 +177,38 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
     Raises:
         UserError: the recipe has no such split, or other examples would be held out than for the training.
     """
+    if split not in _SPLITS:
+        raise UserError(f"there is no split {split!r}", remedy=f"name one of {', '.join(_SPLITS)}")
     source = task_of(recipe).source(recipe)
-    part = source.part(split)
+    part, section = source.part(split), source.section
     wanted = getattr(recipe.data, split)
     if part is None and isinstance(wanted, int):
         part = getattr(source.load(), split)
         folder = run.path if (run.path / MANIFEST).exists() else run.path.parent.parent
         starts = manifest.read(folder / MANIFEST)
-        kept = starts[0]["hashes"].get(_name(split)) if starts else None
+        then: dict[str, str] = starts[0]["hashes"] if starts else {}
+        known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
+        # runs of mixtures that were begun earlier have one digest of all their corpora
+        same = source.held_out(split, part).items() <= known.items() or source.digest(part) in known.values()
         # a run that held nothing out for this split has learned from all that could be drawn now
         held_out = isinstance(getattr(run.kept.data, split), int)
-        if not held_out or kept not in (None, source.digest(part)):
+        if not held_out or (known and not same):
             raise UserError(
                 f"the {split} set is drawn from the training data, and would not be the one that was held out when the "
                 "run was trained: training has seen some of it",
-                where=f"{run.path}: data.{split}: {wanted}",
-                remedy=f"restore the training data and data.seed, or name a file or split: data.{split}=NAME",
+                where=f"{run.path}: {section}.{split}: {wanted}",
+                remedy=f"restore the training data and {section}.seed, or name a file or split: {section}.{split}=FILE",
             )
     if part is None:
-        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: data.{split}=NAME")
+        raise UserError(f"the run's recipe has no {split} set", remedy=f"name one: {section}.{split}=FILE")
     return part
 
 
 def hashes_of(task: Task[Any, Any, Any], recipe: Any, data: Prepared) -> dict[str, str]:
     """What a run's manifest keeps of its data, so that they are known again: what is learned, and what is held out."""
-    parts, source = data.corpus.parts(), task.source(recipe)
-    held_out = [
-        name for name in ("validation", "test") if name in parts and isinstance(getattr(recipe.data, name), int)
-    ]
-    return data.hashes() | {_name(name): source.digest(parts[name]) for name in held_out}
-
-
-def _name(split: str) -> str:
-    return f"held_out_{split}"
+    source = task.source(recipe)
+    held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
+    return data.hashes() | {name: digest for each in held_out for name, digest in each.items()}
 
 
 def _from_files(source: Path, reference: Path) -> datasets.Dataset:

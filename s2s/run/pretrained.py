@@ -105,16 +105,20 @@ class Source:
         same = cut.model_dump() if shared else {"source": cut}
         whole = len(self.tokenizers) == 2 and isinstance(recipe.tokenizer, TokenizerSettings)
         changes = {"tokenizer": there.tokenizer if whole else recipe.tokenizer.model_copy(update=same)}
+        if whole and "tie" not in recipe.model.model_fields_set and hasattr(there.model, "tie"):
+            # what is one table there is one here; the default is that of a single vocabulary
+            changes["model"] = recipe.model.model_copy(update={"tie": there.model.tie})
         origin = recipe.init_from if is_on_hub(recipe.init_from) else str(Path(recipe.init_from).absolute())
         return recipe.model_copy(update=changes | {"init_from": origin})
 
     def differences(self, recipe: AnyRecipe) -> list[str]:
-        """Settings of the encoder that are not those of the run: `model.dropout is 0.3, there 0.1`."""
+        """Settings of what is taken that are not those of the run: `model.dropout is 0.3, there 0.1`."""
+        whole = isinstance(recipe, FineTunedRecipe) and recipe.init.parts == "all"
         ours, theirs = recipe.model.model_dump(), self.recipe.model.model_dump()
         return [
             f"model.{key} is {ours[key]}, there {theirs[key]}"
             for key in ours
-            if key in theirs and ours[key] != theirs[key] and not key.startswith("decoder_")
+            if key in theirs and ours[key] != theirs[key] and (whole or not key.startswith("decoder_"))
         ]
 
 
@@ -122,7 +126,8 @@ def open_source(recipe: AnyRecipe) -> Source | None:
     """The run that a recipe begins with; None where it begins with none.
 
     Raises:
-        UserError: it is no run, it has no checkpoint, or it reads no text.
+        UserError: it is no run, it has no checkpoint, it reads no text, or all of it is asked for where one model has
+            one vocabulary and the other one two.
     """
     if not isinstance(recipe, FineTunedRecipe) or recipe.init_from is None:
         return None
@@ -132,16 +137,27 @@ def open_source(recipe: AnyRecipe) -> Source | None:
     names = sorted(file.stem for file in (checkpoint / TOKENIZER).glob("*.model"))
     if not names:
         raise UserError("has no tokenizer: it reads no text", where=f"init_from: {path}", remedy="name another run")
-    if "source" in names:
+    if recipe.init.parts == "all":
+        names = _both_sides(recipe, names)
+    elif "source" in names:
         # of two, the encoder reads the source's
-        names = ["source", "target"] if recipe.init.parts == "all" and _writes(recipe) else ["source"]
+        names = ["source"]
     there = checkpoint / TOKENIZER
-    return Source(checkpoint, read(checkpoint / RECIPE), tuple(Tokenizer.load(there, name) for name in names[:2]))
+    return Source(checkpoint, read(checkpoint / RECIPE), tuple(Tokenizer.load(there, name) for name in names))
 
 
-def _writes(recipe: AnyRecipe) -> bool:
-    """Whether a recipe has a tokenizer for each of two sides."""
-    return isinstance(getattr(recipe, "tokenizer", None), TokenizerSettings)
+def _both_sides(recipe: AnyRecipe, names: list[str]) -> list[str]:
+    """The tokenizers of a run of which all is taken: by its names, one of both sides or one each."""
+    section, two = getattr(recipe, "tokenizer", None), "source" in names
+    sides = isinstance(section, TokenizerSettings)
+    if two and not sides:
+        what, remedy = "that run has two vocabularies, and this model one", "set init.parts: encoder"
+    elif not two and sides and not section.shared:
+        what = "that run has one vocabulary, and this model two"
+        remedy = "set tokenizer.shared: true, or init.parts: encoder"
+    else:
+        return names
+    raise UserError(f"{what}: the vector of a piece would become that of another one", "init.parts: all", remedy)
 
 
 @dataclass(frozen=True)
@@ -173,7 +189,9 @@ class Beginning:
             return
         say(str(self.taken))
         if self.source is not None:
-            say(f"  tokenizer   taken over: {self.source.tokenizer.size:,} pieces ({self.source.tokenizer.kind})")
+            cut = self.source.tokenizers
+            sizes = " and ".join(f"{each.size:,}" for each in cut)
+            say(f"  tokenizer{'s' * len(cut[1:]):3}taken over: {sizes} pieces ({cut[0].kind})")
             for difference in self.source.differences(self.recipe):
                 say(f"  differs     {difference}")
         init = self.init

@@ -67,6 +67,11 @@ class Pause:
         return self.ranks.led(over or bool(self.wish.signal))
 
 
+def due(update: int, recipe: Any) -> bool:
+    """Whether the recipe has a validation after this update."""
+    return update % recipe.validation.every == 0 or update == recipe.training.updates
+
+
 def pauses(update: int, recipe: Any, ranks: Ranks, wish: Wish, late: bool = False) -> Pause | None:
     """The pause after an update, which a validation, or any process's wish to stop or to save, makes; None: no pause.
 
@@ -75,8 +80,8 @@ def pauses(update: int, recipe: Any, ranks: Ranks, wish: Wish, late: bool = Fals
     signal_of_all, late_of_all = ranks.most(wish.signal, int(late))
     # one that comes in this moment stays
     wish.signal = wish.signal or signal_of_all
-    due = update % recipe.validation.every == 0 or update == recipe.training.updates
-    return Pause(due, wish, ranks) if due or signal_of_all or late_of_all else None
+    validated = due(update, recipe)
+    return Pause(validated, wish, ranks) if validated or signal_of_all or late_of_all else None
 
 
 @contextmanager

@@ -16,14 +16,14 @@ from s2s.interpretability.inspection import AttentionMaps, Focus
 from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import words_of
 from s2s.run.folder import Opened
-from s2s.run.loaded import part_to_score, ready
+from s2s.run.loaded import load, part_to_score
 from s2s.run.tasks import schema_of, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.tasks.labelled import Labelling
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities
 from s2s.tasks.text_to_text.use import task_named
-from s2s.tasks.translation.attention import attention_between
+from s2s.tasks.translation.attention import after_prefix, attention_between
 from s2s.tasks.writing import sequence_scores
 from s2s.training.progress import silent
 
@@ -46,7 +46,7 @@ class Run:
 
     def __init__(self, run: Opened, checkpoint: str | None = None) -> None:
         self._opened = run
-        self.loaded: Loaded[Any, Any] = ready(run, checkpoint)
+        self.loaded: Loaded[Any, Any] = load(run, checkpoint)
 
     def __repr__(self) -> str:
         return f"<run {self.loaded.path}, task {self.task}, checkpoint {self.loaded.checkpoint.name}>"
@@ -191,7 +191,7 @@ class Run:
         """
         read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
         looked = self.looks(line, pieces, task).weights[-1].mean(axis=0)
-        words = words_of(source, read), words_of(into, list(pieces))
+        words = after_prefix(source, words_of(source, read), line), words_of(into, list(pieces))
         return [word.text for word in words[0]], [word.text for word in words[1]], links(looked, *words)
 
     def _read(self, line: str, task: str | None) -> list[int]:

@@ -18,7 +18,7 @@ from s2s.run.back_translation import note, with_back_translations
 from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
 from s2s.run.pretrained import Beginning, Source, begin_with, open_source
 from s2s.run.room import room_to_train
-from s2s.run.stopping import Wish, pauses, resumable
+from s2s.run.stopping import Wish, due, pauses, resumable
 from s2s.run.tasks import read, sent, task_of
 from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
@@ -184,10 +184,14 @@ class Running(Generic[R, D, M]):
         return progress
 
     def _train(self, log: RunLog) -> Iterator[Update]:
-        settings, ranks = self.recipe.validation, self.trainer.computer.ranks
-        if ranks.led(self._out_of_patience()):
-            return
+        ranks = self.trainer.computer.ranks
         started, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
+        # a process that was lost within a validation leaves a checkpoint without one
+        done = self.progress
+        if ranks.led(done.update > 0 and done.score is None and due(done.update, self.recipe)):
+            self._save(started, log)
+        if ranks.led(self._out_of_patience(log)):
+            return
         with Wish() as wish, self._keeping(started):
             for update in self.trainer.updates(self.recipe.training.updates):
                 log.update(update)
@@ -196,10 +200,7 @@ class Running(Generic[R, D, M]):
                 if pause := pauses(update.update, self.recipe, ranks, wish, late):
                     self._save(started, log if pause.due else None)
                     saved = time.monotonic()
-                    over = pause.due and self._out_of_patience()
-                    if over:
-                        log.say(f"stopping: no better {settings.metric} in {settings.patience} validations")
-                    ends = pause.ends(over)
+                    ends = pause.ends(pause.due and self._out_of_patience(log))
                 yield update
                 if ends:
                     break
@@ -230,10 +231,14 @@ class Running(Generic[R, D, M]):
             self.progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
             self.checkpoints.save(trainer.model, tensors, self.progress)
 
-    def _out_of_patience(self) -> bool:
-        patience = self.recipe.validation.patience
-        scores = [score for _, score in self.progress.scores]
-        return patience is not None and bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+    def _out_of_patience(self, log: RunLog) -> bool:
+        settings, scores = self.recipe.validation, [score for _, score in self.progress.scores]
+        if settings.patience is None or not scores or len(scores) - 1 - scores.index(max(scores)) < settings.patience:
+            return False
+        update, last = self.progress.update, self.recipe.training.updates
+        no_better = f"no better {settings.metric} in {settings.patience} validations (validation.patience)"
+        log.say(f"stopping after update {update:,} of {last:,}: {no_better}")
+        return True
 
 
 def _changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
@@ -303,8 +308,6 @@ def training(
         folders.check_free(folders.folder_of(recipe), overwrite)
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):
-        if folder is None:
-            task.check(recipe)
         ranks.led(sent(recipe))
         computer = choose(recipe.device, ranks)
         say(f"{recipe.name} on {computer}")
@@ -313,6 +316,8 @@ def training(
 
         source = open_source(recipe) if folder is None else None
         recipe = source.adapt(recipe) if source else recipe
+        if folder is None:
+            task.check(recipe)
         tokenizers = load_tokenizers(folder, recipe) if folder else source.tokenizers if source else ()
         asked = recipe if data else with_back_translations(recipe, say, folder)
         prepared = data or task.prepare(asked, tokenizers, say)

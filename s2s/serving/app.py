@@ -24,6 +24,7 @@ _PATHS = ("/", "/translate", "/classify", "/health", "/metrics", "/openapi.json"
 # the page has its script and its style in itself, and asks nobody but this server
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body cannot be read: it is not UTF-8, or nested too deeply."},
     404: {"description": "No such run."},
     408: {"description": "It took too long."},
     413: {"description": "The body is too large."},
@@ -103,10 +104,10 @@ class Service:
             raise HTTPException(404, str(error)) from None
 
     async def _computed(self, asked: Asked | str, lines: list[str]) -> list[Any]:
-        """Answers of the model thread, in time.
+        """Answers of the model thread.
 
         Raises:
-            HTTPException: too many wait, it took too long, or the run cannot do it.
+            HTTPException: too many wait, or the run cannot do it.
         """
         try:
             job = self.thread.submit(asked, lines)
@@ -114,9 +115,7 @@ class Service:
             headers = {"Retry-After": "1"}
             raise HTTPException(429, "too many requests wait for the model; ask again", headers) from None
         try:
-            found = await asyncio.wait_for(asyncio.wrap_future(job), self.limits.seconds)
-        except TimeoutError:
-            raise HTTPException(408, f"no answer within {self.limits.seconds:g} seconds; ask for less") from None
+            found = await asyncio.wrap_future(job)
         except UserError as error:
             raise HTTPException(422, str(error)) from None
         self._answered += 1

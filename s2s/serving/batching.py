@@ -7,8 +7,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from s2s.errors import UserError
-
 Compute = Callable[[Any, list[str]], Sequence[Any]]
 """From what is asked and lines to an answer for each line."""
 
@@ -51,7 +49,8 @@ class ModelThread:
 
     def __len__(self) -> int:
         """Jobs that wait."""
-        return len(self._jobs)
+        with self._changed:
+            return sum(not job.answers.cancelled() for job in self._jobs)
 
     def submit(self, asked: Hashable, lines: list[str]) -> "Future[list[Any]]":
         """Hands in a job; its answers come as a future, which may be cancelled while it waits.
@@ -106,8 +105,8 @@ class ModelThread:
         try:
             answers = iter(self._compute(batch[0].asked, lines))
         except BaseException as error:
-            if isinstance(error, UserError) and len(batch) > 1:
-                # one of them asks for what cannot be: the others shall not feel it
+            if isinstance(error, Exception) and len(batch) > 1:
+                # one of them asks for what cannot be, or for too much: the others shall not feel it
                 for job in batch:
                     self._answer([job])
                 return

@@ -48,21 +48,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, read = time.monotonic(), 0
+        began = time.monotonic()
         path = scope["path"] if scope["path"] in self.paths else "other"
-
-        async def limited() -> Message:
-            """The next part of the body."""
-            nonlocal read
-            left = began + self.limits.seconds - time.monotonic()
-            try:
-                message = await asyncio.wait_for(receive(), max(0.0, left))
-            except TimeoutError:
-                raise HTTPException(408, f"the request did not come within {self.limits.seconds:g} seconds") from None
-            read += len(message.get("body", b""))
-            if read > self.limits.body:
-                raise HTTPException(413, self._too_large())
-            return message
 
         async def counted(message: Message) -> None:
             """The answer, noted when it begins."""
@@ -71,14 +58,54 @@ class Guard:
                 self.metrics.seconds.labels(path).observe(time.monotonic() - began)
             await send(message)
 
+        try:
+            await self._limited(scope, receive, counted)
+        except Exception:
+            # what answers it stands around this
+            self.metrics.requests.labels(path, 500).inc()
+            self.metrics.seconds.labels(path).observe(time.monotonic() - began)
+            raise
+
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, within its bytes and its seconds."""
         if self._announced(scope) > self.limits.body:
-            await JSONResponse({"detail": self._too_large()}, 413)(scope, receive, counted)
+            await JSONResponse({"detail": self._too_large()}, 413)(scope, receive, send)
             return
-        await self.app(scope, limited, counted)
+        read, whole, in_time = 0, False, asyncio.timeout(self.limits.seconds)
+
+        async def measured() -> Message:
+            """The next part of the body."""
+            nonlocal read, whole
+            message = await receive()
+            whole = not message.get("more_body", False)
+            read += len(message.get("body", b""))
+            if read > self.limits.body:
+                raise HTTPException(413, self._too_large())
+            return message
+
+        async def begun(message: Message) -> None:
+            """The answer; how fast it is taken is the client's."""
+            if message["type"] == "http.response.start":
+                in_time.reschedule(None)
+            await send(message)
+
+        try:
+            async with in_time:
+                await self.app(scope, measured, begun)
+        except TimeoutError:
+            if not in_time.expired():
+                raise
+            within = f"within {self.limits.seconds:g} seconds"
+            what = f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
+            await JSONResponse({"detail": what}, 408)(scope, receive, send)
 
     def _announced(self, scope: Scope) -> int:
         length = dict(scope["headers"]).get(b"content-length", b"0")
         return int(length) if length.isdigit() else 0
+
+    def _too_late(self, whole: bool) -> str:
+        within = f"within {self.limits.seconds:g} seconds"
+        return f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
 
     def _too_large(self) -> str:
         return f"the request has more than {self.limits.body:,} bytes"

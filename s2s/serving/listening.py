@@ -1,7 +1,7 @@
 """From runs to a server that listens, until somebody wants it to stop."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from s2s.run.folder import Opened
 from s2s.run.trained import Run
 from s2s.serving.app import application
 from s2s.serving.messages import Limits
+from s2s.training.devices import prepare_process
 
 Say = Callable[[str], object]
 
@@ -48,10 +49,11 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
 
 
-def serve(runs: Sequence[Opened], place: socket.socket, limits: Limits, say: Say) -> None:
-    """Loads runs and answers until SIGTERM or Ctrl-C; then what was accepted is answered, and no more is accepted."""
-    names = names_of([run.path for run in runs])
-    loaded = {name: Run(run) for name, run in zip(names, runs, strict=True)}
+def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say) -> None:
+    """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
+    for run in runs.values():
+        prepare_process(run.recipe.device)
+    loaded = {name: Run(run) for name, run in runs.items()}
 
     def ended(answered: int) -> None:
         """Told after the last answer."""

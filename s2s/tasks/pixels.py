@@ -157,6 +157,12 @@ def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Fl
     return mean, np.where(deviation > 0, deviation, 1.0)
 
 
+def plain(pixels: Pixels) -> list[int]:
+    """Rows, from 1 on, whose image is of a single colour."""
+    flat = pixels.reshape(len(pixels), pixels.shape[1], -1)
+    return (np.flatnonzero((flat == flat[:, :, :1]).all(axis=(1, 2))) + 1).tolist()
+
+
 def _histogram(values: UInt8[np.ndarray, "images height width"]) -> Int[np.ndarray, "256"]:
     # some thousand images at a time: bincount makes 64-bit numbers of its bytes
     parts = (values[first : first + 4096] for first in range(0, len(values), 4096))

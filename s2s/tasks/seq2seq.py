@@ -27,7 +27,7 @@ from s2s.training.trainer import Loss, Trainer
 
 def build_model(recipe: AnyRecipe[Any], source_size: int, target_size: int) -> Seq2Seq:
     """A model as the recipe describes it, with the initial weights that its seed gives."""
-    torch.manual_seed(seed_for(recipe.seeds.initialization))
+    torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
     return module_of(recipe.model.kind).build(recipe.model, source_size, target_size)
 
 

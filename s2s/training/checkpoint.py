@@ -185,7 +185,7 @@ class Checkpoints:
 
     def numbered(self) -> list[Path]:
         """The checkpoints that training wrote, oldest first."""
-        return sorted(p for p in self.folder.glob("*") if p.name.isdigit())
+        return sorted((p for p in self.folder.glob("*") if p.name.isdigit()), key=lambda p: int(p.name))
 
     def last(self) -> Path | None:
         """The newest one."""

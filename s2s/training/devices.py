@@ -171,6 +171,17 @@ def seed_for(seed: int, *path: int) -> int:
     return int(np.random.SeedSequence([abs(seed), *path]).generate_state(1, np.uint64)[0] >> 1)
 
 
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seeds what draws at random on a device; on a processor alone in a hundredth of the time that torch takes.
+
+    `torch.manual_seed` seeds every kind of device, and of one that is not there it notes who asked: the whole stack.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 @dataclass(frozen=True)
 class ProductTimes:
     """How long the products of a model's layers took, forward and backward, in seconds of the processor."""

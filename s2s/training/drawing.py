@@ -1,6 +1,9 @@
 """Figures as files: matplotlib is imported where something is drawn, and everything is drawn once."""
 
 import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,5 +26,14 @@ def png(figure: "Figure") -> bytes:
 
     file = io.BytesIO()
     figure.set_dpi(_DOTS)
-    FigureCanvasAgg(figure).print_png(file)
+    with without_warnings_of_letters():
+        FigureCanvasAgg(figure).print_png(file)
     return file.getvalue()
+
+
+@contextmanager
+def without_warnings_of_letters() -> Iterator[None]:
+    """A letter that the font lacks is drawn as a box, which says enough."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield

@@ -18,7 +18,7 @@ from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead,
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.checkpoint import check_fit
-from s2s.training.devices import Computer, seed_for
+from s2s.training.devices import Computer, seed_for, seed_generators
 from s2s.training.finite import check_weights, explain
 from s2s.training.freezing import freeze
 from s2s.training.noise import Noise, noise_of
@@ -329,7 +329,7 @@ class Trainer(Generic[Whole, Batch]):
 
     def _seed_dropout(self, update: int) -> None:
         # that of the first process is that of one alone: a last zero changes no seed
-        torch.manual_seed(seed_for(self.seeds.dropout, update, self.ranks.rank))
+        seed_generators(seed_for(self.seeds.dropout, update, self.ranks.rank), self.computer.device)
 
     def _add_gradients(self, batches: Sequence[Batch], count: int) -> tuple[Tensor, list[Tensor]]:
         """The gradient of the mean over the `count` items of all batches; their plain loss, summed.

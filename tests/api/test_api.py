@@ -1,12 +1,14 @@
 """The public names: each says what its command says, or one sentence."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 
 import s2s
@@ -36,6 +38,26 @@ def test_importing_loads_nothing_and_offers_the_names():
     assert all(name in done.stdout for name in ("load", "train", "compare", "read_recipe"))
     with pytest.raises(AttributeError, match="no attribute 'lood'"):
         s2s.lood  # noqa: B018
+
+
+def test_loading_leaves_torch_as_it_was_unless_threads_are_asked_for(small_world, tmp_path):
+    run = tmp_path / "t"
+    shutil.copytree(small_world / "runs/t", run)
+    for recipe in run.rglob("recipe.yaml"):
+        recipe.write_text(recipe.read_text().replace("threads: 1", "threads: 2"))
+    threads = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True)
+    try:
+        before = torch.get_rng_state()
+        assert s2s.load(run).recipe.device.threads == 2
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.get_num_threads() == threads
+        assert torch.are_deterministic_algorithms_enabled()
+        s2s.load(run, overrides={"device.threads": threads + 1})
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.set_num_threads(threads)
 
 
 def test_lines_are_translated_as_by_the_command(small_world, tmp_path):
@@ -107,6 +129,13 @@ def test_an_alignment_is_that_of_the_command(small_world, tmp_path):
     assert " ".join(f"{s}-{t}" for s, t in links) == line
 
 
+def test_an_alignment_has_no_words_of_the_prefix(small_world, tmp_path):
+    run = s2s.load(small_world / "runs/t", overrides={"data.prefix": "man to "})
+    source, _, links = run.alignment("A dog.", run.loaded.tokenizers[-1].encode("Ein Hund."))
+    assert source == ["A", "dog."]
+    assert all(place < len(source) for place, _ in links)
+
+
 def test_classes_are_named_as_by_the_command(small_world, tmp_path):
     run = s2s.load(small_world / "runs/c")
     shown = _of_file(tmp_path, "classify", small_world / "runs/c", "--probabilities")
@@ -134,6 +163,7 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
         (lambda w: s2s.load(w / "runs/t").translate(["a"], task="en-de"), r"says nothing to runs of translation"),
         (lambda w: s2s.load(w / "runs/t").attention(" "), r"the line is empty"),
         (lambda w: s2s.load(w / "runs/t").candidates(["a"], nbest=3), r"the beam holds 1"),
+        (lambda w: s2s.load(w / "runs/t").evaluate("tset"), r"no split 'tset'\n.*train, validation, test"),
         (lambda w: s2s.load(w / "runs/x"), r"not a run"),
         (lambda w: s2s.load(w / "runs/t", overrides={"training.updates": 3}), r"training"),
         (lambda w: s2s.read_recipe("translate", {"training.updats": 3}), r"did you mean updates"),

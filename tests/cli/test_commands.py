@@ -197,6 +197,8 @@ def test_alignments_are_a_line_each_and_those_of_the_weights(folder):
 MISTAKES = [
     (["translate", "runs/none"], "not a run"),
     (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; there: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; there: 0000006, 0000012, average"),
+    (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; there: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--nbest", "9"], "--beam 9"),
     (["translate", "runs/tiny", "--input", "nowhere"], "nowhere"),
     (["evaluate", "runs/tiny", "data.test=null"], "has no test set"),
@@ -218,6 +220,10 @@ MISTAKES = [
         "writes one piece for each that it reads",
     ),
     (["fly"], "fly"),
+    (["serve", "runs/none", "--seconds", "inf"], "'--seconds': 'inf' is no finite number"),
+    (["translate", "runs/tiny", "--length-penalty", "nan"], "'--length-penalty': 'nan' is no finite number"),
+    (["generate", "runs/tiny", "--temperature", "nan"], "'--temperature': 'nan' is no finite number"),
+    (["generate", "runs/tiny", "--top-p", "nan"], "'--top-p': 'nan' is no finite number"),
 ]
 
 

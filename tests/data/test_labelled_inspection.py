@@ -1,4 +1,4 @@
-"""What spoils labelled texts is found, and sound ones are left in peace."""
+"""What spoils labelled texts and images is found, and sound ones are left in peace."""
 
 import datasets
 import numpy as np
@@ -6,6 +6,9 @@ import numpy as np
 from s2s.data.sources import Corpus
 from s2s.tasks.classification.data import Labelled
 from s2s.tasks.classification.inspection import inspect_labelled
+from s2s.tasks.images.data import Images, ImageSource
+from s2s.tasks.images.inspection import inspect_images
+from s2s.tasks.images.recipe import ImageDataSettings
 
 
 def _part(rows: list[tuple[str, int]]) -> Labelled:
@@ -20,7 +23,7 @@ def test_sound_texts_are_counted_and_nothing_is_said_of_them():
     assert found.splits["train"].words == (60, 3, 3, 3)
     assert list(found.splits) == ["train", "validation"]
     assert len(found.spots) == 10
-    assert all(train.texts[row - 1]["text"] == text for row, _, text in found.spots)
+    assert all(train.texts[int(spot.split()[0]) - 1]["text"] in spot for spot in found.spots)
     assert "nothing suspicious found" in str(found)
 
 
@@ -38,10 +41,40 @@ def test_what_spoils_texts_is_named_with_its_rows():
     shown = str(found)
     for words in (
         "1 texts of train are empty (row 33)",
-        "1 texts of train (row 31) have another class than the same text before",
+        "1 texts of train (row 31) have another class than the same one before",
         "1 texts of train with a replacement character U+FFFD (row 34)",
         "class b has 2 training texts, the largest one 32: look at macro-F1",
         "2 texts of test also occur in train",
         "2 texts of train are repeated",
+    ):
+        assert words in shown
+
+
+def _images(*pictures: tuple[int, int]) -> Images:
+    """Images of 4 by 4 pixels, each drawn by a seed, of one class each."""
+    pixels = [np.random.default_rng(seed).integers(0, 256, (1, 4, 4), dtype=np.uint8) for seed, _ in pictures]
+    return Images(np.stack(pixels), np.array([label for _, label in pictures]), ("a", "b"))
+
+
+def test_sound_images_are_counted_and_nothing_is_said_of_them():
+    train = _images(*((seed, seed % 2) for seed in range(20)))
+    found = inspect_images(Corpus(train, _images((30, 0)), None), ImageSource(ImageDataSettings(size=4)))
+    assert found.splits["train"].counts == {"a": 10, "b": 10}
+    assert len(found.spots) == 10
+    assert "nothing suspicious found" in str(found)
+
+
+def test_what_spoils_images_is_named_with_its_rows():
+    train = _images(*((seed, 0) for seed in range(30)), (3, 1), (4, 0), (40, 1))
+    train.pixels[32] = 7
+    source = ImageSource(ImageDataSettings(size=4, mean=(127.5,), deviation=(70.0,)))
+    shown = str(inspect_images(Corpus(train, _images((50, 0)), _images((7, 1), (51, 0))), source))
+    for words in (
+        "1 images of train (row 31) have another class than the same one before",
+        "1 images of train (row 33) are of a single colour",
+        "class b has 2 training images, the largest one 31: look at macro-F1",
+        "1 images of test also occur in train",
+        "2 images of train are repeated",
+        "data.mean says 127.500: shares of white",
     ):
         assert words in shown

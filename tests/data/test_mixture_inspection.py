@@ -1,20 +1,25 @@
 """What spoils a mixture is found, in each corpus as alone and between them; and how a tokenizer cuts texts."""
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
+import datasets
 import pytest
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
-from s2s.data.mixing import rates
+from s2s.data.mixing import Mixed, rates, told
 from s2s.data.pair_inspection import blocks, inspect
-from s2s.data.pairs import load
+from s2s.data.pairs import load, pairs
 from s2s.data.piece_inspection import cutting
+from s2s.data.sources import Corpus
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
 from s2s.run.tasks import inspected, read, task_of
+from s2s.tasks.text_to_text.data import Mixture, TaskSource, learned_from, own_keys
+from s2s.tasks.text_to_text.recipe import CorpusSettings
 
 RECIPE = """
 name: mix
@@ -58,20 +63,54 @@ def test_each_corpus_is_told_as_it_is_alone(recipe):
     for block in blocks(alone):
         assert "\n".join(block) in whole
     for words in alone.advice:
-        assert f"up: {words}" in whole
+        assert f"up: {own_keys(words, 'up')}" in whole
     assert "up: 1 pair of train with an empty side (row 61)" in whole
 
 
 def test_what_stands_between_corpora_is_told(recipe):
     whole = _said(recipe)
-    # a pair of one task, whose source another one learns from
-    assert "1 of 2 test sources of up stand in train of sign: scores will flatter" in whole
-    assert "1 of 2 test sources of up stand in train of gaps: scores will flatter" in whole
-    # within a corpus, it is told as of any other
-    assert "stand in train of up" not in whole
+    # each learns from a text that `up` is tested on
+    assert "sign: 1 of its examples are held out by another corpus: left out" in whole
+    assert "gaps: 2 of its examples are held out by another corpus: left out" in whole
     assert "up: 1 test source also occurs in train" in whole
     assert "have the same prefix" not in whole
     assert "up, sign have the same prefix 'up: '" in _said(recipe, 'data.corpora.sign.prefix="up: "')
+
+
+def test_what_one_corpus_holds_out_no_other_one_learns_from():
+    def rows(*found: tuple[str, str]) -> datasets.Dataset:
+        return datasets.Dataset.from_list([{"source": source, "target": target} for source, target in found])
+
+    train = {
+        "there": rows(("one", "eins"), ("two", "zwei")),
+        "back": rows(("eins", "one"), ("drei", "three"), ("vier", "four")),
+        "again": rows(("drei", "THREE"), ("five", "FIVE"), ("six", "eins")),
+        "gaps": rows(("eins", "eins"), ("three", "three"), ("seven", "seven")),
+        "kind": rows(("one", "drei"), ("eight", "drei")),
+    }
+    validation = {"there": rows(("two", "zwei"), ("one", "eins")), "back": rows(("drei", "three"))}
+    test = {"gaps": rows(("four", "four"))}
+    settings = {name: CorpusSettings(corpus="files", source="a", target="b") for name in train}
+    settings["kind"] = settings["kind"].model_copy(update={"answers": ("drei",)})
+    found = learned_from(settings, Corpus(Mixture(train), Mixture(validation), Mixture(test)))
+    # what a corpus tests on itself is told by `data check`, as of any other; answers are no texts
+    assert {name: list(pairs(each.kept)) for name, each in found.items()} == {
+        "there": [("one", "eins"), ("two", "zwei")],
+        "back": [("drei", "three")],
+        "again": [("five", "FIVE"), ("six", "eins")],
+        "gaps": [("seven", "seven")],
+        "kind": [("eight", "drei")],
+    }
+    assert [each.elsewhere for each in found.values()] == [0, 2, 1, 2, 1]
+    assert "2 of its examples are held out by another corpus: left out" in str(found["back"])
+
+
+def test_the_examples_that_another_corpus_holds_out_are_not_prepared(recipe):
+    asked, said = read(recipe), []
+    data = task_of(asked).prepare(asked, (), said.append)
+    assert len(data.train["sign"].source_lengths) == 19
+    assert ("text 1", "plus") not in pairs(data.corpus.train.parts["sign"])
+    assert any("sign" in line and "1 of its examples are held out by another corpus" in line for line in said)
 
 
 def test_answers_are_counted_and_rare_ones_told(recipe):
@@ -79,20 +118,52 @@ def test_answers_are_counted_and_rare_ones_told(recipe):
     rows = {line[:28].strip(): line[28:].split() for line in whole.split("\n")}
     assert (rows["plus"], rows["minus"]) == (["19", "19"], ["1", "1"])
     assert "sign: minus is 1 times the answer, another one 19 times" in whole
-    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\ntwo\tmaybe\n")
-    assert "sign: 1 targets of train are none of the answers, e.g. 'maybe'" in _said(recipe)
 
 
 def test_shares_are_those_of_the_formula_after_the_filters(recipe):
-    whole, sizes = _said(recipe), [60, 20, 60]
+    whole, sizes = _said(recipe), [60, 19, 58]
     for name, size, share in zip(("up", "sign", "gaps"), sizes, rates(sizes, 2.0), strict=True):
         assert f"  {name}: {size} examples, drawn {share:.1%} of the time" in whole
+
+
+def test_sizes_are_those_of_training_where_texts_are_cut_into_windows(recipe):
+    words = [
+        "batches.max_length=50",
+        "data.corpora.up.filters.max_words=null",
+        "data.corpora.gaps.filters.max_words=null",
+    ]
+    asked, whole = cast(Any, read(recipe, words)), _said(recipe, *words)
+    data = task_of(asked).prepare(asked, (), print)
+    mixed = Mixed(data.train, asked.batches, asked.data.mixing)
+    # the long text of `up` is too long a pair, and seven windows for `gaps`
+    assert mixed.sizes == [60, 19, 58 + 7]
+    for line in told(data.train, mixed.sizes, asked.data.mixing, None):
+        assert line in whole
+    assert re.search(r"examples above 50 +1 +0 +0\n", whole)
+    assert "  - 1 examples of train are longer than batches.max_length (50): left out" in whole
 
 
 def test_broken_rows_are_told_with_their_line(recipe):
     (recipe.parent / "up.tsv").write_text("low\thigh\na\tb\nonly one\n")
     with pytest.raises(UserError, match=r"up\.tsv:3"):
         inspected(read(recipe))
+
+
+def test_a_target_that_is_no_answer_is_refused_with_its_line_when_it_is_read(recipe):
+    asked = cast(Any, read(recipe))
+    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\ntwo\tmaybe\nthree\tno\n")
+    with pytest.raises(UserError, match=r"sign\.tsv:4: (.|\n)*'maybe'.*plus, minus, and 1 more .*data.corpora.sign"):
+        task_of(asked).source(asked).load()
+    # an empty one is dropped from what is learned, and cannot be scored
+    (recipe.parent / "sign.tsv").write_text("text\tsign\none\tplus\nnothing\t\n")
+    with pytest.raises(UserError, match=r"sign\.tsv:3: (.|\n)*target is ''"):
+        task_of(asked).source(asked).part("validation")
+    for name in ("low", "high"):
+        (recipe.parent / name).write_text("plus\nplus\nneither\n")
+    aligned = {"root": str(recipe.parent), "train": ("low", "high")}
+    sign = asked.data.corpora["sign"].model_copy(update=aligned)
+    with pytest.raises(UserError, match="high:3: "):
+        TaskSource(sign).part("train")
 
 
 def test_a_prefix_that_a_taken_over_tokenizer_does_not_know_is_refused(recipe):

@@ -32,21 +32,23 @@ def log_probabilities(model, source, valid, space: list[tuple[int, ...]]) -> dic
     return dict(zip(space, scores.gather(2, pieces[:, :, None]).sum(dim=(1, 2)).tolist(), strict=True))
 
 
-def _search(model, sources, limits, beam: Beam):
+def _search(model, sources, limits, beam: Beam, pieces: int | None = None):
     source, valid = sources
-    return search(model, source, valid, np.array(limits), beam)
+    return search(model, source, valid, np.array(limits), beam, pieces)
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
-def test_a_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalty):
+@pytest.mark.parametrize(("penalty", "pieces"), [(0.0, None), (0.6, None), (1.5, None), (0.6, SIZE - 2)])
+def test_a_beam_as_wide_as_the_space_is_exhaustive_search(model, sources, penalty, pieces):
     limits = [3, 2, 3, 1, 0]
     beam = Beam(size=200, nbest=12, length_penalty=penalty)
-    found = _search(model, sources, limits, beam)
+    found = _search(model, sources, limits, beam, pieces)
+    # sentinels, behind all other pieces, are no text
+    words = [piece for piece in WORDS if pieces is None or piece < pieces]
     for i, limit in enumerate(limits):
         source, valid = sources[0][i : i + 1], sources[1][i : i + 1]
         scored: dict[tuple[int, ...], float] = {}
         for length in range(limit + 1):
-            space = list(itertools.product(WORDS, repeat=length))
+            space = list(itertools.product(words, repeat=length))
             logs = log_probabilities(model, source, valid, space)
             scored |= {tokens: log / beam.penalty(length + 1) for tokens, log in logs.items()}
         expected = sorted(scored.items(), key=lambda item: -item[1])[:12]

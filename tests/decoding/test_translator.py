@@ -45,6 +45,19 @@ def test_a_file_is_its_lines_alone_in_the_same_order(parts):
         assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-5)
 
 
+def test_sentinels_are_not_written(parts):
+    """As no text has one, they would vanish without a word, and the search's best with them."""
+    tokenizer, sentinels = parts[1], 5
+    torch.manual_seed(0)
+    size = tokenizer.size + sentinels
+    model = build(Settings(width=16, heads=2, feedforward=16, encoder_layers=1, decoder_layers=1), size, size)
+    with torch.no_grad():
+        model.projection.weight[tokenizer.size :] *= 30
+    for translation in _translator((model, tokenizer), nbest=3).translate(LINES):
+        for candidate in translation.candidates:
+            assert max(candidate.hypothesis.tokens, default=0) < tokenizer.size
+
+
 def test_empty_lines_give_empty_lines(parts):
     found = list(_translator(parts).translate(LINES))
     assert [i for i, t in enumerate(found) if not t.candidates] == [1, 4]

@@ -19,6 +19,7 @@ from s2s.evaluation.metrics import (
     word_accuracy,
 )
 from s2s.evaluation.significance import compare
+from s2s.tasks.translation.evaluation import score_files
 
 
 @pytest.fixture
@@ -180,3 +181,14 @@ def test_words_are_counted_in_place_where_each_source_word_is_answered_by_one():
     assert word_accuracy(sources, ["NOM nom - acc", "-"], references) == pytest.approx(80)
     assert word_accuracy(sources, ["NOM nom - acc", "-"], references, lowercase=True) == 100
     assert word_accuracy(sources, references, ["nom nom - acc", "- -"]) is None
+
+
+def test_files_are_compared_by_the_named_metrics_alone(texts, tmp_path, monkeypatch):
+    translations, references = texts
+    files = [tmp_path / name for name in ("one", "other", "reference")]
+    for file, lines in zip(files, (translations, references, references), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines))
+    monkeypatch.setattr("s2s.evaluation.metrics.TER", lambda **settings: pytest.fail("nobody asked for it"))
+    found, tested = score_files(files[:2], files[2], lowercase=False, names=["chrf"])
+    assert [list(each.scores) for each in found] == [["chrf"]] * 2
+    assert [(each.system, each.metric) for each in tested] == [(str(file), "chrf") for file in files[:2]]

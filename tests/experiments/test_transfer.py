@@ -142,6 +142,23 @@ def test_arms_are_of_equal_length_and_repeatable(contest, monkeypatch, tmp_path)
     assert all("{" not in text for text in (result.method, result.limits))
 
 
+def test_what_unrelated_pairs_harm_is_no_gain(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    over = {"rnn": {"unrelated": 2.0, "scratch": 0.2}, "gru": {"unrelated": 0.4, "scratch": 1.0}}
+    found = {
+        Cell(model, f"equal-{share}", seed): _planted(share, seed, gains)
+        for model, gains in over.items()
+        for share in SHARES
+        for seed in (1, 2, 3)
+    }
+    rnn, gru = EXPERIMENT.conclude(made, found).findings
+    assert rnn.low < 0.2 < rnn.high
+    assert gru.low < 0.4 < gru.high
+    assert (rnn.standing, gru.standing) == ("worse", "better")
+    assert rnn.variations["beside the few pairs alone"]
+    assert not rnn.variations["beside unrelated pairs"]
+
+
 def test_the_opposite_direction_is_learned_first(contest, monkeypatch):
     monkeypatch.setitem(transfer.SIZES, "quick", TINY)
     made, given = contest(["gru"]), []
@@ -196,6 +213,7 @@ def test_planted_gains_are_found_and_compared(contest):
     assert "with 10 % of the pairs" in rnn.quantity
     assert rnn.variations == {
         "1 % of the pairs": True,
+        "beside unrelated pairs": True,
         "beside the few pairs alone": True,
         "one rate for all arms": True,
     }

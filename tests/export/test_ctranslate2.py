@@ -1,5 +1,6 @@
 """What CTranslate2 computes of an export is what the model computes."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,9 +11,11 @@ from s2s.decoding.translator import LineTranslator, Translator
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
+from s2s.run.folder import opened
 
 pytest.importorskip("ctranslate2")
 
+from s2s.export import engine
 from s2s.export.ctranslate2 import save, vocabulary
 from s2s.export.engine import Engine, EngineTranslator
 from s2s.export.exportable import exportable
@@ -74,6 +77,19 @@ def test_every_variant_gives_each_piece_the_same_probability(options, tokenizer,
             ours = model.logits(source, source > 0, target).log_softmax(-1)
         wanted = ours[0].gather(1, torch.tensor([*reversed(row), 2])[:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(found.log_probs), wanted, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "there"), [("mps", "mps"), ("cuda", "cpu")])
+def test_an_export_from_another_machine_is_computed_by_what_is_here(kind, there, small_world, monkeypatch):
+    run = opened(small_world / "runs/t")
+    recipe = run.recipe.model_copy(update={"device": run.recipe.device.model_copy(update={"kind": kind})})
+    for name in ("cuda", "mps"):
+        monkeypatch.setattr(
+            f"torch.{'backends.' * (name == 'mps')}{name}.is_available", lambda name=name: name == there
+        )
+    monkeypatch.setattr(engine, "Engine", lambda folder, source, target, device, threads: device)
+    translator, _ = engine.line_translator(replace(run, recipe=recipe), 1)
+    assert cast(Any, translator).engine == "cpu"
 
 
 def test_each_variant_that_is_called_exportable_is_in_this_test():

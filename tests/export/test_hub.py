@@ -107,6 +107,18 @@ def test_what_is_not_on_the_hub_is_one_message(hub, lines):
             _s2s("translate", name, "--input", lines)
 
 
+@pytest.mark.parametrize("place", [".", "..", "new", "tokenizer/new"])
+def test_what_is_exported_is_neither_replaced_nor_added_to(folder, tmp_path, place):
+    # an export in an export: both may be replaced, as far as their own kind tells
+    run = tmp_path / "outer" / "run"
+    shutil.copytree(folder, run)
+    shutil.copy(folder / "export.json", run.parent)
+    before = {path: path.is_file() and path.read_bytes() for path in run.parent.rglob("*")}
+    with pytest.raises(UserError, match=r"--output .*: is, holds or lies in .*run, which is read\n  → name another"):
+        _s2s("export", run, "--to", "hub", "--output", run / place)
+    assert {path: path.is_file() and path.read_bytes() for path in run.parent.rglob("*")} == before
+
+
 def test_a_folder_that_is_no_export_is_not_replaced(small, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="exists and is no export"):

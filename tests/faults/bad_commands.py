@@ -108,6 +108,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a row longer than a batch": ("train {world}/l.yaml batches.length=65", ("batches.tokens=65",)),
     "a stride longer than the context": ("evaluate {world}/runs/l scoring.stride=33", ("scoring.stride=32",)),
     "a temperature below zero": ("generate {world}/runs/l text --temperature -1", ("--temperature", "-1")),
+    "a temperature that is no number": ("generate {world}/runs/l text --temperature nan", ("--temperature", "nan")),
     "a nucleus of nothing": ("generate {world}/runs/l text --top-p 0", ("--top-p", "0")),
     "no best pieces": ("generate {world}/runs/l text --top-k 0", ("--top-k", "0")),
     "prompts that are not there": ("generate {world}/runs/l --input gone.txt", ("--input", "gone.txt")),
@@ -143,7 +144,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a copy over a file": ("recipe copy translate {world}/t.yaml", ("t.yaml", "--overwrite")),
     "a schema": ("recipe schema --model transfomer", ("'transfomer'", "did you mean transformer?")),
     "only overrides": ("recipe validate training.updates=5", ("training.updates=5",)),
-    "a check of images": ("data check {world}/i.yaml", ("images",)),
+    "a check of no images": ("data check {world}/i.yaml data.train=gone", ("gone",)),
     "a validation of one side": (
         "new translate --source a --target b --validation-source c",
         ("c", "--validation-target"),

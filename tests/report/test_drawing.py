@@ -202,6 +202,7 @@ def test_a_file_cut_short_is_a_clear_mistake_that_names_it(saved, name, content)
     with pytest.raises(UserError) as error:
         draw(saved)
     assert error.value.where == str(saved / name)
+    assert ": :" not in str(error.value)
 
 
 def test_the_command_draws_and_says_where(saved):

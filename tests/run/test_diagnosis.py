@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.run import doctor
-from s2s.run.doctor import keeping
+from s2s.run.doctor import gradients, keeping
 from s2s.run.doctor.findings import held
 from s2s.run.folder import opened
 from s2s.tasks.translation.task import Translation
@@ -159,6 +159,32 @@ def test_a_wrong_backward_is_found(run, broken):
     assert _failed(run) == {"gradients = finite differences"}
 
 
+class _Batch:
+    def __init__(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.vectors = torch.randn(160, 64, generator=generator, dtype=torch.float64)
+        self.count = len(self.vectors)
+
+    def to(self, device: str) -> "_Batch":
+        return self
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_the_kinks_of_many_relus_are_not_taken_for_a_wrong_gradient(seed):
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256), torch.nn.ReLU()]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 10))
+
+    def loss(model, batch):
+        return model(batch.vectors).logsumexp(dim=1).sum(), None
+
+    run = SimpleNamespace(computer=SimpleNamespace(device=torch.device("cpu")), model=model, recipe=None)
+    patient = SimpleNamespace(
+        run=run, rows=range(3), batch=lambda rows: _Batch(seed), task=SimpleNamespace(loss=lambda recipe: loss)
+    )
+    assert gradients.slopes("gradients", patient).number < 1e-6
+
+
 def test_weights_that_no_checkpoint_keeps_are_found(run, broken):
     def forget(model):
         drawn = torch.randn(32, dtype=torch.float32)
@@ -216,6 +242,19 @@ def test_the_command_ends_with_1_where_something_fails(run, broken):
     done = _s2s("doctor", str(run))
     assert done.exit_code == 1
     assert "FAIL  gradients" in done.output
+
+
+def test_a_run_of_another_device_is_examined_on_what_is_here_and_that_is_said(run, tmp_path, monkeypatch):
+    shutil.copytree(run, tmp_path / "moved")
+    for path in (tmp_path / "moved").rglob("recipe.yaml"):
+        path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))
+    file = tmp_path / "moved/manifest.json"
+    file.write_text(file.read_text().replace('"device": "cpu, 1 threads', '"device": "mps'))
+    resuming = {"resume = never stopped": keeping.resuming}
+    monkeypatch.setattr(doctor, "CHECKS", resuming)
+    found = doctor.examined(opened(tmp_path / "moved"), None)
+    assert [finding.status for finding in found.findings] == ["pass"]
+    assert found.computer == "cpu, 1 threads, fp32, trained on mps"
 
 
 def test_without_training_data_a_resumption_is_told_not_to_apply(run, tmp_path):
@@ -293,10 +332,10 @@ def test_a_search_that_keeps_too_little_is_told(run, tmp_path, monkeypatch):
 
     search = translator.search
 
-    def worse(model, source, valid, limits, beam):
+    def worse(model, source, valid, limits, beam, pieces):
         return [
             [replace(h, tokens=(*h.tokens, h.tokens[0]), score=h.score - 5) for h in found]
-            for found in search(model, source, valid, limits, beam)
+            for found in search(model, source, valid, limits, beam, pieces)
         ]
 
     monkeypatch.setattr(translator, "search", worse)

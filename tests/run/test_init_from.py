@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.run.folder import TOKENIZER
 from s2s.run.loaded import find_checkpoint, load
-from s2s.run.tasks import read
+from s2s.run.pretrained import Beginning, begin_with, open_source
+from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train
 from s2s.training.checkpoint import read_tensors
 
@@ -36,6 +38,11 @@ name: translated
 data: {{train: 60, validation: 4, test: null}}
 batches: {{tokens: 1000, max_length: 100}}
 decoding: {{beam: 1, max_ratio: 0.5}}
+{COMMON}"""
+TASKS = f"""
+name: tasks
+task: text-to-text
+data: {{corpora: {{there: {{train: 60, validation: 4, test: null}}}}}}
 {COMMON}"""
 TABLE = "encoder.embedding.tokens.weight"
 
@@ -104,6 +111,58 @@ def test_of_two_vocabularies_the_sources_is_taken_over(folder):
     assert source.digest == load(folder / "masked").tokenizers[0].digest
     assert target.size == 120
     assert len(found[TABLE]) == 150
+
+
+@pytest.fixture(scope="module")
+def two(folder) -> Path:
+    """A translator whose two vocabularies have equally many pieces, so that no shape tells them apart."""
+    pieces = ("tokenizer.shared=false", "tokenizer.kind=word", "tokenizer.size=60")
+    return _train(folder, "translated", *pieces, run="apart")[0]
+
+
+def _began(folder: Path, name: str, *overrides: str) -> tuple[Any, Beginning, dict[str, torch.Tensor]]:
+    """What a training would begin with: the recipe, the beginning, and the model's tensors."""
+    recipe = cast(Any, read(folder / f"{name}.yaml", overrides))
+    source = open_source(recipe)
+    assert source is not None
+    recipe = source.adapt(recipe)
+    task_of(recipe).check(recipe)
+    model = task_of(recipe).build(recipe, source.tokenizers)
+    beginning = begin_with(model, recipe, source, None)
+    return recipe, beginning, dict(model.named_parameters())
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_all_of_a_run_with_two_vocabularies_is_taken_each_for_its_side(folder, two, shared):
+    begun = (f"init_from={two}", "init.parts=all", f"tokenizer.shared={shared}")
+    recipe, beginning, found = _began(folder, "translated", *begun)
+    assert (recipe.tokenizer.shared, recipe.model.tie) == (False, "target")
+    there = read_tensors(find_checkpoint(two, None) / "model.safetensors")
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {n: t.tolist() for n, t in there.items()}
+    said: list[str] = []
+    beginning.introduce(said.append)
+    assert "  tokenizers  taken over: 60 and 60 pieces (word)" in said
+
+
+def test_one_table_of_two_vocabularies_is_refused_when_they_are_taken_over(folder, two):
+    with pytest.raises(UserError, match=r"model\.tie: is all"):
+        _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.tie=all")
+
+
+def test_settings_of_the_decoder_that_differ_are_told_where_it_is_taken(folder, two):
+    said: list[str] = []
+    _began(folder, "translated", f"init_from={two}", "init.parts=all", "model.decoder_positions=rope")[1].introduce(
+        said.append
+    )
+    assert "  differs     model.decoder_positions is rope, there sinusoidal" in said
+
+
+def test_a_vocabulary_is_not_taken_for_another_one(folder, two):
+    (folder / "tasks.yaml").write_text(TASKS, encoding="utf-8")
+    with pytest.raises(UserError, match=r"two vocabularies, and this model one(.|\n)*init.parts: encoder"):
+        _began(folder, "tasks", f"init_from={two}", "init.parts=all")
+    with pytest.raises(UserError, match=r"one vocabulary, and this model two(.|\n)*tokenizer.shared: true"):
+        _began(folder, "translated", *_begin(folder, "init.parts=all", "tokenizer.shared=false"))
 
 
 @pytest.mark.parametrize(("freeze", "frozen"), [("all", "encoder."), ("embeddings", TABLE)])

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from PIL import Image
 from rich.console import Console
 
@@ -137,6 +138,18 @@ def test_what_users_write_is_text_on_the_page_and_no_markup(world):
         pieces = json.loads(shown.data)["examples"][0]["attention"][0]["rows"]
         assert pieces == list(found.examples[0].attention[0].rows)
         inspection_picture(found, Focus()).draw_without_rendering()
+
+
+def test_letters_that_the_font_lacks_are_boxes_and_no_warnings(world, tmp_path):
+    for name in ("o.svg", "o.png"):
+        # the suite makes errors of warnings
+        done = CliRunner().invoke(
+            commands,
+            ["inspect", str(world / "runs/t"), "你好 text", "--output", str(tmp_path / name)],
+            catch_exceptions=False,
+        )
+        assert done.exit_code == 0
+        assert (tmp_path / name).stat().st_size
 
 
 def test_a_browser_draws_the_page_and_runs_nothing_of_what_users_wrote(world, tmp_path):

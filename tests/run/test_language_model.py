@@ -183,6 +183,12 @@ def test_pieces_are_drawn_as_often_as_the_softmax_says(loaded):
     assert chisquare(counts[there], 20_000 * expected.numpy()[there]).pvalue > 0.001
 
 
+def test_the_lowest_temperatures_take_the_most_probable_piece_as_none_does():
+    scores = 20 * torch.randn(4, 30, generator=torch.Generator().manual_seed(2))
+    coldest = Sampling(1e-310).probabilities(scores.clone())
+    torch.testing.assert_close(coldest, Sampling(0).probabilities(scores.clone()))
+
+
 @pytest.mark.parametrize(("top_k", "top_p"), [(3, 1.0), (None, 0.7), (5, 0.5), (1, 1.0), (None, 1e-6), (50, 0.999)])
 def test_only_the_most_probable_pieces_are_drawn_from(top_k, top_p):
     scores = 2 * torch.randn(4, 30, generator=torch.Generator().manual_seed(2))

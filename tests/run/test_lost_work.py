@@ -22,6 +22,7 @@ from s2s.run.tasks import read
 from s2s.tasks import contract
 from s2s.training.checkpoint import read_progress
 from s2s.training.logger import RunLog, forget_after
+from s2s.training.ranks import Lost
 
 RECIPE = """
 name: tiny
@@ -131,6 +132,45 @@ def test_how_often_it_is_saved_changes_no_bit(folder, monkeypatch):
     kept_at_the_end = ["0000002", "0000004", "0000005", "average"]
     assert sorted(p.name for p in (folder / "often/checkpoints").iterdir()) == kept_at_the_end
     assert _bits(folder / "often") == _bits(folder / "run")
+
+
+def test_a_validation_that_another_process_cut_short_is_made_up(folder, monkeypatch):
+    def cut_short(*words) -> float:
+        raise Lost("another process has ended", remedy="look at it")
+
+    with monkeypatch.context() as once:
+        # who loses another process ignores signals from then on
+        once.setattr("s2s.run.stopping._SIGNALS", ())
+        once.setattr("s2s.tasks.translation.task.Translation.validate", cut_short)
+        with pytest.raises(Lost, match="stopped after update 2 of 5; saved"):
+            _s2s("train", "tiny.yaml", "run.dir=cut")
+    assert read_progress(folder / "cut/checkpoints/0000002").score is None
+    _s2s("train", "cut", "--resume")
+    assert _bits(folder / "cut") == _bits(folder / "run")
+    validations = [[line for line in _lines(folder / run) if "validation" in line] for run in ("cut", "run")]
+    assert validations[0] == validations[1]
+
+
+def test_a_run_that_lost_its_patience_says_so_again_and_a_stopped_one_loses_it_in_time(folder, monkeypatch, capsys):
+    words = (
+        "tiny.yaml",
+        "training.updates=20",
+        "training.learning_rate=1e-30",
+        "device.precision=fp32",
+        "validation.patience=2",
+    )
+    _s2s("train", *words, "run.dir=straight")
+    with monkeypatch.context() as once:
+        _signalled(once, 3, signal.SIGTERM)
+        with pytest.raises(Stopped):
+            _s2s("train", *words, "run.dir=stopped")
+    _s2s("train", "stopped", "--resume")
+    assert _bits(folder / "stopped") == _bits(folder / "straight")
+    capsys.readouterr()
+    _s2s("train", "stopped", "--resume", "training.updates=30")
+    said = "after update 6 of 30: no better loss in 2 validations (validation.patience)"
+    assert said in capsys.readouterr().out
+    assert _bits(folder / "stopped") == _bits(folder / "straight")
 
 
 @pytest.mark.parametrize("schedule", ["constant", pytest.param("inverse-sqrt", marks=pytest.mark.slow)])

@@ -71,6 +71,12 @@ def test_a_run_says_what_it_read_and_how_well_it_names_pieces(run):
     assert json.loads((run / "manifest.json").read_text())[0]["counts"]["train"] == 180
 
 
+def test_texts_without_a_piece_are_refused(run):
+    (run.parent / "empty.tsv").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(UserError, match="all of 2 texts are empty"):
+        evaluate(run, overrides=[f"data.test={run.parent / 'empty.tsv'}"], keep=False)
+
+
 def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):
     loaded = load(run)
     texts = datasets.Dataset.from_dict({"text": ["The old man sleeps in the garden.", "A dog sees the bird."]})

@@ -216,6 +216,13 @@ def test_what_is_not_known_is_one_message(marian, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bloom"}))
     with pytest.raises(UserError, match="model of type 'bloom'"):
         opened(tmp_path)
+    for name in ("vocab.json", "source.spm", "target.spm", "model.safetensors"):
+        shutil.copy(marian / name, tmp_path)
+    config = json.loads((marian / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({key: config[key] for key in config if key != "d_model"}))
+    with pytest.raises(UserError, match="lacks 'd_model'"):
+        opened(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
     (tmp_path / "config.json").write_text((marian / "config.json").read_text())
     with pytest.raises(UserError, match="has no weights"):
         opened(tmp_path)

@@ -18,7 +18,7 @@ from s2s.errors import UserError
 from s2s.run.folder import opened
 from s2s.run.loaded import evaluate, load
 from s2s.run.pretrained import begin_with, open_source
-from s2s.run.published.bert import described
+from s2s.run.published.bert import POOLER, described
 from s2s.run.published.description import write_recipe
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train, training
@@ -277,6 +277,26 @@ def test_a_classifier_that_begins_with_bert_trains_resumes_and_is_scored(bert, r
 def _s2s(*words: object) -> str:
     done = CliRunner().invoke(commands, [str(word) for word in words], standalone_mode=False, catch_exceptions=False)
     return done.stdout
+
+
+def test_exported_for_the_hub_it_keeps_its_pooler(bert, recipe, tmp_path, monkeypatch):
+    exported, fetched = tmp_path / "hub", []
+    _s2s("export", bert, "--to", "hub", "--output", exported)
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download",
+        lambda *_, allow_patterns, **given: fetched.extend(allow_patterns) or str(exported),
+    )
+    begun = []
+    for run in (bert, "hf:somebody/bert"):
+        made = recipe(run, "data.classes=[cat, dog]")
+        source = open_source(made)
+        made = source.adapt(made)
+        model = task_of(made).build(made, source.tokenizers)
+        begin_with(model, made, source, None)
+        begun.append(model.pooling.state_dict())
+    assert begun[0].keys() == begun[1].keys() != set()
+    assert all(torch.equal(tensor, begun[1][name]) for name, tensor in begun[0].items())
+    assert POOLER in fetched
 
 
 def test_blanks_are_filled_with_berts_probabilities(bert):

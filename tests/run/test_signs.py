@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -11,11 +12,16 @@ from click.testing import CliRunner
 
 from s2s.cli.main import commands
 from s2s.data.tokenizers import EOS
+from s2s.errors import UserError
+from s2s.evaluation.signs.pieces import entropy
+from s2s.interpretability.inspection import Focus
+from s2s.run import doctor
 from s2s.run.folder import opened
-from s2s.run.loaded import evaluate, load, part_to_score
+from s2s.run.loaded import evaluate, load, look_into, part_to_score
 from s2s.run.tasks import task_of
 from s2s.tasks.captioning.symptoms import facts_wrong
 from s2s.tasks.language_model.symptoms import Expected, ends
+from s2s.tasks.text_to_text.data import Mixture, in_pieces
 from s2s.training.progress import silent
 
 SMALL = ["training.updates=4", "training.warmup=2", "validation.every=2", "model.width=16", "model.heads=2",
@@ -171,3 +177,38 @@ def test_each_task_of_a_mixture_is_explained_as_evaluation_scores_it(runs, tmp_p
     assert not [sign for sign in found["signs"] if sign["name"].startswith("words:")]
     # two of each task that is answered, each with its place among all
     assert [worst["score"].split(": ")[0] for worst in found["worst"]] == [name for name in TASKS for _ in range(2)]
+
+
+def test_a_task_of_which_no_example_is_drawn_is_left_out(runs):
+    """Of 610 examples, 24 are looked at, and none of the few of some tasks."""
+    run = opened(runs / "text_to_text", ["data.corpora.en-de.test=600", "data.corpora.words.test=2"])
+    loaded = load(run)
+    split, examples = doctor.held_out(run, loaded)
+    assert (split, len(examples)) == ("test", 24)
+    part = part_to_score(run, loaded.recipe, "test").select(np.array([0, 300, 599]))
+    assert list(part.parts) == ["en-de"]
+    found = task_of(loaded.recipe).symptoms(loaded, part, np.array([0, 300, 599]), silent)
+    assert found.summary.startswith("en-de: 3 sentences")
+
+
+def test_texts_with_spans_count_by_their_windows(runs):
+    loaded = load(runs / "text_to_text")
+    recipe, tokenizer = loaded.recipe, loaded.tokenizers[0]
+    texts = ["Der Mann schläft. " * 100, "", "Ja."]
+    part = Mixture({"words": datasets.Dataset.from_dict({"source": texts, "target": texts})})
+    found = task_of(recipe).symptoms(loaded, part, np.arange(3), silent)
+    pieces, _ = in_pieces(part.parts["words"], recipe.data.corpora["words"], tokenizer, recipe.batches.max_length)
+    windows = len(pieces.target_lengths)
+    assert windows > len(texts)
+    _, wanted = pieces.drawn(np.arange(windows), 0)
+    assert found.ignorant == pytest.approx(entropy(np.concatenate([*wanted, np.full(windows, EOS)])))
+
+
+def test_a_task_without_examples_to_look_into_is_named(runs):
+    run = opened(runs / "text_to_text", ["data.corpora.cases.test=null"])
+    with pytest.raises(UserError, match="cases has no test set to take an example of"):
+        look_into(run, Focus(task="cases"))
+    loaded, alone = load(run), load(run).recipe.data.corpora["words"]
+    only = loaded.recipe.model_copy(update={"data": loaded.recipe.data.model_copy(update={"corpora": {"w": alone}})})
+    with pytest.raises(UserError, match="learned nothing but to write what was taken out"):
+        task_of(only).inspect(replace(loaded, recipe=only), Focus(("Ja.",)))

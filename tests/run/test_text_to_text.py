@@ -11,8 +11,12 @@ from click.testing import CliRunner
 from s2s.cli.main import commands
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
-from s2s.run.loaded import load
+from s2s.recipe.pairs import MADE
+from s2s.run.folder import opened
+from s2s.run.loaded import load, part_to_score
 from s2s.tasks.text_to_text.answers import log_probabilities
+from s2s.tasks.text_to_text.data import MixtureSource
+from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
@@ -125,6 +129,59 @@ def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):
     assert taken["new"] == []
     assert all("400 of 500 rows" in rows for rows in taken["partly"].values())
     assert taken["partly"]
+
+
+FILES = """
+name: files
+task: text-to-text
+data:
+  corpora:
+    one: {corpus: files, train: one.tsv, validation: 5, test: 5, source: a, target: b}
+    two: {corpus: files, train: two.tsv, validation: few.tsv, test: few.tsv, source: a, target: b}
+tokenizer: {kind: word, size: 60}
+model: {kind: transformer, width: 16, heads: 2, feedforward: 16, encoder_layers: 1, decoder_layers: 1}
+training: {updates: 2, warmup: 1}
+validation: {every: 2}
+decoding: {max_ratio: 0.1, max_extra: 1}
+"""
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_each_corpus_answers_for_what_it_holds_out_itself(earlier, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, count in (("one", 40), ("two", 30), ("few", 3), ("other", 4)):
+        rows = [f"{name} {n}\tw{n % 7}" for n in range(count)]
+        (tmp_path / f"{name}.tsv").write_text("a\tb\n" + "\n".join(rows) + "\n")
+    (tmp_path / "files.yaml").write_text(FILES)
+    s2s("train", "files.yaml")
+    manifest = json.loads(Path("runs/files/manifest.json").read_text())
+    held = [name for name in manifest[0]["hashes"] if name.startswith("held_out")]
+    assert held == ["held_out_validation.one", "held_out_test.one"]
+    if earlier:
+        run = opened(Path("runs/files"))
+        part = part_to_score(run, run.recipe, "test")
+        for name in held:
+            del manifest[0]["hashes"][name]
+        manifest[0]["hashes"]["held_out_test"] = MixtureSource(run.recipe.data).digest(part)
+        Path("runs/files/manifest.json").write_text(json.dumps(manifest))
+    s2s("evaluate", "runs/files")
+    if not earlier:
+        # another test set of the one corpus changes nothing of what the other one holds out
+        assert "two: exact" in s2s("evaluate", "runs/files", "data.corpora.two.test=other.tsv")
+    for override in ("data.corpora.one.seed=2", "data.corpora.one.test=6", "data.corpora.two.test=3"):
+        with pytest.raises(UserError, match="drawn from the training data"):
+            s2s("evaluate", "runs/files", override)
+
+
+@pytest.mark.parametrize("corpus", MADE)
+def test_of_a_corpus_that_is_made_to_measure_nothing_is_held_out(corpus):
+    made = CorpusSettings(corpus=corpus, train=30, validation=4, test=5)
+    settings = MixtureSettings(corpora={"made": made})
+    assert (settings.validation, settings.test) == ("validation", "test")
+    part = MixtureSource(settings).part("test")
+    assert part is not None
+    assert len(part) == 5
+    assert MixtureSource(settings).held_out("test", part) == {}
 
 
 @pytest.mark.parametrize(

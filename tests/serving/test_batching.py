@@ -14,13 +14,14 @@ class Slow:
 
     def __init__(self) -> None:
         self.gate, self.entered, self.batches = threading.Event(), threading.Event(), []
+        self.error: Exception = UserError("one is bad")
 
     def __call__(self, asked, lines):
         self.entered.set()
         assert self.gate.wait(10)
         self.batches.append((asked, lines))
         if "bad" in lines:
-            raise UserError("one is bad")
+            raise self.error
         return [f"{asked} {line}" for line in lines]
 
 
@@ -60,12 +61,14 @@ def test_one_job_may_have_more_lines_than_a_batch_of_several(model, slow):
     assert model.submit("a", lines).result(10) == [f"a {line}" for line in lines]
 
 
-def test_a_bad_request_harms_nobody_else(model, slow):
+@pytest.mark.parametrize("error", [UserError("one is bad"), MemoryError("one is bad")])
+def test_a_bad_request_harms_nobody_else(model, slow, error):
+    slow.error = error
     _busy(model, slow)
     good, bad, other = (model.submit("a", [text]) for text in ("1", "bad", "2"))
     slow.gate.set()
     assert (good.result(10), other.result(10)) == (["a 1"], ["a 2"])
-    with pytest.raises(UserError, match="one is bad"):
+    with pytest.raises(type(error), match="one is bad"):
         bad.result(10)
 
 
@@ -75,6 +78,7 @@ def test_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
     with pytest.raises(Full):
         model.submit("a", ["too many"])
     assert waiting[0].cancel()
+    assert len(model) == 5
     slow.gate.set()
     wait(waiting[1:], 10)
     assert "0" not in [line for _, lines in slow.batches for line in lines]

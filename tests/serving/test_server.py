@@ -153,6 +153,26 @@ def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
         assert server.post("/translate", {"text": "a"})[0] == 200
 
 
+def test_the_seconds_of_a_request_begin_with_its_first_byte(loaded):
+    may, entered = threading.Event(), threading.Event()
+    with served({"t": Held(loaded["t"], may, entered)}, Limits(seconds=2)) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as place:
+            body = b'{"text": "a"}'
+            began = time.monotonic()
+            place.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+            place.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode())
+            time.sleep(1.5)
+            place.sendall(body)
+            assert entered.wait(10)
+            told = place.recv(1000)
+            took = time.monotonic() - began
+        assert told.startswith(b"HTTP/1.1 408")
+        assert took < 3
+        assert 's2s_requests_total{path="/translate",status="408"} 1.0' in server.get("/metrics")[1]
+        may.set()
+
+
 def _computing() -> int:
     return sum(thread.name == "model" for thread in threading.enumerate())
 
@@ -181,7 +201,7 @@ def test_health_and_openapi_say_what_there_is(server):
     assert found["limits"]["lines"] == 3
     described = server.get("/openapi.json")[1]
     assert set(described["paths"]) == {"/translate", "/classify", "/health", "/metrics"}
-    assert {"404", "408", "413", "422", "429"} <= set(described["paths"]["/translate"]["post"]["responses"])
+    assert {"400", "404", "408", "413", "422", "429"} <= set(described["paths"]["/translate"]["post"]["responses"])
     assert "process_resident_memory_bytes" in server.get("/metrics")[1]
     page = server.get("/")[1]
     assert "http:" not in page
@@ -203,6 +223,25 @@ def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, mon
         assert f"127.0.0.1:{port}: cannot be had" in _told(small_runs / "t", "--port", port)
     monkeypatch.setattr("s2s.cli.serve.find_spec", lambda name: None if name == "fastapi" else True)
     assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", "  → pip install 's2s[serve]'"]
+
+
+def test_a_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(small_runs, tmp_path, monkeypatch):
+    (tmp_path / "opus").mkdir()
+    monkeypatch.setattr("s2s.run.folder.located", lambda path: small_runs / "t")
+    given = []
+    monkeypatch.setattr("s2s.serving.listening.serve", lambda runs, place, *_: given.append((runs, place.close())))
+    CliRunner().invoke(commands, ["serve", str(tmp_path / "opus"), "--port", "0"], catch_exceptions=False)
+    assert {name: run.path for name, run in given[0][0].items()} == {"opus": small_runs / "t"}
+
+
+def test_a_request_that_fails_by_our_fault_is_counted(loaded):
+    class Broken(Held):
+        def candidates(self, *asked):
+            raise ZeroDivisionError
+
+    with served({"t": Broken(loaded["t"], None, None)}) as server:
+        assert server.post("/translate", {"text": "a"})[0] == 500
+        assert 's2s_requests_total{path="/translate",status="500"} 1.0' in server.get("/metrics")[1]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_paths():

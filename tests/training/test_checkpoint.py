@@ -55,6 +55,13 @@ def test_the_best_and_the_last_are_kept(tmp_path):
     assert checkpoints.last().name == "0000006"
 
 
+def test_the_newest_is_that_of_the_largest_number_however_many_digits_it_has(tmp_path):
+    checkpoints = Checkpoints(_run(tmp_path))
+    for update in (9_999_999, 10_000_000):
+        _save(checkpoints, update, None)
+    assert [path.name for path in checkpoints.numbered()] == ["10000000"]
+
+
 def test_unvalidated_checkpoints_do_not_count_as_best(tmp_path):
     checkpoints = Checkpoints(_run(tmp_path), keep_best=1, keep_last=2)
     for update, score in ((1, None), (2, -5.0), (3, None)):

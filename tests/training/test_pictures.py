@@ -5,6 +5,7 @@ import io
 import torch
 
 from s2s.interpretability.figure import attention_picture
+from s2s.training.drawing import png
 
 
 def test_pieces_are_text_not_formulas():
@@ -12,6 +13,10 @@ def test_pieces_are_text_not_formulas():
     figure = attention_picture(weights, ["a", "$$", "c"], ["$x^", "\\frac", "c"], "my $run^")
     figure.savefig(io.BytesIO())
     assert len(figure.axes) == 3
+
+
+def test_letters_that_the_font_lacks_are_no_warnings():
+    assert png(attention_picture(torch.rand(2, 1, 2), ["你", "好"], ["c"], "a run"))
 
 
 def test_a_picture_says_whose_attention_it_is_and_what_its_greys_mean():

@@ -119,8 +119,10 @@ def test_gradients_and_losses_are_summed_and_what_nobody_learns_has_none(process
 
 
 def test_each_process_drops_by_a_seed_of_its_own_and_the_first_by_that_of_one_alone():
+    computer = SimpleNamespace(device=torch.device("cpu"))
+
     def seed(ranks: Ranks) -> int:
-        Trainer._seed_dropout(SimpleNamespace(seeds=SeedSettings(dropout=3), ranks=ranks), 5)  # type: ignore[arg-type]
+        Trainer._seed_dropout(SimpleNamespace(seeds=SeedSettings(dropout=3), ranks=ranks, computer=computer), 5)  # type: ignore[arg-type]
         return torch.initial_seed()
 
     seeds = [seed(Ranks(rank, 3)) for rank in range(3)]

@@ -1,4 +1,4 @@
-"""What earlier training is worth: beside as long a training on unrelated pairs, and on the few pairs alone."""
+"""What earlier training is worth, beside the better of unrelated pairs and the few pairs alone for as long."""
 
 import math
 import statistics
@@ -157,7 +157,7 @@ def _finding(model: str, gains: Gains) -> Finding:
     others = [name for name in others if not failed(closed[name])] or others
     sentence, standing, variations = "no other model was measured", "not measurable", {}
     if others:
-        other = max(others, key=lambda name: _mean_gain(there[name], "unrelated"))
+        other = max(others, key=lambda name: _mean_gain(there[name], control(there[name])))
         difference, p = _against(model, other, there)
         pairs = math.comb(len(there), 2)
         said = judged((model, other), difference, closed, p, "nats gained", MARGIN, 2, pairs)
@@ -165,15 +165,24 @@ def _finding(model: str, gains: Gains) -> Finding:
         variations = _variations(model, other, gains, share) if standing in ("better", "worse") else {}
     elif failed(closed[model]):
         sentence = "; ".join(gate.sentence for gate in failed(closed[model]))
-    quantity = f"gain in validation loss over as long a training on unrelated pairs, with {share} % of the pairs"
+    quantity = f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
     value = None
     if not failed(closed[model]):
-        value = _estimate(gain, "unrelated")
+        value = _estimate(gain, control(gain))
         sentence = f"{_worth(gain)}; {sentence}"
     real = [run["arms"]["real"] for run in gain.runs.values()]
     tokens = statistics.mean(its["before"]["tokens"] + its["tokens"] for its in real)
     shown = finding("fine-tuning", model, value, "nats per token", quantity, sentence, "loss", tokens)
     return shown.model_copy(update={"standing": standing, "variations": variations})
+
+
+def control(gain: Gain) -> str:
+    """The arm that earlier training has to beat: the one of the other two that ends with the lower loss.
+
+    Unrelated pairs may help, since they teach both languages, and they may harm, since they teach that sources say
+    nothing; a gain over the worse of the two would be the harm of a control.
+    """
+    return min(_BEFORE, key=lambda arm: _mean_gain(gain, arm))
 
 
 def _worth(gain: Gain) -> str:
@@ -200,12 +209,9 @@ def _estimate(gain: Gain, arm: str) -> Estimate:
 
 
 def _against(model: str, other: str, there: Mapping[str, Gain]) -> tuple[Difference | None, float | None]:
-    """By how much the model gains more over unrelated pairs, with p corrected for all pairs of models (Holm 1979)."""
-    pairs = {
-        (a, b): each
-        for a, b in combinations(there, 2)
-        if (each := _between(there[b].counts["unrelated"], there[a].counts["unrelated"]))
-    }
+    """By how much the model gains more over its control, with p corrected for all pairs of models (Holm 1979)."""
+    gained = {name: gain.counts[control(gain)] for name, gain in there.items()}
+    pairs = {(a, b): each for a, b in combinations(there, 2) if (each := _between(gained[b], gained[a]))}
     p = dict(zip(pairs, holm([each.p() for each in pairs.values()]), strict=True)) if pairs else {}
     if (model, other) in pairs:
         return pairs[(model, other)], p[(model, other)]
@@ -218,23 +224,24 @@ def _against(model: str, other: str, there: Mapping[str, Gain]) -> tuple[Differe
 def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, bool]:
     """Whether the same model gains more with another choice."""
 
-    def _more(arm: str, at: int, chosen: bool = False) -> bool:
+    def _more(arm: str | None, at: int, chosen: bool = False) -> bool:
         values = []
         for name in (model, other):
             gain = gains[name][at]
             rate = f"{next(iter(gain.runs.values()))['rate']:g}" if chosen else None
-            values.append(_mean_gain(gain, arm, rate))
+            values.append(_mean_gain(gain, arm or control(gain), rate))
         return values[0] > values[1]
 
-    sign, kept = _more("unrelated", share), {}
+    sign, kept = _more(None, share), {}
     for at in SHARES:
         if at != share and all(at in gains[name] for name in (model, other)):
-            kept[f"{at} % of the pairs"] = _more("unrelated", at) == sign
+            kept[f"{at} % of the pairs"] = _more(None, at) == sign
+    kept["beside unrelated pairs"] = _more("unrelated", share) == sign
     kept["beside the few pairs alone"] = _more("scratch", share) == sign
     if all(
         len(run["arms"]["real"]["curves"]) > 1 for name in (model, other) for run in gains[name][share].runs.values()
     ):
-        kept["one rate for all arms"] = _more("unrelated", share, chosen=True) == sign
+        kept["one rate for all arms"] = _more(None, share, chosen=True) == sign
     return kept
 
 

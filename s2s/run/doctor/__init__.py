@@ -49,7 +49,13 @@ def examined(run: Opened, checkpoint: str | None, say: Say = lambda line: None) 
     patient = Patient(task_of(loaded.recipe), loaded, examples, np.arange(len(examples)), say)
     findings = [_finding(name, check, patient) for name, check in CHECKS.items()]
     described = f"{len(examples)} examples of its {split} set"
-    return Examination(str(run.path), loaded.checkpoint.name, described, str(loaded.computer), findings)
+    return Examination(str(run.path), loaded.checkpoint.name, described, _computer(loaded), findings)
+
+
+def _computer(loaded: Loaded[Any, Any]) -> str:
+    """What computes here and, where that is another device, on what the run was trained."""
+    here, before = str(loaded.computer), keeping.trained_on(loaded.path).partition(",")[0]
+    return f"{here}, trained on {before}" if before not in ("", here.partition(",")[0]) else here
 
 
 def _finding(name: str, check: Callable[[str, Patient], Finding], patient: Patient) -> Finding:

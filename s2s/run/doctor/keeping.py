@@ -23,7 +23,7 @@ from s2s.run.doctor.findings import Finding, held, not_applicable
 from s2s.run.loaded import load_tokenizers
 from s2s.run.training import trainer_of
 from s2s.training.checkpoint import Checkpoints, Progress, load_weights, read_tensors, read_training, save_weights
-from s2s.training.devices import Computer, choose, precision_of
+from s2s.training.devices import precision_of
 from s2s.training.trainer import Trainer
 
 UPDATES = 4
@@ -102,7 +102,8 @@ def resuming(name: str, patient: Patient) -> Finding:
     # a schedule that ends with the run would leave nothing to be learned
     longer = recipe.training.model_copy(update={"updates": max(until + 1, recipe.training.updates)})
     recipe = recipe.model_copy(update={"training": longer})
-    computer = _computer_of(folder, recipe)
+    before = precision_of(trained_on(folder))
+    computer = replace(patient.run.computer, precision=before or patient.run.computer.precision, undecided=False)
 
     def fresh() -> Trainer[Any, Any]:
         """A trainer as a new process would make it."""
@@ -126,11 +127,10 @@ def resuming(name: str, patient: Patient) -> Finding:
     return held(name, said, wrong, 0, _BITS)
 
 
-def _computer_of(folder: Path, recipe: Any) -> Computer:
-    """What the run was trained with last, as far as it is here."""
-    computer, starts = choose(recipe.device), manifest.read(folder / folders.MANIFEST)
-    before = precision_of(str(starts[-1].get("device"))) if starts else None
-    return replace(computer, precision=before or computer.precision, undecided=False)
+def trained_on(folder: Path) -> str:
+    """What the run was trained with last, in words; empty where nobody knows."""
+    starts = manifest.read(folder / folders.MANIFEST)
+    return str(starts[-1].get("device") or "") if starts else ""
 
 
 def _from(trainer: Trainer[Any, Any], tensors: dict[str, Tensor], progress: Progress, where: Path) -> Trainer[Any, Any]:

@@ -47,7 +47,10 @@ def as_run(folder: Path) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     with whole(place) as temporary:
         temporary.mkdir()
-        import_module(f"s2s.run.published.{kind}").convert(folder, config, weights, temporary)
+        try:
+            import_module(f"s2s.run.published.{kind}").convert(folder, config, weights, temporary)
+        except KeyError as error:
+            raise UserError(f"a description of the model lacks {error}", str(folder), "fetch the model again") from None
     return place
 
 

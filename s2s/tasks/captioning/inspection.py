@@ -11,6 +11,7 @@ from s2s.data.piece_inspection import Cutting, cutting
 from s2s.data.sources import Corpus
 from s2s.tasks.captioning.data import Captioned, CaptionSource
 from s2s.tasks.captioning.recipe import CaptionRecipe
+from s2s.tasks.pixels import plain
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,12 @@ def _findings(part: Captioned, source: CaptionSource, normalization: str) -> Cap
     suspicious: dict[str, list[int]] = {}
     for row, several in enumerate(part.captions, start=1):
         look.note_suspicious(suspicious, row, *several)
-    flat = part.pixels.reshape(len(part), part.pixels.shape[1], -1)
     return CaptionFindings(
         images=len(part),
         captions=(int(counts.sum()), int(counts.min()), int(counts.max())),
         words=(int(words.min()), int(np.median(words)), int(words.max())),
         repeated=(look.repeated(look.hashes(source.keys(part))) + 1).tolist(),
-        plain=(np.flatnonzero((flat == flat[:, :, :1]).all(axis=(1, 2))) + 1).tolist(),
+        plain=plain(part.pixels),
         said_before=len(look.repeated(look.hashes(part.texts()))),
         suspicious=suspicious,
         altered=look.altered(part.texts(), normalization),

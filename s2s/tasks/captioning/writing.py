@@ -30,7 +30,7 @@ def build_model(recipe: CaptionRecipe, target_size: int) -> Seq2Seq:
     Raises:
         UserError: the encoder learns fewer positions than an image has, or the decoder writes a piece for each of them.
     """
-    torch.manual_seed(seed_for(recipe.seeds.initialization))
+    torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
     data, stem = recipe.data, recipe.stem
     # a table of one piece, which is replaced at once
     model: Seq2Seq = module_of(recipe.model.kind).build(recipe.model, 1, target_size)

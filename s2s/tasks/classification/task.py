@@ -45,7 +45,7 @@ TextCourse = Course[ClassificationRecipe, PreparedLabelled, Classifier]
 
 def build_classifier(recipe: ClassificationRecipe, pieces: int) -> Classifier:
     """A classifier of texts of so many different pieces, with the initial weights that the recipe's seed gives."""
-    torch.manual_seed(seed_for(recipe.seeds.initialization))
+    torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
     encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, pieces)
     return Classifier(encoder, width, len(recipe.data.classes or ()), recipe.head.pooling, recipe.head.dropout)
 

@@ -200,7 +200,7 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
 
     def build(self, recipe: ImageRecipe, tokenizers: Sequence[Tokenizer]) -> Classifier:
         """An encoder that reads patches, and a head."""
-        torch.manual_seed(seed_for(recipe.seeds.initialization))
+        torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
         data, head = recipe.data, recipe.head
         # a table of one token, which is replaced at once
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, 1)

@@ -47,7 +47,9 @@ class Sampling:
             best = torch.zeros_like(scores)
             return best.scatter_(1, scores.argmax(dim=1, keepdim=True), 1.0)
         # in order, so that equal scores are kept or cut by their numbers, and not by chance
-        ordered, order = (scores / self.temperature).sort(dim=1, descending=True, stable=True)
+        ordered, order = scores.sort(dim=1, descending=True, stable=True)
+        # less the best, so that no temperature is too low for a number to hold the quotient
+        ordered = (ordered - ordered[:, :1]) / self.temperature
         if self.top_k is not None:
             ordered[:, self.top_k :] = float("-inf")
         shares = ordered.softmax(dim=1)

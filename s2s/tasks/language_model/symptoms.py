@@ -138,8 +138,8 @@ def _short_sighted(run: LanguageRun, pieces: Lists, found: Expected) -> Sign:
     )
     threshold = f"where they are worth less than {_BEFORE:g} nats: counts of pieces that follow each other would do"
     remedy = (
-        "train for longer (training.updates), more layers (model.layers), longer rows (batches.length), or documents "
-        "that go on (data.document: paragraph or file)"
+        "train for longer (training.updates), more layers (model.decoder_layers), longer rows (batches.length), or "
+        "documents that go on (data.document: paragraph or file)"
     )
     return plain_sign("ignores what came before", worth < _BEFORE, said, worth, threshold, remedy)
 

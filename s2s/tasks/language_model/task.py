@@ -66,7 +66,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
 
     def build(self, recipe: LanguageRecipe, tokenizers: Sequence[Tokenizer]) -> LanguageModel:
-        torch.manual_seed(seed_for(recipe.seeds.initialization))
+        torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
         return build_language_model(recipe.model, tokenizers[0].size)
 
     def build_smallest(self, recipe: LanguageRecipe) -> nn.Module:

@@ -123,7 +123,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
 
     def build(self, recipe: MaskedRecipe, tokenizers: Sequence[Tokenizer]) -> MaskedLM:
-        torch.manual_seed(seed_for(recipe.seeds.initialization))
+        torch.default_generator.manual_seed(seed_for(recipe.seeds.initialization))
         size = tokenizers[0].size
         encoder, width = module_of(recipe.model.kind).build_encoder(recipe.model, size + 1)
         masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
@@ -142,7 +142,10 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
 
     def read(self, run: MaskedRun, part: datasets.Dataset) -> MaskedText:
         tokenizer = run.tokenizers[0]
-        return examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+        examples = examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
+        if not len(examples):
+            raise UserError(f"all of {len(part):,} texts are empty", where=str(run.path), remedy="look at data.text")
+        return examples
 
     def symptoms(
         self, run: MaskedRun, part: datasets.Dataset, rows: Int[np.ndarray, " texts"], meter: Meter

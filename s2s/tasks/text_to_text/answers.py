@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from s2s.data.batches import collate
 from s2s.data.tokenizers import Tokenizer
+from s2s.interpretability.seq2seq import check_fits
 from s2s.models.contract import Seq2Seq
 
 
@@ -24,10 +25,15 @@ def log_probabilities(
 
     Sources, prefix included, are read `batch` at a time, each once for all answers; in fp32, dropout off. `advance` is
     told how many were, batch by batch. The model stays in evaluation mode.
+
+    Raises:
+        UserError: a source is longer than the positions that the model has learned.
     """
     model.eval()
     device = next(model.parameters()).device
     pieces, wanted = tokenizer.encode_batch(sources), tokenizer.encode_batch(answers)
+    for source in pieces:
+        check_fits(model, source, ())
     found = np.zeros((len(sources), len(answers)))
     order = sorted(range(len(sources)), key=lambda row: len(pieces[row]))
     for first in range(0, len(order), batch):

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from jaxtyping import Int
 
 from s2s.data.corruption import CorruptedText
 from s2s.data.encoding import Encoded, Lists, encode_corpus, encode_texts
-from s2s.data.filters import filter_training
+from s2s.data.filters import Ledger, filter_training
 from s2s.data.mixing import FixedPairs, PairsOfPieces
 from s2s.data.pairs import PairSource, pairs, prefixed
 from s2s.data.sources import Corpus, Source, digest_of_arrays
@@ -33,27 +34,53 @@ class Mixture:
         return sum(map(len, self.parts.values()))
 
     def select(self, indices: Int[np.ndarray, " chosen"], /) -> "Mixture":
-        """The chosen examples, counted through all corpora; in each, in the order asked for."""
+        """The chosen examples, counted through all corpora, in the order asked for; no corpus without any."""
         ends = np.cumsum([0, *map(len, self.parts.values())])
         spans = zip(self.parts.items(), itertools.pairwise(ends.tolist()), strict=True)
         rows = np.asarray(indices)
-        return Mixture({n: part.select(rows[(rows >= a) & (rows < b)] - a) for (n, part), (a, b) in spans})
+        chosen = {name: (part, rows[(rows >= a) & (rows < b)] - a) for (name, part), (a, b) in spans}
+        return Mixture({name: part.select(some) for name, (part, some) in chosen.items() if len(some)})
+
+
+class TaskSource(PairSource):
+    """Pairs of one corpus; of a task with answers, each target is one of them."""
+
+    settings: CorpusSettings
+
+    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+        """As elsewhere.
+
+        Raises:
+            UserError: see `PairSource`; or a target is none of the answers. Filters drop empty ones of training.
+        """
+        found, answers = super().part(name, train), self.settings.answers
+        if found is None or not answers:
+            return found
+        wanted = {*answers, ""} if name == "train" else {*answers}
+        wrong = [row for row, (_, target) in enumerate(pairs(found)) if target.strip() not in wanted]
+        if wrong:
+            more = f", and {len(wrong) - 1:,} more targets" if wrong[1:] else ""
+            said = found[wrong[0]]["target"][:60]
+            what = f"the target is {said!r}, which is none of the answers {', '.join(answers)}{more}"
+            raise UserError(what, self.place(name, wrong[0]), "add it to `answers`, or mend the row")
+        return found
 
 
 class MixtureSource(Source[Any, Mixture]):
     """The corpora of a mixture, each from where translation's pairs come from.
 
-    What one holds out is not left in its own training data; other corpora are not looked through.
+    What one holds out is not left in its own training data; see `learned_from` for that of the others.
     """
 
     settings: MixtureSettings
+    section: ClassVar[str] = "data.corpora.NAME"
 
-    def sources(self) -> dict[str, PairSource]:
+    def sources(self) -> dict[str, TaskSource]:
         """Of each corpus; where spans are taken out, only the source is read."""
         found = {}
         for name, settings in self.settings.corpora.items():
             alone = {"target": settings.source} if settings.objective == "span-corruption" else {}
-            found[name] = PairSource(settings.model_copy(update=alone))
+            found[name] = TaskSource(settings.model_copy(update=alone))
         return found
 
     def read(self, name: str, split: str | tuple[str, str], train: Mixture | None) -> Mixture:
@@ -77,6 +104,13 @@ class MixtureSource(Source[Any, Mixture]):
     def keys(self, part: Mixture) -> Iterable[Hashable]:
         return ((name, source) for name, each in part.parts.items() for source, _ in pairs(each))
 
+    def held_out(self, name: str, part: Mixture) -> dict[str, str]:
+        """Each corpus by itself: what others are tested on says nothing of what it holds out."""
+        sources, found = self.sources(), {}
+        for corpus, each in part.parts.items():
+            found |= {f"{key}.{corpus}": digest for key, digest in sources[corpus].held_out(name, each).items()}
+        return found
+
     def digest(self, part: Mixture) -> str:
         sources = self.sources()
         found = "\n".join(f"{name} {sources[name].digest(each)}" for name, each in part.parts.items())
@@ -89,7 +123,53 @@ def _of(corpus: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{error.what} (data.corpora.{corpus})", error.where, error.remedy) from None
+        what, where, remedy = (own_keys(text, corpus) for text in (error.what, error.where, error.remedy))
+        raise UserError(f"{what} (data.corpora.{corpus})", where, remedy) from None
+
+
+def own_keys(text: str, corpus: str) -> str:
+    """A text for users in which keys of a recipe of one corpus are those of a corpus of a mixture."""
+    return re.sub(r"(?<![\w./-])data\.(?=[a-z])(?!corpora\b)", f"data.corpora.{corpus}.", text)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned from of a corpus, what its filters dropped, and how many more examples others hold out."""
+
+    kept: datasets.Dataset
+    ledger: Ledger
+    elsewhere: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger}\n{self.left}" if self.elsewhere else str(self.ledger)
+
+    @property
+    def left(self) -> str:
+        """How many were left out, in words."""
+        return f"{self.elsewhere:,} of its examples are held out by another corpus: left out"
+
+
+def learned_from(corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture]) -> dict[str, Learned]:
+    """The filtered training examples of each corpus, without those that the validation or test set of another one has.
+
+    Such an example reads a text that the other one reads or writes there, or writes one that is read there: a
+    translation is held out in both directions. Different examples may well have the same target, such as tags.
+    """
+    scored = [part.parts for part in (corpus.validation, corpus.test) if part is not None]
+    found = {}
+    for name, part in corpus.train.parts.items():
+        kept, ledger = filter_training(part, corpora[name].filters)
+        held = [pair for parts in scored for other, each in parts.items() if other != name for pair in pairs(each)]
+        read = {source for source, _ in held}
+        known = read.union(target for _, target in held)
+        # an answer is one of a few words, and no text
+        written = set() if corpora[name].answers else read
+        rows = [
+            row for row, (source, target) in enumerate(pairs(kept)) if source not in known and target not in written
+        ]
+        elsewhere = len(kept) - len(rows)
+        found[name] = Learned(kept.select(rows) if elsewhere else kept, ledger, elsewhere)
+    return found
 
 
 @dataclass(frozen=True)
@@ -119,20 +199,17 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
     """Loads, filters and encodes all corpora, with the tokenizer of a run that is there, or one trained on all texts.
 
     Raises:
-        UserError: see `MixtureSource`; or nothing is left of a corpus, or a target is none of its task's answers.
+        UserError: see `MixtureSource`; or nothing is left of a corpus.
     """
     corpora = recipe.data.corpora
-    corpus = MixtureSource(recipe.data).load()
-    kept = {}
-    for name, part in corpus.train.parts.items():
-        kept[name], ledger = filter_training(part, corpora[name].filters)
-        say(f"{name}: {ledger}")
-        if not ledger.kept:
-            raise UserError("no training pair is left", f"data.corpora.{name}", "loosen its filters, or mend its files")
+    corpus, kept = MixtureSource(recipe.data).load(), {}
+    for name, learned in learned_from(corpora, corpus).items():
+        say(f"{name}: {learned}")
+        if not len(learned.kept):
+            remedy = "loosen its filters, hold out fewer, or mend its files"
+            raise UserError("no training pair is left", f"data.corpora.{name}", remedy)
+        kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
-    for split, mixture in corpus.parts().items():
-        for name, part in mixture.parts.items():
-            _check_answers(part, corpora[name], f"data.corpora.{name}, {split}")
     tokenizer = tokenizer or train(_texts(corpora, kept), recipe.tokenizer, "text")
     check_prefixes({f"data.corpora.{name}": each for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
@@ -159,14 +236,3 @@ def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, datasets.Da
         yield from (corpora[name].prefix + source for source, _ in pairs(part))
         if corpora[name].objective == "pairs":
             yield from (target for _, target in pairs(part))
-
-
-def _check_answers(part: datasets.Dataset, settings: CorpusSettings, where: str) -> None:
-    if settings.answers is None:
-        return
-    for row, (_, target) in enumerate(pairs(part), start=1):
-        if target.strip() not in settings.answers:
-            what = (
-                f"row {row} has the target {target[:60]!r}, which is none of the answers {', '.join(settings.answers)}"
-            )
-            raise UserError(what, where, "add it to `answers`, or mend the row")

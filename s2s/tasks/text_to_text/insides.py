@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from s2s.errors import UserError
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.interpretability.seq2seq import inspection_of
 from s2s.models.contract import Seq2Seq
@@ -19,12 +20,15 @@ def insides(run: MixtureRun, focus: Focus) -> Inspection:
     """What is found of one text or two, prefix included; without a text, of an example of the first task or that named.
 
     Raises:
-        UserError: no task is named, or another; a text is empty or too long, or has not the word.
+        UserError: no task is named, or another, or it has no example; a text is empty or too long, or lacks the word.
     """
-    name = focus.task
-    if not focus.inputs and name is None:
-        name = next(each for each, one in run.recipe.data.corpora.items() if one.objective == "pairs")
+    corpora, name = run.recipe.data.corpora, focus.task
+    there = [] if focus.inputs else [each for each in focus.part.parts if corpora[each].objective == "pairs"]
+    name = name or next(iter(there), None)
     task = task_named(run.recipe, name)
+    if not focus.inputs and name not in there:
+        what = f"{name or 'the task'} has no {focus.split} set to take an example of"
+        raise UserError(what, "INPUT", "give a text" + "".join(f", or --task {each}" for each in there[:1]))
     texts = focus.inputs or (str(replace(focus, part=focus.part.parts[name]).example["source"][0]),)
     pairs = []
     for text in texts:

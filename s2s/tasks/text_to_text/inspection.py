@@ -1,21 +1,25 @@
 """What commonly spoils a mixture of corpora, found before training: in each corpus, and between them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 import datasets
 import numpy as np
+from jaxtyping import Int
 
 from s2s.data import inspection as look
 from s2s.data.mixing import told
 from s2s.data.pair_inspection import Inspection, blocks, inspect
 from s2s.data.pairs import pairs
-from s2s.data.piece_inspection import Cutting, cutting
+from s2s.data.piece_inspection import cutting
 from s2s.data.sources import Corpus
-from s2s.data.tokenizers import train
-from s2s.tasks.text_to_text.data import Mixture, MixtureSource
+from s2s.data.tokenizers import Tokenizer, train
+from s2s.errors import UserError
+from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
+Parts = Mapping[str, datasets.Dataset]
 # a class with so many times fewer answers than the most frequent one is easily never given
 _IMBALANCE = 10
 
@@ -23,21 +27,20 @@ _IMBALANCE = 10
 def inspected(recipe: TextToTextRecipe) -> str:
     """What a recipe's corpora hold, and what is suspicious, as text."""
     corpora, corpus, tokenizer = recipe.data.corpora, MixtureSource(recipe.data).load(), recipe.tokenizer
-    shown, advice, kept = [], [], []
+    shown, advice, learned = [], [], learned_from(recipe.data.corpora, corpus)
     for name, settings in corpora.items():
         found = inspect(_alone(corpus, name), settings, tokenizer.normalization)
         head, *others = blocks(found) if settings.objective == "pairs" else _of_texts(found)
         shown += [[f"── {name}", *head], *others]
-        advice += [f"{name}: {words}" for words in _told(found, settings)]
-        kept.append(found.ledger.kept)
+        advice += [f"{name}: {own_keys(words, name)}" for words in _told(found, settings)]
         if settings.answers:
             table, more = _answers(corpus, name, settings.answers)
             shown.append(table)
             advice += [f"{name}: {words}" for words in more]
-    texts = {split: list(_read_and_written(part, corpora)) for split, part in corpus.parts().items()}
-    cut = cutting(texts, lambda: train(texts["train"], tokenizer, "text"), recipe.batches.max_length)
-    advice += [*_confusable(corpora), *_across(corpus), *cut.advice()]
-    return look.findings([*shown, _together(recipe, kept, cut)], advice)
+    parts = {split: part.parts for split, part in corpus.parts().items()}
+    parts["train"] = {name: each.kept for name, each in learned.items()}
+    together, more = _together(recipe, learned, parts)
+    return look.findings([*shown, together], [*advice, *_confusable(corpora), *more])
 
 
 def _alone(corpus: Corpus[Mixture], name: str) -> Corpus[datasets.Dataset]:
@@ -76,13 +79,11 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     for answer in answers:
         if train[answer] * _IMBALANCE < most:
             advice.append(f"{answer} is {train[answer]:,} times the answer, another one {most:,} times: see macro-F1")
-    if strange := sorted(train.keys() - set(answers)):
-        advice.append(f"{len(strange):,} targets of train are none of the answers, e.g. {strange[0][:60]!r}")
     return table, advice
 
 
-def _read_and_written(part: Mixture, corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
-    for name, each in part.parts.items():
+def _read_and_written(parts: Parts, corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
+    for name, each in parts.items():
         yield from (corpora[name].prefix + source for source, _ in pairs(each))
         if corpora[name].objective == "pairs":
             yield from (target for _, target in pairs(each))
@@ -97,25 +98,34 @@ def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
             yield f"{names} have the same prefix {prefix!r}: nothing says which task it is"
 
 
-def _across(corpus: Corpus[Mixture]) -> Iterator[str]:
-    """Held-out texts of one corpus that another one learns from."""
-    learned = {name: look.hashes(_texts(part)) for name, part in corpus.train.parts.items()}
-    for split, mixture in corpus.parts().items():
-        for name, part in mixture.parts.items() if split != "train" else ():
-            own = look.hashes(source for source, _ in pairs(part))
-            for other, texts in learned.items():
-                if other != name and (count := int(np.isin(own, texts).sum())):
-                    some = f"{count:,} of {len(own):,} {split} sources of {name}"
-                    yield f"{some} stand in train of {other}: scores will flatter"
+def _together(
+    recipe: TextToTextRecipe, learned: Mapping[str, Learned], parts: Mapping[str, Parts]
+) -> tuple[list[str], list[str]]:
+    """How all texts are cut, prefixes included, and how the corpora are mixed; and what to say of it."""
+    corpora, longest = recipe.data.corpora, recipe.batches.max_length
+    texts = {split: list(_read_and_written(each, corpora)) for split, each in parts.items()}
+    make = cache(lambda: train(texts["train"], recipe.tokenizer, "text"))
+    cut = cutting(texts, make, None)
+    lines, advice = [f"── together, mixing {recipe.data.mixing}"], [*cut.advice()]
+    lines += [f"  {name}: {each.left}" for name, each in learned.items() if each.elsewhere]
+    if cut.failure or not all(map(len, parts["train"].values())):
+        return lines, advice
+    try:
+        sides = {split: _longer_sides(each, corpora, make(), longest) for split, each in parts.items()}
+    except UserError as error:
+        return lines, [*advice, f"{error.where}: {error.what}: {error.remedy}"]
+    fit = [int((each <= longest).sum()) for each in sides["train"].values()]
+    above = {split: sum(int((each > longest).sum()) for each in found.values()) for split, found in sides.items()}
+    if any(fit):
+        lines += told(sides["train"], fit, recipe.data.mixing, recipe.data.weights)
+    if above["train"]:
+        advice.append(f"{above['train']:,} examples of train are longer than batches.max_length ({longest}): left out")
+    return [*lines, *look.table(parts, {**cut.rows(), f"examples above {longest:,}": above.values()})], advice
 
 
-def _texts(part: datasets.Dataset) -> Iterable[str]:
-    return (text for pair in pairs(part) for text in pair)
-
-
-def _together(recipe: TextToTextRecipe, kept: Sequence[int], cut: Cutting) -> list[str]:
-    """How the corpora are mixed, and how all texts are cut, prefixes included."""
-    lines = [f"── together, mixing {recipe.data.mixing}"]
-    if any(kept):
-        lines += told(recipe.data.corpora, kept, recipe.data.mixing, recipe.data.weights)
-    return [*lines, *(look.table(cut.splits, cut.rows()) if cut.splits else [])]
+def _longer_sides(
+    parts: Parts, corpora: Mapping[str, CorpusSettings], tokenizer: Tokenizer, longest: int
+) -> dict[str, Int[np.ndarray, " examples"]]:
+    """Pieces of the longer side of each example, as it is learned from: of long texts with spans, of each window."""
+    made = {name: in_pieces(part, corpora[name], tokenizer, longest)[0] for name, part in parts.items()}
+    return {name: np.maximum(each.source_lengths, each.target_lengths) for name, each in made.items()}

@@ -5,7 +5,7 @@ from typing import Annotated, Generic, Literal, Self
 from pydantic import Field, model_validator
 
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
+from s2s.recipe.pairs import MADE, BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
 from s2s.recipe.schema import (
     Beam,
     Classes,
@@ -102,7 +102,7 @@ class MixtureSettings(Section):
         return self._held_out("test") or ("test" if there else None)
 
     def _held_out(self, split: str) -> int:
-        sizes = [getattr(each, split) for each in self.corpora.values() if each.corpus != "built-in"]
+        sizes = [getattr(each, split) for each in self.corpora.values() if each.corpus not in MADE]
         return sum(size for size in sizes if isinstance(size, int))
 
 

@@ -14,7 +14,7 @@ from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
-from s2s.tasks.text_to_text.data import Mixture, in_pieces
+from s2s.tasks.text_to_text.data import Mixture, in_pieces, own_keys
 from s2s.tasks.text_to_text.evaluation import Run
 from s2s.tasks.text_to_text.recipe import CorpusSettings
 from s2s.training.progress import Meter
@@ -30,16 +30,19 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter:
     places = _places(part, rows)
     for name, each in part.parts.items():
         settings = corpora[name]
-        if not len(each):
-            continue
         pieces, _ = in_pieces(each, settings, run.tokenizers[0], run.recipe.batches.max_length)
-        _, targets = pieces.drawn(np.arange(len(each)), 0)
+        _, targets = pieces.drawn(np.arange(len(pieces.target_lengths)), 0)
         wanted += [*targets, np.full(len(targets), EOS)]
         if settings.answers:
             found[name] = _chosen(run, each, settings, places[name], meter)
         elif settings.objective == "pairs":
             found[name] = pair_symptoms(run, each, places[name], meter, settings.prefix)
-    signs = [replace(sign, name=f"{name}: {sign.name}") for name, task in found.items() for sign in task.signs]
+    signs = [
+        # a model that writes has no head
+        replace(s, name=f"{n}: {s.name}", remedy=own_keys(s.remedy.replace("head.dropout", "model.dropout"), n))
+        for n, task in found.items()
+        for s in task.signs
+    ]
     return Symptoms(
         summary="\n  ".join(f"{name}: {task.summary}" for name, task in found.items()),
         signs=signs,

@@ -22,6 +22,9 @@ def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
         return corpora[name]
     if name is None and len(corpora) == 1:
         return next(iter(corpora.values()))
+    if not corpora:
+        what = "the run learned nothing but to write what was taken out of texts"
+        raise UserError(what, recipe.name, "train another one with init_from, init.parts=all and a task of pairs")
     what = f"{name!r} is no task of this run" if name else "no task is named"
     raise UserError(what, where="--task", remedy=f"name one of {', '.join(corpora)}")
 

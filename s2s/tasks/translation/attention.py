@@ -9,12 +9,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.batches import collate
-from s2s.data.tokenizers import EOS
+from s2s.data.tokenizers import EOS, Tokenizer
 from s2s.errors import UserError
 from s2s.interpretability.alignment import links, pharaoh
 from s2s.interpretability.inspection import AttentionMaps
 from s2s.interpretability.seq2seq import check_fits
-from s2s.interpretability.words import words_of
+from s2s.interpretability.words import Word, words_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
 from s2s.tasks.seq2seq import written_by
@@ -71,12 +71,17 @@ def aligned(
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
-            words = words_of(source, read)
-            # a prefix without a space at its end is of one word with the first of the line
-            before = len(words) - len(words_of(source, source.encode(line))) if prefix else 0
-            yield pharaoh(links(looked, words[before:], words_of(into, pieces)))
+            yield pharaoh(links(looked, after_prefix(source, words_of(source, read), line), words_of(into, pieces)))
     if given is not None and next(given, None) is not None:
         raise _unequal()
+
+
+def after_prefix(tokenizer: Tokenizer, words: list[Word], line: str) -> list[Word]:
+    """The words of a line, among those of it with the prefix that it was read with.
+
+    A prefix without a space at its end is of one word with the first of the line.
+    """
+    return words[len(words) - len(words_of(tokenizer, tokenizer.encode(line))) :]
 
 
 def _check_layer(run: Loaded[Recipe, Seq2Seq], layers: int, layer: int) -> None:

@@ -135,5 +135,4 @@ def score_files(
         FileScores(name, str(reference), len(lines), lowercase, scores(lines, references, lowercase, names))
         for name, lines in systems.items()
     ]
-    tested = compare(systems, references, lowercase) if len(systems) > 1 else []
-    return found, [each for each in tested if each.metric in names]
+    return found, compare(systems, references, lowercase, names) if len(systems) > 1 else []
