@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from s2s.errors import UserError
 from s2s.launch import Launch
@@ -104,7 +104,7 @@ class Ranks:
                     remedy="let all of them read the same files and have the same versions and devices",
                 )
 
-    def add_gradients(self, parameters: Sequence[nn.Parameter], loss: Tensor) -> Tensor:
+    def add_gradients(self, parameters: Sequence[Tensor], loss: Tensor) -> Tensor:
         """Gives each process the sum of all gradients, and that of the losses.
 
         What has no gradient anywhere still has none.

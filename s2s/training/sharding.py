@@ -186,7 +186,7 @@ class Sharded(Optimization):
 
     @torch.no_grad()
     def _whole(self, name: str, part: Tensor) -> Tensor:
-        like = self._twins[name]
+        like: Any = self._twins[name]
         if not _is_split(like):
             return part.clone()
         from torch.distributed.tensor import DTensor
