@@ -72,8 +72,7 @@ class RunSettings(Section):
     dir: Word | None = None
     """Folder of the run; `runs/<name>` when absent."""
     save_minutes: Annotated[float, Field(gt=0, le=1440)] = 10.0
-    """Minutes of training that a crash may cost: so often a checkpoint is saved to go on from, whatever
-    `validation.every` is."""
+    """Minutes of training that a crash may cost: so often a checkpoint is saved, whatever `validation.every` is."""
 
 
 class PieceSettings(Section):
@@ -196,8 +195,7 @@ class PauseSettings(Section):
     """When training pauses to measure and to save, as far as it is the same for all tasks."""
 
     every: Updates = 500
-    """Updates between two validations; each one saves a checkpoint, and so does the last update. See
-    `run.save_minutes`."""
+    """Updates between two validations; each, and the last update, saves a checkpoint. See `run.save_minutes`."""
     patience: Updates | None = None
     """Stop after this many validations without a better one; null: never."""
     keep_best: Count = 1

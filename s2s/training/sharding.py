@@ -236,10 +236,12 @@ def units(model: nn.Module, trial: Callable[[], Computed]) -> list[str]:
             return func(*args, **(kwargs or {}))
 
     def enter(module: nn.Module, _inputs: Any) -> None:
+        """What is read from here on is read within it."""
         inside.append(names[id(module)])
         calls[inside[-1]] += 1
 
     def leave(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        """What it gave, and how often that had been changed."""
         name = inside.pop()
         tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
         given[name] = [(t, t._version) for t in tensors]
@@ -255,12 +257,14 @@ def units(model: nn.Module, trial: Callable[[], Computed]) -> list[str]:
             hook.remove()
 
     def fits(name: str, module: nn.Module) -> bool:
+        """Whether it can be a unit."""
         own = list(module.parameters())
         alone = all(name in reader for p in own for reader in readers[id(p)])
         way_back = bool(given.get(name)) and all(t._version == version for t, version in given[name])
         return alone and way_back and calls[name] == 1 and any(p.dim() > 1 for p in own)
 
     def largest(name: str, module: nn.Module) -> list[str]:
+        """It, or the largest modules in it that can be units."""
         if fits(name, module):
             return [name]
         return [found for child, inner in module.named_children() for found in largest(f"{name}.{child}", inner)]
