@@ -110,6 +110,7 @@ def summary(run: Path) -> dict[str, Any]:
     test = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))
     nats = math.fsum(test["nats"])
     return SHARED["described"](run) | {
+        "learning_rate": opened(run).recipe.training.learning_rate,
         "seen": SHARED["learned_from"](run, "count"),
         "documents": test["documents"],
         "bytes": test["bytes"],
@@ -132,6 +133,7 @@ def table() -> str:
         rows.append(f"| 5-gram, Kneser-Ney | – | {rulers['train_bytes'] / 1e6:.1f} MB, once | {rulers['n_gram']:.3f} |")
     for run in sorted(kept.values(), key=lambda run: -run["bits_per_byte"]):
         training = f"{run['updates']:,} updates, {run['seen'] / 1e6:.1f} M pieces, {run['minutes']} min"
+        training += f", rate {run['learning_rate']}"
         rows.append(f"| `{run['kind']}` | {run['parameters'] / 1e6:.2f} M | {training} | {run['bits_per_byte']:.3f} |")
     machines = dict.fromkeys(
         f"{run['machine']}, torch {run['torch']}, {run['date']}, commit {run['commit'][:7]}" for run in kept.values()

@@ -356,7 +356,7 @@ class Trainer(Generic[Whole, Batch]):
             p.grad = gradient
         return torch.stack(losses).sum(), norms
 
-    def _add_gradient(self, compute: Callable[[Batch], Computed], count: float, batch: Batch) -> Tensor:
+    def _add_gradient(self, compute: Callable[[Batch], Computed], count: int | float, batch: Batch) -> Tensor:
         """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
         with self.computer.mixed_precision():
             wanted, plain = compute(batch.to(self.computer.device))

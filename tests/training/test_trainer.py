@@ -146,7 +146,7 @@ def test_measuring_noise_changes_no_bit_and_is_what_the_micro_batches_give_apart
     alone.model.load_state_dict(noisy.model.state_dict())
     squares = []
     for batch in batches:
-        alone._add_gradient(alone.model, batch.count, batch)
+        alone._add_gradient(alone._compute, batch.count, batch)
         squares.append(sum(float(p.grad.square().sum()) for p in alone.model.parameters() if p.grad is not None))
         alone.optimization.forget_gradients()
     update = noisy._one_update()
