@@ -123,10 +123,10 @@ class Sharded(Optimization):
             if p.grad is not None:
                 mine = p.dim() or self.ranks.leads
                 groups.setdefault(group_of(name), []).append(p.grad if mine else torch.zeros_like(p.grad))
-        squares = torch.stack([nn.utils.get_total_norm(parts) for parts in groups.values()]).double().square()
+        squares = torch.stack([nn.utils.get_total_norm(parts) for parts in groups.values()]).square()
         with heard():
             dist.all_reduce(squares)
-        return squares.sum().sqrt().float(), dict(zip(groups, squares.sqrt().float().unbind(), strict=True))
+        return squares.sum().sqrt(), dict(zip(groups, squares.sqrt().unbind(), strict=True))
 
     def state(self) -> dict[str, Tensor]:
         """As without shards, on the processor, for the first process; the others help, and get nothing."""
