@@ -1,6 +1,7 @@
 """Shapes are checked in the fast tests; caches are temporary; real data is found through S2S_DATA."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ def pytest_runtest_protocol(item: pytest.Item):
         return (yield)
     finally:
         config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _hears_control_c() -> None:
+    """Shells have the signal ignored for what they run in the background, and whoever is started there inherits it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

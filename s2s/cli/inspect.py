@@ -27,7 +27,7 @@ _layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last 
 @click.option("--word", help="Whose walk; of an image a patch: row,column. The longest or most ambiguous if absent.")
 @click.option("--translation", help="What a translator shall have written; its own translation if absent.")
 @click.option("--task", help="Of a text-to-text run: which one its model shall do.")
-@click.option("--row", type=click.IntRange(1), default=1, show_default=True, help="Of the test set, without INPUT.")
+@click.option("--row", type=click.IntRange(1), help="Of the test set, without INPUT; the first if absent.")
 @_checkpoint
 def inspect(
     run: Path,
@@ -38,14 +38,14 @@ def inspect(
     word: str | None,
     translation: str | None,
     task: str | None,
-    row: int,
+    row: int | None,
     checkpoint: str | None,
 ) -> None:
     """Look into the model in RUN while it reads INPUT, or an example of its test set: where it looks, and why.
 
     INPUT is a text or, where RUN reads images, a file. Two texts with a word in common show how it differs.
     """
-    _check(output, inputs, translation)
+    _check(output, inputs, translation, row)
     from s2s.run.folder import opened
 
     model = opened(run)
@@ -56,7 +56,8 @@ def inspect(
     from s2s.interpretability.inspection import Focus
     from s2s.run.loaded import look_into
 
-    focus = Focus(inputs, None, row - 1, translation, -1 if layer is None else layer, head, word, task=task)
+    example = 0 if row is None else row - 1
+    focus = Focus(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
     found = look_into(model, focus, checkpoint)
     if output is not None and output.suffix == ".html":
         from s2s.interpretability.page import page
@@ -66,14 +67,14 @@ def inspect(
         write_atomically(output, found.to_json())
     elif output is not None:
         from s2s.interpretability.figure import inspection_picture
-        from s2s.training.drawing import without_warnings_of_letters
+        from s2s.training.drawing import saved
 
-        with whole(output) as place, without_warnings_of_letters():
-            inspection_picture(found, focus).savefig(place, dpi=100, format=output.suffix[1:])
+        with whole(output) as place:
+            saved(inspection_picture(found, focus), place, output.suffix[1:])
     click.echo(str(found))
 
 
-def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None) -> None:
+def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None, row: int | None) -> None:
     check_output(output)
     known = (".html", *_PICTURES, ".json")
     if output is not None and output.suffix not in known:
@@ -84,6 +85,8 @@ def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None
         raise UserError(f"there are {len(inputs)} inputs", "INPUT", "give one or two, each in quotes")
     if translation is not None and len(inputs) != 1:
         raise UserError("is of one sentence", "--translation", "give one INPUT")
+    if row is not None and inputs:
+        raise UserError("is of the test set, but there is an INPUT", f"--row {row}", "leave one of them out")
 
 
 @click.command()

@@ -27,6 +27,8 @@ LOCK = ".lock"
 _LENGTH = "training.updates"
 # what may change when a run goes on: where its data lies (their hash is checked), what computes, and its length
 _MAY_CHANGE = ("data", "device", _LENGTH)
+# what no hash of texts or pixels tells, and yet is part of what a model has learned from
+_LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
 
 
 def folder_of(recipe: AnyRecipe) -> Path:
@@ -130,7 +132,9 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
     # what trains it removes checkpoints while they are read
     with alone(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
-    return read(folder / RECIPE, overrides)
+    recipe = read(folder / RECIPE, overrides)
+    _check_learned(folder, read(folder / RECIPE), recipe)
+    return recipe
 
 
 def _check_same(folder: Path, length: list[str]) -> None:
@@ -151,6 +155,15 @@ def _check_same(folder: Path, length: list[str]) -> None:
             where=str(folder / RECIPE),
             remedy=f"copy {quoted(last / RECIPE)} over it, or start a new run with run.dir=DIR",
         )
+
+
+def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe) -> None:
+    """Refuses another way of reading the same data than the one that the model has learned."""
+    then, wanted = (flat(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
+    ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in _LEARNED]
+    if changed := sorted(key for key in ours if then.get(key) != wanted.get(key)):
+        had = ", ".join(f"{key} was {then.get(key)}" for key in changed)
+        raise UserError(f"{had} when it was trained", where=str(folder), remedy=f"leave out {', '.join(changed)}")
 
 
 def check_sections(overrides: Sequence[str], allowed: Sequence[str], reason: str) -> None:
@@ -220,6 +233,7 @@ def opened(path: Path, overrides: Sequence[str] = (), tasks: Sequence[str] = ())
         )
     check_sections(overrides, schema.changeable, "a trained model keeps its recipe")
     recipe = read(path / RECIPE, overrides) if overrides else kept
+    _check_learned(path, kept, recipe)
     return Opened(path, tuple(overrides), kept, recipe, fetched=is_on_hub(asked) or path != asked)
 
 

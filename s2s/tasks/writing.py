@@ -1,17 +1,23 @@
 """What all tasks have in common that write with an encoder and a decoder: one target at once, and piece by piece."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from s2s.data.batches import Batch, collate
 from s2s.decoding.beam import Hypothesis
 from s2s.decoding.translator import collapse
 from s2s.evaluation.signs import Sign, plain_sign
-from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Rescored
+from s2s.models.contract import Rows, Seq2Seq
+from s2s.nn.layers import Tokens, Vectors
+from s2s.tasks.contract import Loaded, Rescored
+from s2s.tasks.seq2seq import translator_of
+
+R = TypeVar("R", bound=Rows)
 
 
 def teacher_forced(model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
@@ -21,17 +27,41 @@ def teacher_forced(model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabu
 
 
 def stepped(model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
-    """The same, each place fed by itself; the rows are turned round before each step where that is wanted."""
-    context, state = model.decoder.start(model.encoder(batch.source, batch.source_valid), batch.target_in.shape[1])
-    rows, found = torch.arange(len(batch.source), device=batch.source.device), []
-    for place in range(batch.target_in.shape[1]):
+    """The same, each place fed by itself; see `by_steps`."""
+    memory = model.encoder(batch.source, batch.source_valid)
+    begin = _Fed(*model.decoder.start(memory, batch.target_in.shape[1]))
+
+    def feed(fed: _Fed, tokens: Tokens) -> tuple[Vectors, _Fed]:
+        states, state = model.decoder(fed.context, fed.state, tokens)
+        return states, _Fed(fed.context, state)
+
+    return by_steps(feed, model.projection, begin, batch.target_in, turned)[batch.target_valid]
+
+
+@dataclass(frozen=True)
+class _Fed(Rows):
+    """What a decoder reads at each step, and what it has become by them."""
+
+    context: Rows
+    state: Rows
+
+
+def by_steps(
+    feed: Callable[[R, Tokens], tuple[Vectors, R]], projection: nn.Module, state: R, tokens: Tokens, turned: bool
+) -> Float[Tensor, "rows steps vocabulary"]:
+    """Log probabilities of what follows each given piece, fed one after the other.
+
+    With `turned`, the rows of the state are turned round before each step, as a search exchanges them.
+    """
+    rows, found = torch.arange(len(tokens), device=tokens.device), []
+    turn = rows.flip(0)
+    for place in range(tokens.shape[1]):
         if turned:
-            order = torch.arange(len(rows), device=rows.device).flip(0)
-            rows, context, state = rows[order], context.select(order), state.select(order)
-        states, state = model.decoder(context, state, batch.target_in[rows, place : place + 1])
+            rows, state = rows[turn], state.select(turn)
+        states, state = feed(state, tokens[rows, place : place + 1])
         # turned round twice is as it was
-        found.append(model.projection(states[:, 0]).log_softmax(-1)[rows])
-    return torch.stack(found, dim=1)[batch.target_valid]
+        found.append(projection(states[:, 0]).log_softmax(-1)[rows])
+    return torch.stack(found, dim=1)
 
 
 def collapsed(sources: Sequence[str], outputs: Sequence[str]) -> Sign:
@@ -42,6 +72,14 @@ def collapsed(sources: Sequence[str], outputs: Sequence[str]) -> Sign:
     threshold = "where answers are fewer than a tenth of the sources, or most are empty: different texts differ"
     remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
     return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
+
+
+def searched(run: Loaded[Any, Seq2Seq], batch: Batch) -> Rescored:
+    """All hypotheses of the beam that the recipe asks for, of a batch's sources as pieces, and scored again."""
+    real = zip(batch.source, batch.source_valid, strict=True)
+    sources = [row[valid].tolist()[:-1] for row, valid in real]
+    found = translator_of(run, run.recipe.decoding.beam).search(sources)
+    return rescored(run.model, batch.source, batch.source_valid, found)
 
 
 def rescored(

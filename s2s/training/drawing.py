@@ -1,15 +1,18 @@
 """Figures as files: matplotlib is imported where something is drawn, and everything is drawn once."""
 
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DOTS = 150
+_NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 
 
 def blank(width: float, height: float) -> "Figure":
@@ -29,6 +32,16 @@ def png(figure: "Figure") -> bytes:
     with without_warnings_of_letters():
         FigureCanvasAgg(figure).print_png(file)
     return file.getvalue()
+
+
+def saved(figure: "Figure", path: Path, form: str) -> None:
+    """Writes a figure in a form that matplotlib knows, such as `svg`."""
+    file = io.BytesIO()
+    with without_warnings_of_letters():
+        figure.savefig(file, dpi=100, format=form)
+    found = file.getvalue()
+    # matplotlib keeps what a text said in a comment, and XML knows no control characters anywhere
+    path.write_bytes(_NOT_IN_XML.sub(b"", found) if form == "svg" else found)
 
 
 @contextmanager

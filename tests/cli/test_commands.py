@@ -214,6 +214,7 @@ MISTAKES = [
     (["data", "check", "nowhere.yaml"], "nowhere.yaml"),
     (["inspect", "runs/tiny", " "], "the sentence is empty"),
     (["inspect", "runs/tiny", "A cat.", "--output", "a.txt"], ".txt is not known"),
+    (["inspect", "runs/tiny", "A cat.", "--row", "2"], "is of the test set, but there is an INPUT"),
     (["inspect", "runs/tiny", "A cat.", "--output", "a.png", "--layer", "7"], "no layer 7"),
     (
         ["train", "tiny.yaml", "run.dir=x", "model={kind: rnn-tagger, width: 8}"],

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from s2s.errors import Stopped, UserError
 from s2s.run import training
-from s2s.run.folder import opened_together
+from s2s.run.folder import opened, opened_together
 from s2s.run.loaded import evaluate, load, score_together
 from s2s.run.tasks import read
 from s2s.tasks.contract import Scoring
@@ -152,6 +152,14 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
     assert lines[0].split("\t")[1] == f"upper={answers[0, 0]:.4f}"
     with pytest.raises(UserError, match=r"(?s)nowhere.png: cannot be read"):
         TASK.probabilities(load(run), ["nowhere.png"])
+
+
+def test_pixels_are_read_as_they_were_learned(trained):
+    run, _ = trained
+    for asked in (lambda changes: training.resume(run, Console(quiet=True), changes), lambda c: opened(run, c)):
+        with pytest.raises(UserError, match=r"data.mean was \[.* when it was trained"):
+            asked(["data.mean=[0.1]"])
+    assert opened(run, ["data.root=elsewhere", "data.test=null"]).recipe.data.root.endswith("elsewhere")
 
 
 def test_mistakes_are_answered_before_anything_is_made(place):

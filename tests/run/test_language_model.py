@@ -1,7 +1,7 @@
 """A run of a language model: learning, scoring, writing, and what is asked of it."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,8 @@ from s2s.data.tokenizers import BOS, EOS, PAD, UNK
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.schema import DeviceSettings
+from s2s.run import doctor
+from s2s.run.folder import opened
 from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import inspected, read
 from s2s.run.training import resume, train
@@ -27,6 +29,7 @@ from s2s.tasks.language_model.data import Windows
 from s2s.tasks.language_model.generation import Sampling, Writing, drawn, generated, growing, write
 from s2s.tasks.language_model.induction import recall
 from s2s.tasks.language_model.scoring import compare_scores, measure, spans
+from s2s.tasks.language_model.task import LanguageModelling
 from s2s.training.devices import choose
 
 RECIPE = """
@@ -282,3 +285,55 @@ def test_data_are_inspected(run):
     found = inspected(read(run / "recipe.yaml"))
     assert "documents" in found
     assert "bytes" in found
+
+
+STEPS = ["stepping = teacher forcing", "a selected state goes on"]
+
+
+def _examined(run: Path) -> dict[str, str]:
+    return {each.name: each.status for each in doctor.examined(opened(run), None).findings}
+
+
+@pytest.mark.parametrize("kind", ["transformer", "lstm", "mingru"])
+def test_reading_step_by_step_is_examined(run, kind, tmp_path, monkeypatch):
+    # texts of more than a window are read through several, the later ones from within the text
+    changes = ["scoring.context=24", "scoring.stride=16"]
+    if kind != "transformer":
+        folder = tmp_path / kind
+        sizes = [f"model={{kind: {kind}, width: 16, decoder_layers: 1}}"]
+        train(read(run.parent / "tiny.yaml", [*sizes, f"run.dir={folder}"]), Console(quiet=True))
+    else:
+        folder = run
+    found = {each.name: each for each in doctor.examined(opened(folder, changes), None).findings}
+    assert [found[name].status for name in STEPS] == ["pass", "pass"]
+    assert "log-probabilities" in found[STEPS[0]].computed
+    assert "hypotheses" not in str(found["search score = rescoring"])
+    assert {each.status for each in found.values()} == {"pass", "does not apply"}
+
+
+def _broken(monkeypatch, hook) -> None:
+    build = LanguageModelling.build
+
+    def built(task, recipe, tokenizers):
+        model = build(task, recipe, tokenizers)
+        model.decoder.register_forward_hook(hook)
+        return model
+
+    monkeypatch.setattr(LanguageModelling, "build", built)
+
+
+def test_a_reader_that_looks_ahead_is_found(run, monkeypatch):
+    _broken(monkeypatch, lambda module, given, out: (out[0] + 0.1 * out[0].flip(1), out[1]))
+    found = _examined(run)
+    assert [found[name] for name in STEPS] == ["FAIL", "FAIL"]
+
+
+def test_a_reader_whose_state_is_not_selected_is_found(run, monkeypatch):
+    def stuck(module, given, out):
+        there = type(out[1])
+        kind = type("Stuck", (there,), {"select": lambda state, rows: state})
+        return out[0], kind(**{field.name: getattr(out[1], field.name) for field in fields(there)})
+
+    _broken(monkeypatch, stuck)
+    found = _examined(run)
+    assert [found[name] for name in STEPS] == ["pass", "FAIL"]

@@ -200,3 +200,16 @@ def test_mistakes_are_told(override, said, tmp_path):
     with pytest.raises(UserError, match=said):
         s2s("train", RECIPE, *SMALL, override, f"run.dir={tmp_path / 'run'}")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_examined_with_its_search(run):
+    done = s2s("doctor", run)
+    assert "hypotheses: as searched, and by teacher forcing" in done
+    assert done.endswith("10 pass\n")
+
+
+@pytest.mark.parametrize("change", ["data.mixing=size", "data.corpora.plural.weight=3"])
+def test_a_mixture_goes_on_as_it_was_mixed(run, change):
+    key = change.partition("=")[0]
+    with pytest.raises(UserError, match=f"{key} was .* when it was trained"):
+        s2s("train", run, "--resume", change)

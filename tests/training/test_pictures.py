@@ -1,11 +1,12 @@
 """Pictures are drawn whatever the pieces spell."""
 
 import io
+from xml.etree import ElementTree
 
 import torch
 
 from s2s.interpretability.figure import attention_picture
-from s2s.training.drawing import png
+from s2s.training.drawing import png, saved
 
 
 def test_pieces_are_text_not_formulas():
@@ -17,6 +18,12 @@ def test_pieces_are_text_not_formulas():
 
 def test_letters_that_the_font_lacks_are_no_warnings():
     assert png(attention_picture(torch.rand(2, 1, 2), ["你", "好"], ["c"], "a run"))
+
+
+def test_control_characters_are_in_no_drawing(tmp_path):
+    said = ["a\x07\x1b", "b\x00\ufffe", "c"]
+    saved(attention_picture(torch.rand(2, 3, 3), said, said, "a\x1b run"), tmp_path / "drawn.svg", "svg")
+    assert ElementTree.parse(tmp_path / "drawn.svg").getroot().tag.endswith("svg")
 
 
 def test_a_picture_says_whose_attention_it_is_and_what_its_greys_mean():

@@ -13,7 +13,7 @@ from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured
 from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, gates_table, series, table
 from s2s.experiments.translating import corpus_score, resampled_scores
 from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, listed, seeds_in_words, signed
-from s2s.results import Figure, Finding, Table
+from s2s.results import Figure, Finding, Series, Table
 
 TRAINED = "trained"
 
@@ -69,7 +69,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     )
     return Conclusion(
         findings=[_finding(model, orders, signals.get(model, [])) for model in orders],
-        figures=[shuffling, _signal_figure(signals), _places(contest, measured)],
+        figures=[shuffling, _signal_figure(signals), *_places(contest, measured)],
         tables=filled(
             _order_table(orders),
             gates_table("a model before order is spoken of", {model: order.gates for model, order in orders.items()}),
@@ -255,27 +255,42 @@ def _order_table(orders: Mapping[str, Order]) -> Table:
     return table("shuffling", "What shuffled sources cost", columns, rows)
 
 
-def _places(contest: Contest, measured: Cells) -> Figure:
-    """Loss against the place of a piece in its text."""
-    lines, learned = [], 0
-    for part in sorted({cell.part for cell in measured}):
-        for model, runs in by_model(contest, measured, part).items():
-            made = list(runs.values())
-            learned = max(learned, *(run["learned"] for run in made))
-            starts = made[0]["places"]["start"]
-            values = [mean([run["places"]["losses"][i] for run in made]) for i in range(len(starts))]
-            kinds = "" if part == TRAINED else f", {made[0]['encoder']} / {made[0]['decoder']}"
-            lines.append(series(f"{model}{kinds}", model, starts, values, intervals=len(made) > 2))
+def _places(contest: Contest, measured: Cells) -> list[Figure]:
+    """Loss against the place of a piece in its text: of the models as they are, and of each with other positions."""
+    own = by_model(contest, measured, TRAINED)
+    title = "Validation loss against the place of a piece in its text, on texts of several sentences"
+    found = [_place_figure("places", title, [_by_place(model, model, runs) for model, runs in own.items()], measured)]
+    others = sorted({cell.part for cell in measured} - {TRAINED})
+    for model in contest.models:
+        variants = [runs for part in others if (runs := by_model(contest, measured, part).get(model))]
+        if not variants or model not in own:
+            continue
+        lines = [_by_place("its own", model, own[model])]
+        for runs in variants:
+            run = next(iter(runs.values()))
+            kinds = f"{run['encoder']} / {run['decoder']}"
+            # a colour of its own: eight dashes of one could not be told from each other
+            lines.append(_by_place(kinds, f"{model}, {kinds}", runs))
+        title = f"The same of {model} with other positions in encoder / decoder"
+        found.append(_place_figure(f"places-{model}", title, lines, measured))
+    return found
+
+
+def _by_place(label: str, model: str, runs: BySeed) -> Series:
+    made = list(runs.values())
+    starts = made[0]["places"]["start"]
+    values = [statistics.mean(run["places"]["losses"][i] for run in made) for i in range(len(starts))]
+    return series(label, model, starts, values)
+
+
+def _place_figure(name: str, title: str, lines: list[Series], measured: Cells) -> Figure:
     if lines:
+        learned = max(run["learned"] for run in measured.values())
         tall = max(y or 0 for line in lines for y in line.y)
         lines.append(series("longest target learned from", "", [learned, learned], [0.0, tall], reference=True))
-    return figure(
-        "places",
-        "Validation loss against the place of a piece in its text, on texts of several sentences",
-        (axis("place in the target, in pieces; first of ten"), axis("validation loss", "nats per token")),
-        lines,
-        "What comes before is given; nothing was learned right of the line. Intervals (95 %): Student's over seeds.",
-    )
+    axes = axis("place in the target, in pieces; first of ten"), axis("validation loss", "nats per token")
+    note = "What comes before is given; nothing was learned right of the line. Means over seeds."
+    return figure(name, title, axes, lines, note)
 
 
 def _signal_table(signals: Mapping[str, list[Signal]]) -> Table:

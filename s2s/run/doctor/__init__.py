@@ -46,9 +46,10 @@ def examined(run: Opened, checkpoint: str | None, say: Say = lambda line: None) 
     """
     loaded = ready(run, checkpoint)
     split, examples = held_out(run, loaded)
-    patient = Patient(task_of(loaded.recipe), loaded, examples, np.arange(len(examples)), say)
+    # a long document is read through many windows
+    patient = Patient(task_of(loaded.recipe), loaded, examples, _evenly(len(examples)), say)
     findings = [_finding(name, check, patient) for name, check in CHECKS.items()]
-    described = f"{len(examples)} examples of its {split} set"
+    described = f"{len(patient.rows)} examples of its {split} set"
     return Examination(str(run.path), loaded.checkpoint.name, described, _computer(loaded), findings)
 
 
@@ -74,6 +75,10 @@ def held_out(run: Opened, loaded: Loaded[Any, Any]) -> tuple[str, Examples[Any]]
     part = part_to_score(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy=f"name another one: data.{split}=NAME")
-    # evenly taken: a corpus may be sorted
-    rows = np.unique(np.linspace(0, len(part) - 1, EXAMPLES).astype(int))
-    return split, task_of(loaded.recipe).read(loaded, part.select(rows))
+    # a corpus may be sorted
+    return split, task_of(loaded.recipe).read(loaded, part.select(_evenly(len(part))))
+
+
+def _evenly(count: int) -> np.ndarray:
+    """As many rows as are looked at, of so many."""
+    return np.unique(np.linspace(0, count - 1, EXAMPLES).astype(int))

@@ -83,11 +83,11 @@ def stepping(name: str, patient: Patient, turned: bool = False) -> Finding:
     """Piece by piece against all at once; rows exchanged before each step where they are to be turned round."""
     found = patient.task.stepped(patient.run.model, patient.whole, turned)
     if found is None:
-        return not_applicable(name, "no source is answered piece by piece")
+        return not_applicable(name, "nothing is written piece by piece")
     how = "fed piece by piece, rows exchanged before each" if turned else "fed piece by piece"
     return held(
         name,
-        f"{patient.told(found)}: {how}, and the target at once",
+        f"{patient.told(found)}: {how}, and all at once",
         apart(found, patient.right),
         *allowed(patient.right),
     )

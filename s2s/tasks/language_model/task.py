@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import datasets
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.data.encoding import SIDE, PreparedTexts, cut, encode_texts
@@ -35,6 +35,7 @@ from s2s.tasks.language_model.scoring import (
 )
 from s2s.tasks.language_model.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
+from s2s.tasks.writing import by_steps
 from s2s.training.devices import seed_for
 from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
@@ -157,6 +158,13 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             spans=spans(found),
             grammar=_grammar(recipe, scoring.split),
         )
+
+    def log_probabilities(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places pieces"]:
+        return model.logits(batch.read).log_softmax(-1)[batch.valid]
+
+    def stepped(self, model: LanguageModel, batch: TextBatch, turned: bool) -> Float[Tensor, "places pieces"]:
+        state = model.decoder.start(len(batch.read), apart=True)
+        return by_steps(model.decoder, model.projection, state, batch.read, turned)[batch.valid]
 
     def symptoms(
         self, run: LanguageRun, part: datasets.Dataset, rows: Int[np.ndarray, " documents"], meter: Meter

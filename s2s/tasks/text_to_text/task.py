@@ -19,7 +19,7 @@ from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.tasks import writing
-from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring, Task
+from s2s.tasks.contract import TOKENIZER, Course, Loaded, Rescored, Say, Scoring, Task
 from s2s.tasks.lines import seen_in
 from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare
@@ -93,6 +93,9 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
 
     def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
         return writing.stepped(model, batch, turned)
+
+    def rescored(self, run: Loaded[TextToTextRecipe, Seq2Seq], batch: Batch) -> Rescored:
+        return writing.searched(run, batch)
 
     def symptoms(
         self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter

@@ -36,7 +36,6 @@ from s2s.tasks.seq2seq import (
     mean_loss,
     sequence_loss,
     translation_trainer,
-    translator_of,
 )
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
@@ -125,11 +124,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return pair_symptoms(run, part, [f"line {row + 1}" for row in rows], meter)
 
     def rescored(self, run: TranslationRun, batch: Batch) -> Rescored:
-        """All hypotheses of the beam that the recipe asks for, of the sources as pieces."""
-        real = zip(batch.source, batch.source_valid, strict=True)
-        sources = [row[valid].tolist()[:-1] for row, valid in real]
-        found = translator_of(run, run.recipe.decoding.beam).search(sources)
-        return writing.rescored(run.model, batch.source, batch.source_valid, found)
+        return writing.searched(run, batch)
 
     def guessing(self, data: Prepared) -> float:
         return math.log(data.target_tokenizer.size)
