@@ -51,7 +51,8 @@ def decoding(given: Given) -> None:
 
     pieces = np.array(given.task.pieces)
     settings = [f"decoding.{key}={value}" for key, value in decoding_settings().items()]
-    own = given.form == "torch"
+    own = given.form.startswith("torch")
+    settings += ["decoding.precision=bf16"] if given.form == "torch in bf16" else []
     folder = given.task.run if own else given.task.export("float32")
     run = opened(folder, [*settings, f"device.threads={given.threads}"], ["translation"])
     translator, _ = (line_translator if own else by_engine)(run, 1)

@@ -47,10 +47,9 @@ def _training(measured: Measured) -> list[str]:
 def _decoding(measured: Measured) -> list[str]:
     rows = [
         "| decoding | by | tokens/s | sentences/s | pieces a sentence | translations as s2s writes them "
-        "| s2s with torch: wall | processor |",
-        "|---|---|---|---|---|---|---|---|",
+        "| s2s with torch: wall | processor | s2s with torch in bf16: wall | processor |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    base = "s2s, torch"
     for one in DECODING:
         if str(one) in measured["rounds"][0]:
             turns = [turn[str(one)] for turn in measured["rounds"]]
@@ -58,7 +57,9 @@ def _decoding(measured: Measured) -> list[str]:
             length = f"{turns[0]['tokens'] / turns[0]['sentences']:.1f}"
             same = f"{turns[0]['same']:,} of {turns[0]['sentences']:,}"
             cells = [_speed(measured, str(one)), f"{sentences.value:,.0f}", length, same]
-            rows.append(_row([one.name, one.form, *cells, *_ratios(measured, base, str(one))]))
+            for base in ("s2s, torch", "s2s, torch in bf16"):
+                cells += _ratios(measured, base, str(one))
+            rows.append(_row([one.name, one.form, *cells]))
     return [*rows, *_missing(measured)]
 
 

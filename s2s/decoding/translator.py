@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Int
 
 from s2s.data.batches import collate_sources
@@ -85,7 +86,8 @@ def beam_of(settings: SearchSettings, nbest: int) -> Beam:
             f"{nbest} best translations asked for, but the beam holds {settings.beam}",
             remedy=f"set --beam {nbest}, or a smaller --nbest",
         )
-    return Beam(settings.beam, nbest, settings.length_penalty)
+    precision = torch.bfloat16 if settings.precision == "bf16" else torch.float32
+    return Beam(settings.beam, nbest, settings.length_penalty, precision)
 
 
 def _joined(found: list[Hypothesis], target: Tokenizer) -> Translation:

@@ -209,6 +209,10 @@ class SearchSettings(Section):
     """Hypotheses kept at each step; 1 is greedy search."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Of matrix products in the search, whatever the training's was. `bf16` is faster where the device computes in it;
+    scores then have two or three digits, and now and then another text is written (docs/speed.md). An export computes
+    as it was made."""
 
 
 class DecodingSettings(SearchSettings):

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from s2s.data.batches import Batch, collate
 from s2s.decoding.beam import Hypothesis
-from s2s.decoding.translator import collapse
+from s2s.decoding.translator import Translator, collapse
 from s2s.evaluation.signs import Sign, plain_sign
 from s2s.models.contract import Rows, Seq2Seq
 from s2s.nn.layers import Tokens, Vectors
 from s2s.tasks.contract import Loaded, Rescored
-from s2s.tasks.seq2seq import translator_of
 
 R = TypeVar("R", bound=Rows)
 
@@ -75,10 +74,11 @@ def collapsed(sources: Sequence[str], outputs: Sequence[str]) -> Sign:
 
 
 def searched(run: Loaded[Any, Seq2Seq], batch: Batch) -> Rescored:
-    """All hypotheses of the beam that the recipe asks for, of a batch's sources as pieces, and scored again."""
+    """All hypotheses of the beam that the recipe asks for, of a batch's sources, and scored again; all in fp32."""
     real = zip(batch.source, batch.source_valid, strict=True)
     sources = [row[valid].tolist()[:-1] for row, valid in real]
-    found = translator_of(run, run.recipe.decoding.beam).search(sources)
+    exact = run.recipe.decoding.model_copy(update={"precision": "fp32"})
+    found = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
     return rescored(run.model, batch.source, batch.source_valid, found)
 
 

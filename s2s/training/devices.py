@@ -11,8 +11,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.launch import Launch
+from s2s.nn.precision import products_in
 from s2s.recipe.schema import DeviceSettings
 from s2s.training.ranks import ALONE, Ranks
 
@@ -42,7 +42,7 @@ class Computer:
 
     Attributes:
         device: where tensors live.
-        precision: of matrix products in training; weights and decoding are fp32 always.
+        precision: of matrix products in training; weights are fp32 always, and searches as `decoding.precision` says.
         compile: whether the model is compiled for training.
         undecided: whether the precision is to be found by measuring (`measure`); fp32 until then.
         ranks: the processes that train together, each on a device of its own.
@@ -61,12 +61,9 @@ class Computer:
         """Where the model is made: on the processor where it is to be split, as it need not fit on the device."""
         return torch.device("cpu") if self.shard else self.device
 
-    @contextmanager
-    def mixed_precision(self) -> Iterator[None]:
+    def mixed_precision(self) -> AbstractContextManager[None]:
         """Within it, matrix products run in the chosen precision."""
-        enabled = self.precision != torch.float32
-        with torch.autocast(self.device.type, dtype=self.precision if enabled else None, enabled=enabled):
-            yield
+        return products_in(self.precision, self.device)
 
     def peak_memory(self) -> int:
         """Most memory held so far, in bytes: tensors on a GPU, and everything in this process elsewhere."""

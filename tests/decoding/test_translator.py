@@ -45,6 +45,18 @@ def test_a_file_is_its_lines_alone_in_the_same_order(parts):
         assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-5)
 
 
+def test_products_are_of_the_precision_that_is_asked_for(parts):
+    said = []
+    hook = parts[0].projection.register_forward_hook(lambda module, given, out: said.append(out.dtype))
+    exact, reduced = (list(_translator(parts, precision=name).translate(LINES)) for name in ("fp32", "bf16"))
+    hook.remove()
+    assert set(said) == {torch.float32, torch.bfloat16}
+    assert said[-1] == torch.bfloat16
+    pairs = [(one.candidates[0], other.candidates[0]) for one, other in zip(exact, reduced, strict=True) if one.text]
+    assert [one.score for one, _ in pairs] == pytest.approx([other.score for _, other in pairs], abs=0.1)
+    assert [one.score for one, _ in pairs] != [other.score for _, other in pairs]
+
+
 def test_sentinels_are_not_written(parts):
     """As no text has one, they would vanish without a word, and the search's best with them."""
     tokenizer, sentinels = parts[1], 5

@@ -124,6 +124,16 @@ def test_seeds_that_deny_each_other_decide_nothing(contest):
     assert _table(result, "pairs")[0]["p (randomisation)"] <= 0.001
 
 
+def test_a_set_in_which_no_sources_can_be_exchanged_closes_no_gate(contest):
+    made = contest(["rnn", "transformer"], seeds=(1, 2, 3))
+    measured = {
+        cell: _planted(0.5 if cell.model == "rnn" else 0.2, cell.seed) | {"source_use": None}
+        for cell in EXPERIMENT.cells(made)
+    }
+    result = EXPERIMENT.conclude(made, measured)
+    assert [found.standing for found in result.findings] == ["worse", "better"]
+
+
 @pytest.mark.parametrize(
     ("change", "standing", "sentence"),
     [

@@ -90,6 +90,8 @@ def test_an_export_from_another_machine_is_computed_by_what_is_here(kind, there,
     monkeypatch.setattr(engine, "Engine", lambda folder, source, target, device, threads: device)
     translator, _ = engine.line_translator(replace(run, recipe=recipe), 1)
     assert cast(Any, translator).engine == "cpu"
+    with pytest.raises(UserError, match="says nothing to an export"):
+        engine.line_translator(replace(run, overrides=("decoding.precision=bf16",)), 1)
 
 
 def test_each_variant_that_is_called_exportable_is_in_this_test():

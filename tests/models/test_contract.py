@@ -1,8 +1,11 @@
 """What every installed model must keep: run over the entry points, so a stranger's model is tested too."""
 
+import numpy as np
 import torch
 
+from s2s.decoding.beam import Beam, search
 from s2s.recipe.installed import models
+from s2s.tasks import writing
 from s2s.training.checkpoint import load_weights, save_weights
 
 
@@ -53,6 +56,16 @@ def test_selected_state_goes_on_as_the_selected_rows_would(model, batch):
     _, state = model.decoder(context, state, target[:, :2])
     states, _ = model.decoder(context.select(rows), state.select(rows), target[rows, 2:])
     torch.testing.assert_close(states, model(source, valid, target)[rows, 2:])
+
+
+def test_what_a_search_in_bf16_says_is_nearly_what_fp32_says_of_it(fresh, batch):
+    model, (source, valid, target) = fresh(0), batch
+    limits = np.full(len(source), target.shape[1])
+    found = search(model, source, valid, limits, Beam(size=3, nbest=3, precision=torch.bfloat16))
+    again = writing.rescored(model, source, valid, found)
+    # eight bits of each of a few log probabilities of about 3
+    torch.testing.assert_close(again.reported, again.again, atol=0.2, rtol=0)
+    assert not torch.equal(again.reported, again.again)
 
 
 def test_feeding_does_not_change_the_state_it_was_given(model, batch):

@@ -94,8 +94,11 @@ def gates(runs: BySeed) -> list[Gate]:
     """What must be true of a model's runs before anything is said of its scores."""
     ended, *inside = gates_of_training(runs)
     worth = [run["source_use"] for run in runs.values() if run.get("source_use")]
-    used = [uses_its_source(*(statistics.mean(each[key] for each in worth) for key in ("right", "exchanged")))]
-    return [ended, *(used if worth else []), *inside]
+    # no sentence has another one's length in a small set: then nothing could be exchanged
+    if not worth:
+        return [ended, *inside]
+    right, exchanged = (statistics.mean(each[key] for each in worth) for key in ("right", "exchanged"))
+    return [ended, uses_its_source(right, exchanged), *inside]
 
 
 def _over_sentences(metric: str, first: Measured, second: Measured) -> tuple[Estimate, float]:

@@ -92,8 +92,8 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         return writing.stepped(model, batch, turned)
 
     def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
-        """All hypotheses of the beam that the recipe asks for."""
-        decoding = run.recipe.decoding
+        """All hypotheses of the beam that the recipe asks for, in fp32."""
+        decoding = run.recipe.decoding.model_copy(update={"precision": "fp32"})
         writer = Writer(run.model, run.tokenizers[0], decoding, decoding.beam)
         limits = np.full(len(batch.source), decoding.max_length)
         found = writer.hypotheses(batch.source, batch.source_valid, limits)
