@@ -43,7 +43,7 @@ class Counting(Reproduction):
         Band(key="lstm-learned", what="lengths from 1 to 50 that the LSTM has right (%)", published="all", low=95.0),
         Band(key="gru-learned", what="lengths from 1 to 50 that the GRU has right (%)", published="all", low=95.0),
     )
-    seconds = (90, 130)
+    seconds = (250, 600)
 
     longest: int = 50
     tried: int = 200
@@ -53,7 +53,8 @@ class Counting(Reproduction):
 
     def cells(self, seeds: Sequence[int]) -> list[Cell]:
         """A training of each kind."""
-        return [Cell(kind, seed=seed, seconds=60) for seed in seeds for kind in ("lstm", "gru")]
+        usual = {"lstm": 10, "gru": 110}
+        return [Cell(kind, seed=seed, seconds=seconds) for seed in seeds for kind, seconds in usual.items()]
 
     def measure(self, cell: Cell) -> Measured:
         """Trains one of them, and asks it at every length."""
