@@ -2,11 +2,11 @@
 
     python -m benchmarks.ceiling --root DIR      # DIR holds Multi30k's files
 
-The products of one update of s2s (`benchmarks/training.py`: forward, backward, all layers and the loss) are listed with
-their shapes, their precision and how their matrices lie in memory. Then updates, and all of these products alone, on
-random numbers, take turns. The share is the time of the products over that of the update; their speed in GFLOP/s is
-what the machine reaches on this model at best. Attention in one kernel (fp32) does products that are not in the list: the
-share is somewhat low there.
+The products of one update of s2s (`benchmarks/training.py`: forward, backward, all layers and the loss) are listed
+with their shapes, their precision and how their matrices lie in memory. Then updates, and all of these products
+alone, on random numbers, take turns. The share is the time of the products over that of the update; their speed in
+GFLOP/s is what the machine reaches on this model at best. Attention in one kernel (fp32) does products that are not
+in the list: the share is somewhat low there.
 """
 
 import argparse

@@ -272,3 +272,26 @@ def test_a_form_ends_where_patience_does(contest, tiny):
     found = timed(shared, shared.contestant("rnn"), replace(TINY, patience=0.0), [TWO])
     assert found["points"] == []
     assert all(note["n"] == 16 and note["why"].startswith("a step took") for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("slopes", "standings"),
+    [
+        # by how much each chain grows with a token
+        ({"rnn": 0, "transformer": 0}, ["tie", "tie"]),
+        ({"rnn": 12, "transformer": 0}, ["worse", "better"]),
+        ({"rnn": 12, "transformer": 29}, ["better", "worse"]),
+    ],
+)
+def test_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes, standings):
+    shared, found = contest(["rnn", "transformer"]), {}
+    for model, slope in slopes.items():
+        points = [
+            # fewer layers, but of what grows
+            {**point, "depth": (50 if model == "rnn" else 150) + slope * point["n"]}
+            for point in _counts()["points"]
+        ]
+        found[Cell(model, "work")] = {"points": points}
+    findings = [f for f in EXPERIMENT.conclude(shared, found).findings if f.row == "sequential steps"]
+    assert [f.standing for f in findings] == standings
+    assert all(f.variations[name] for f in findings for name in ("n = 16", "n = 32", "forward pass alone"))

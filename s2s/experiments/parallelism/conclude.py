@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from s2s.evaluation.inference import growth
 from s2s.experiments.contest import Cells, Conclusion, Contest
 from s2s.experiments.parallelism.figures import count_figures, law, tables, time_figures
 from s2s.experiments.parallelism.seen import Models, Seen, brent, races
@@ -43,7 +44,11 @@ def _sequential(model: str, models: Models) -> Finding | None:
     laws = [law(models[model].counted(UNFUSED.name, what, "depth")) for what in ("training", "generating")]
 
     def shortness(what: str, n: int | None = None) -> dict[str, float]:
-        return {name: 1 / depth for name, depth in _counts(models, what, "depth", n).items()}
+        # how many layers were best for quality is not the question, so that chains that do not grow are equal
+        return {
+            name: 1.0 if _level(models[name], what) else 1 / depth
+            for name, depth in _counts(models, what, "depth", n).items()
+        }
 
     variations = {f"n = {n:,}": shortness("training", n) for n in depths if n != longest}
     variations |= {"forward pass alone": shortness("forward", longest), "in generation": shortness("generating")}
@@ -51,6 +56,12 @@ def _sequential(model: str, models: Models) -> Finding | None:
     verdict = f"{laws[0]} in training; {laws[1]} in generation"
     found = finding("sequential steps", model, depths[longest], "operations", quantity, verdict, "depth")
     return found.model_copy(update={"standing": standing, "variations": kept})
+
+
+def _level(seen: Seen, what: str) -> bool:
+    """Whether a chain does not grow with length; of fewer than three lengths nobody knows."""
+    depths = seen.counted(UNFUSED.name, what, "depth")
+    return len(depths) > 2 and growth(list(depths), list(depths.values())).law == "constant"
 
 
 def _parallel(model: str, models: Models) -> Finding | None:
