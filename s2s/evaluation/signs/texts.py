@@ -77,7 +77,7 @@ def repeated(outputs: Sequence[str], references: Sequence[str], cut: Cut) -> Sig
         2,
         "people write so nearly never",
         "train for longer (training.updates); a model with attention, and model.coverage=true where it has that; "
-        "lower decoding.max_ratio only hides it",
+        "a lower limit of lengths only hides it",
     )
 
 
