@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
 from s2s.data.batches import Batch, collate
 from s2s.decoding.beam import Hypothesis
@@ -34,7 +34,8 @@ def stepped(model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces
         states, state = model.decoder(fed.context, fed.state, tokens)
         return states, _Fed(fed.context, state)
 
-    return by_steps(feed, model.projection, begin, batch.target_in, turned)[batch.target_valid]
+    states = by_steps(feed, begin, batch.target_in, turned)
+    return model.projection(states).log_softmax(-1)[batch.target_valid]
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,8 @@ class _Fed(Rows):
     state: Rows
 
 
-def by_steps(
-    feed: Callable[[R, Tokens], tuple[Vectors, R]], projection: nn.Module, state: R, tokens: Tokens, turned: bool
-) -> Float[Tensor, "rows steps vocabulary"]:
-    """Log probabilities of what follows each given piece, fed one after the other.
+def by_steps(feed: Callable[[R, Tokens], tuple[Vectors, R]], state: R, tokens: Tokens, turned: bool) -> Vectors:
+    """The decoder's state after each given piece, before the projection, the pieces fed one after the other.
 
     With `turned`, the rows of the state are turned round before each step, as a search exchanges them.
     """
@@ -59,7 +58,7 @@ def by_steps(
             rows, state = rows[turn], state.select(turn)
         states, state = feed(state, tokens[rows, place : place + 1])
         # turned round twice is as it was
-        found.append(projection(states[:, 0]).log_softmax(-1)[rows])
+        found.append(states[rows, 0])
     return torch.stack(found, dim=1)
 
 

@@ -30,6 +30,7 @@ from s2s.tasks.language_model.scoring import (
     bits_per_byte,
     compare_scores,
     measure,
+    nats_of,
     size_of,
     spans,
 )
@@ -159,12 +160,13 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             grammar=_grammar(recipe, scoring.split),
         )
 
-    def log_probabilities(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places pieces"]:
-        return model.logits(batch.read).log_softmax(-1)[batch.valid]
+    def log_probabilities(self, model: LanguageModel, batch: TextBatch) -> Float[Tensor, "places one"]:
+        """Of the piece that follows each place: those of all pieces would not fit into memory at many places."""
+        return -nats_of(model, model(batch.read)[batch.valid], batch.following[batch.valid])[:, None]
 
-    def stepped(self, model: LanguageModel, batch: TextBatch, turned: bool) -> Float[Tensor, "places pieces"]:
-        state = model.decoder.start(len(batch.read), apart=True)
-        return by_steps(model.decoder, model.projection, state, batch.read, turned)[batch.valid]
+    def stepped(self, model: LanguageModel, batch: TextBatch, turned: bool) -> Float[Tensor, "places one"]:
+        states = by_steps(model.decoder, model.decoder.start(len(batch.read), apart=True), batch.read, turned)
+        return -nats_of(model, states[batch.valid], batch.following[batch.valid])[:, None]
 
     def symptoms(
         self, run: LanguageRun, part: datasets.Dataset, rows: Int[np.ndarray, " documents"], meter: Meter
