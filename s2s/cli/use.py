@@ -36,6 +36,7 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=Number(0), help="Exponent of the length penalty.")
+@click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Of matrix products; the recipe's by default.")
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
 @click.option("--prefix", "before", help="What stands before each line, such as '<2de> '; data.prefix by default.")
 @click.option(
@@ -53,6 +54,7 @@ def translate(
     beam,
     nbest: int,
     length_penalty,
+    precision,
     name,
     before: str | None,
     engine: str,
@@ -61,7 +63,7 @@ def translate(
     """Translate lines with the model in RUN, in order; empty lines stay empty."""
     from s2s.run.folder import opened
 
-    changes = {"beam": beam, "length_penalty": length_penalty}
+    changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
     translator = opened(run, overrides, ["translation", "text-to-text"])
     several = translator.recipe.task == "text-to-text"

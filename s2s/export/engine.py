@@ -34,9 +34,6 @@ def line_translator(run: Opened, nbest: int, checkpoint: None = None) -> tuple[L
     prepare_process(run.recipe.device)
     tokenizers = load_tokenizers(run.path, run.recipe)
     recipe: Any = run.recipe
-    if any(override.startswith("decoding.precision=") for override in run.overrides):
-        remedy = "leave it out, and choose --quantization when the run is exported"
-        raise UserError("says nothing to an export, which computes as it was made", "decoding.precision", remedy)
     # it knows no other device
     device = "cuda" if computer_for(recipe.device, run.overrides).device.type == "cuda" else "cpu"
     engine = Engine(run.path, tokenizers[0], tokenizers[-1], device, recipe.device.threads or 0)

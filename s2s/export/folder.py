@@ -71,7 +71,8 @@ def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
     """Refuses what is no export for this engine.
 
     Raises:
-        UserError: it is a run, or an export for another engine; or a checkpoint is named, and an export has one.
+        UserError: it is a run, or an export for another engine; or a checkpoint or a precision is asked for, and an
+            export has its own.
     """
     if _format_of(run.path) != to:
         out = run.path.with_name(f"{run.path.name}-{to}")
@@ -81,6 +82,9 @@ def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
         raise UserError(f"is a run of {run.recipe.task}", f"--engine {to}", "leave it out, or load the graphs yourself")
     if checkpoint is not None:
         raise UserError("an export has one checkpoint", f"--checkpoint {checkpoint}", "leave it out")
+    if asked := [override for override in run.overrides if override.startswith("decoding.precision=")]:
+        remedy = "leave it out; `s2s export … --quantization` says how CTranslate2 computes"
+        raise UserError("says nothing to an export, which computes as it was made", asked[0], remedy)
 
 
 def _format_of(folder: Path) -> str | None:

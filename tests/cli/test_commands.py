@@ -117,6 +117,9 @@ def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
     (folder / "single.txt").write_text(SENTENCES.split("\n")[2])
     single = _here(folder, "translate", "runs/tiny", "--input", "single.txt")
     assert single.stdout == lines[2] + "\n"
+    reduced = _here(folder, "translate", "runs/tiny", "--precision", "bf16", "--input", "single.txt")
+    assert reduced.returncode == 0, reduced.stderr
+    assert reduced.stdout.count("\n") == 1
 
 
 def test_n_best_lines_have_number_score_and_text(folder):

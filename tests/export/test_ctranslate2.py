@@ -19,6 +19,7 @@ from s2s.export import engine
 from s2s.export.ctranslate2 import save, vocabulary
 from s2s.export.engine import Engine, EngineTranslator
 from s2s.export.exportable import exportable
+from s2s.export.folder import check_exported
 from s2s.tasks.translation.recipe import Recipe
 
 LINES = ["a dog runs", "", "the small cat sees a big dog", "dogs", "   ", "a cat", "the dog that sees the cat runs"]
@@ -90,8 +91,6 @@ def test_an_export_from_another_machine_is_computed_by_what_is_here(kind, there,
     monkeypatch.setattr(engine, "Engine", lambda folder, source, target, device, threads: device)
     translator, _ = engine.line_translator(replace(run, recipe=recipe), 1)
     assert cast(Any, translator).engine == "cpu"
-    with pytest.raises(UserError, match="says nothing to an export"):
-        engine.line_translator(replace(run, overrides=("decoding.precision=bf16",)), 1)
 
 
 def test_each_variant_that_is_called_exportable_is_in_this_test():
@@ -120,6 +119,17 @@ def learned(tokenizer):
         loss.backward()
         optimizer.step()
     return settings, model.eval()
+
+
+def test_an_export_has_one_checkpoint_and_its_own_precision(small_world, tmp_path):
+    (tmp_path / "export.json").write_text('{"format": "ctranslate2"}')
+    run = replace(opened(small_world / "runs/t"), path=tmp_path)
+    check_exported(run, "ctranslate2", None)
+    for asked, checkpoint in ((("decoding.beam=2", "decoding.precision=bf16"), None), ((), "last")):
+        with pytest.raises(UserError, match=r"precision=bf16: says nothing to an export|an export has one checkpoint"):
+            check_exported(replace(run, overrides=asked), "ctranslate2", checkpoint)
+    with pytest.raises(UserError, match="is not exported to onnx"):
+        check_exported(run, "onnx", None)
 
 
 def _both(learned, tokenizer, folder, **decoding) -> tuple[LineTranslator, LineTranslator]:
