@@ -126,5 +126,4 @@ def test_nothing_is_written_in_place():
         for path in (ROOT / "s2s").rglob("*.py")
         if re.search(r"\.(write_bytes|write_text|savefig)\(", path.read_text(encoding="utf-8"))
     }
-    # `s2s inspect` draws into the place that `whole` gives
-    assert found == aside | {"cli/inspect.py"}
+    assert found == aside

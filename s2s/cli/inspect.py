@@ -6,7 +6,7 @@ import click
 
 from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
 from s2s.errors import UserError
-from s2s.files import whole, write_atomically
+from s2s.files import write_atomically
 
 _FILE = click.Path(path_type=Path)
 _PICTURES = (".png", ".svg", ".pdf")
@@ -67,10 +67,9 @@ def inspect(
         write_atomically(output, found.to_json())
     elif output is not None:
         from s2s.interpretability.figure import inspection_picture
-        from s2s.training.drawing import saved
+        from s2s.training.drawing import drawn
 
-        with whole(output) as place:
-            saved(inspection_picture(found, focus), place, output.suffix[1:])
+        write_atomically(output, drawn(inspection_picture(found, focus), output.suffix[1:]))
     click.echo(str(found))
 
 

@@ -79,8 +79,7 @@ class PieceSettings(Section):
     """How text becomes pieces (sentencepiece)."""
 
     kind: Literal["unigram", "bpe", "char", "word", "bytes", "published"] = "unigram"
-    """Model of the pieces; `bytes` needs no training and has 256 pieces, and `published` comes with published weights
-    (`init_from`)."""
+    """Model of the pieces; `bytes` needs no training and has 256, `published` comes with weights (`init_from`)."""
     size: Pieces = 8000
     """Number of pieces, the four special ones included; a limit for `char` and `word`, ignored by `bytes`."""
     byte_fallback: bool = True
@@ -210,9 +209,7 @@ class SearchSettings(Section):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of matrix products in the search, whatever the training's was. `bf16` is faster where the device computes in it;
-    scores then have two or three digits, and now and then another text is written (docs/speed.md). An export computes
-    as it was made."""
+    """Of matrix products in the search; `bf16` is faster where a device has it, and less exact (docs/speed.md)."""
 
 
 class DecodingSettings(SearchSettings):
@@ -316,8 +313,8 @@ class DeviceSettings(Section):
     kind: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """`auto` takes cuda before mps before cpu."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of matrix products in training; weights are kept in fp32 always. `auto` takes on a processor what is measured to
-    be the faster one for the model, and on a GPU bf16 where it has it; a run that is resumed keeps what it took."""
+    """Of matrix products in training; weights are kept in fp32. `auto` takes on a processor what is measured to be the
+    faster one for the model, and on a GPU bf16 where it has it; a run that is resumed keeps what it took."""
     threads: Threads | None = None
     """Processor threads; all cores when null."""
     compile: bool = False

@@ -31,6 +31,7 @@ def stepped(model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces
     begin = _Fed(*model.decoder.start(memory, batch.target_in.shape[1]))
 
     def feed(fed: _Fed, tokens: Tokens) -> tuple[Vectors, _Fed]:
+        """One step of the decoder."""
         states, state = model.decoder(fed.context, fed.state, tokens)
         return states, _Fed(fed.context, state)
 

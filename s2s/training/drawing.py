@@ -5,7 +5,6 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,14 +33,13 @@ def png(figure: "Figure") -> bytes:
     return file.getvalue()
 
 
-def saved(figure: "Figure", path: Path, form: str) -> None:
-    """Writes a figure in a form that matplotlib knows, such as `svg`."""
+def drawn(figure: "Figure", form: str) -> bytes:
+    """A figure in a form that matplotlib knows, such as `svg`."""
     file = io.BytesIO()
     with without_warnings_of_letters():
-        figure.savefig(file, dpi=100, format=form)
-    found = file.getvalue()
+        figure.canvas.print_figure(file, dpi=100, format=form)
     # matplotlib keeps what a text said in a comment, and XML knows no control characters anywhere
-    path.write_bytes(_NOT_IN_XML.sub(b"", found) if form == "svg" else found)
+    return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
 
 
 @contextmanager
