@@ -209,7 +209,7 @@ class SearchSettings(Section):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of matrix products in the search; `bf16` is faster where a device has it, and less exact (docs/speed.md)."""
+    """Of matrix products in the search; `bf16` may be faster for a wide model, and is less exact (docs/speed.md)."""
 
 
 class DecodingSettings(SearchSettings):
