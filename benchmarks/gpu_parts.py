@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import torch
 
@@ -222,12 +221,12 @@ def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
 def random_pairs(count: int, pieces: int) -> Encoded:
     """Pairs of random pieces, 20 to 60 on each side."""
     generator = np.random.default_rng(0)
-    sides = {
-        side: [generator.integers(4, pieces, n, dtype=np.int32) for n in generator.integers(20, 61, count)]
-        for side in ("source", "target")
-    }
-    features = datasets.Features({side: datasets.List(datasets.Value("int32")) for side in sides})
-    return Encoded(datasets.Dataset.from_dict(sides, features=features))
+    return Encoded.of(
+        *(
+            [generator.integers(4, pieces, n, dtype=np.int32) for n in generator.integers(20, 61, count)]
+            for _ in range(2)
+        )
+    )
 
 
 def multi30k(options: Options) -> Found:

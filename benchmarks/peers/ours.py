@@ -2,7 +2,6 @@
 
 from typing import cast
 
-import datasets
 import numpy as np
 import torch
 
@@ -19,7 +18,7 @@ def encoded(task: Task) -> Encoded:
     """The training pairs as s2s holds them."""
     numbers = {name: number for number, name in enumerate(task.pieces)}
     sides = ([[numbers[name] for name in text.split(" ")] for text in side] for side in zip(*task.pairs, strict=True))
-    return Encoded(datasets.Dataset.from_dict(dict(zip(("source", "target"), sides, strict=True))))
+    return Encoded.of(*sides)
 
 
 def training(given: Given) -> None:

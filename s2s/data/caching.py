@@ -4,23 +4,26 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
-
-import datasets
-from datasets import config
-from datasets.exceptions import DatasetGenerationError
+from typing import TYPE_CHECKING, Any
 
 from s2s.errors import UserError
 
+if TYPE_CHECKING:
+    import datasets
+
 
 def cached(
-    read: Callable[[], Iterator[dict[str, Any]]], files: tuple[Path, ...], reading: str, features: datasets.Features
-) -> datasets.Dataset:
+    read: Callable[[], Iterator[dict[str, Any]]], files: tuple[Path, ...], reading: str, columns: Mapping[str, str]
+) -> "datasets.Dataset":
     """Rows of files, written to Arrow once and found again while content, reading and our version stay the same.
 
     Raises:
         UserError: as `read`; or there are no rows.
     """
+    import datasets
+    from datasets import config
+    from datasets.exceptions import DatasetGenerationError
+
     # a file's ending says how it is read
     fingerprint = named(reading, *(f"{path.name} {content_hash(path)}" for path in files))
     failure: list[UserError] = []
@@ -40,7 +43,7 @@ def cached(
             raise
 
     try:
-        return datasets.Dataset.from_generator(rows, features=features, fingerprint=fingerprint)  # type: ignore[return-value]
+        return datasets.Dataset.from_generator(rows, features=of_kinds(columns), fingerprint=fingerprint)  # type: ignore[return-value]
     except DatasetGenerationError as error:
         if failure:
             raise failure[0] from None
@@ -48,6 +51,13 @@ def cached(
         if isinstance(full, OSError):
             raise OSError(full.errno, full.strerror, str(config.HF_DATASETS_CACHE)) from None
         raise
+
+
+def of_kinds(kinds: Mapping[str, str]) -> "datasets.Features":
+    """Columns as `datasets` declares them, by the names of the types of what is in them."""
+    from datasets import Features, Value
+
+    return Features({name: Value(kind) for name, kind in kinds.items()})
 
 
 def content_hash(path: Path) -> str:
@@ -61,6 +71,8 @@ def cache_for(corpus: str) -> str | None:
 
     For a data set on the hub, None is the usual place.
     """
+    from datasets import config
+
     folder = Path(corpus)
     if not folder.is_dir():
         return None
@@ -75,11 +87,11 @@ def named(*parts: str) -> str:
 
 
 def converted(
-    found: datasets.Dataset,
+    found: "datasets.Dataset",
     take: Callable[[Mapping[str, list[Any]], list[int]], dict[str, list[Any]]],
     reading: str,
-    features: datasets.Features,
-) -> datasets.Dataset:
+    kinds: Mapping[str, str],
+) -> "datasets.Dataset":
     """Rows of a data set as ours, made once and found again while they, the columns and our version stay the same.
 
     The columns of some rows and their numbers are made by `take`; another `reading` is another result.
@@ -88,5 +100,5 @@ def converted(
     name = named(found._fingerprint, reading)
     columns = found.column_names
     return found.map(
-        take, batched=True, with_indices=True, remove_columns=columns, features=features, new_fingerprint=name
+        take, batched=True, with_indices=True, remove_columns=columns, features=of_kinds(kinds), new_fingerprint=name
     )

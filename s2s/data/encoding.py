@@ -7,20 +7,23 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Generic, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol
 
-import datasets
 import numpy as np
-import pyarrow
 from jaxtyping import Int
 
 from s2s.data.sources import Corpus, Part, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.recipe.schema import PieceSettings
 
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow
+
 SIDE = "text"
 """The name under which the tokenizer of texts is kept."""
 _CHARACTERS = 10_000_000
+Row = Sequence[int] | Int[np.ndarray, " pieces"]
 
 
 class Encoded:
@@ -33,11 +36,15 @@ class Encoded:
         target_lengths: pieces of each target, its `EOS` counted.
     """
 
-    def __init__(self, dataset: datasets.Dataset) -> None:
-        self._sources = Lists(dataset.data.column("source"))
-        self._targets = Lists(dataset.data.column("target"))
+    def __init__(self, sources: "Lists", targets: "Lists") -> None:
+        self._sources, self._targets = sources, targets
         self.source_lengths = self._sources.lengths + 1
         self.target_lengths = self._targets.lengths + 1
+
+    @classmethod
+    def of(cls, sources: Sequence[Row], targets: Sequence[Row]) -> "Encoded":
+        """Pairs that are in memory: their sources and their targets, row by row."""
+        return cls(Lists.of(sources), Lists.of(targets))
 
     def __len__(self) -> int:
         return len(self.source_lengths)
@@ -82,18 +89,30 @@ class Pieces(Protocol):
 
 
 class Lists:
-    """A column of integer lists, as Arrow keeps it, in chunks, with the length of each list.
+    """Integer lists, as Arrow keeps a column of them, in chunks, with the length of each list.
 
     A row is found by arithmetic, since Arrow's own objects take a microsecond for each.
     """
 
-    def __init__(self, column: pyarrow.ChunkedArray) -> None:
-        offsets = [chunk.offsets.to_numpy() for chunk in column.chunks]
+    def __init__(self, chunks: Sequence[tuple[Int[np.ndarray, " values"], Int[np.ndarray, " rows+1"]]]) -> None:
+        """Of chunks: values, and the places among them where rows begin, with the end of the last."""
+        offsets = [places for _, places in chunks]
         # a chunk's own offsets say which of the values behind it are its own
-        self.values = [c.values.to_numpy()[o[0] : o[-1]] for c, o in zip(column.chunks, offsets, strict=True)]
+        self.values = [values[places[0] : places[-1]] for values, places in chunks]
         self.lengths = np.concatenate([np.empty(0, np.int32), *(np.diff(o) for o in offsets)])
         self._starts = np.concatenate([np.empty(0, np.int32), *(o[:-1] - o[0] for o in offsets)])
-        self._first_rows = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
+        self._first_rows = np.cumsum([0, *(len(o) - 1 for o in offsets)])
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Lists":
+        """Lists that are in memory."""
+        values = np.concatenate([np.empty(0, np.int32), *rows], dtype=np.int32, casting="unsafe")
+        return cls([(values, np.cumsum([0, *map(len, rows)], dtype=np.int32))])
+
+    @classmethod
+    def of_column(cls, column: "pyarrow.ChunkedArray") -> "Lists":
+        """A column of a table; nothing is copied."""
+        return cls([(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks])
 
     def rows(self, indices: np.ndarray) -> list[np.ndarray]:
         """The lists of the chosen rows, in that order; nothing is copied."""
@@ -110,21 +129,24 @@ class Lists:
         yield from self.values
 
 
-def encode_corpus(dataset: datasets.Dataset, source: Tokenizer, target: Tokenizer) -> Encoded:
+def encode_corpus(dataset: "datasets.Dataset", source: Tokenizer, target: Tokenizer) -> Encoded:
     """Cuts both sides of a corpus, the texts `source` and `target`, into pieces.
 
     A corpus that lies on disk is cut once: the next time, `datasets` finds the pieces in its cache, by a name made
     from the corpus and the tokenizers.
     """
-    return Encoded(_cut(dataset, {"source": source, "target": target}))
+    pieces = _cut(dataset, {"source": source, "target": target}).data
+    return Encoded(Lists.of_column(pieces.column("source")), Lists.of_column(pieces.column("target")))
 
 
-def encode_texts(dataset: datasets.Dataset, tokenizer: Tokenizer) -> Lists:
+def encode_texts(dataset: "datasets.Dataset", tokenizer: Tokenizer) -> Lists:
     """Cuts the texts of the column `text` into pieces, once, as `encode_corpus` does."""
-    return Lists(_cut(dataset, {"text": tokenizer}).data.column("text"))
+    return Lists.of_column(_cut(dataset, {"text": tokenizer}).data.column("text"))
 
 
-def _cut(dataset: datasets.Dataset, tokenizers: Mapping[str, Tokenizer]) -> datasets.Dataset:
+def _cut(dataset: "datasets.Dataset", tokenizers: Mapping[str, Tokenizer]) -> "datasets.Dataset":
+    import datasets
+
     def pieces_of(texts: Mapping[str, list[str]]) -> dict[str, list[list[int]]]:
         return {column: tokenizer.encode_batch(texts[column]) for column, tokenizer in tokenizers.items()}
 
@@ -143,7 +165,7 @@ def _cut(dataset: datasets.Dataset, tokenizers: Mapping[str, Tokenizer]) -> data
         )
 
 
-def _fingerprint(dataset: datasets.Dataset, tokenizers: Mapping[str, Tokenizer]) -> str:
+def _fingerprint(dataset: "datasets.Dataset", tokenizers: Mapping[str, Tokenizer]) -> str:
     versions = (version("s2s"), version("sentencepiece"), unicodedata.unidata_version)
     parts = (dataset._fingerprint, *(tokenizer.digest for tokenizer in tokenizers.values()), *versions)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
@@ -151,6 +173,8 @@ def _fingerprint(dataset: datasets.Dataset, tokenizers: Mapping[str, Tokenizer])
 
 @contextlib.contextmanager
 def _progress_on_a_terminal_only() -> Iterator[None]:
+    import datasets
+
     hide = not (sys.stderr.isatty() or datasets.are_progress_bars_disabled())
     if hide:
         datasets.disable_progress_bars()
@@ -185,7 +209,10 @@ class PreparedTexts(Generic[Part]):
 
 
 def cut(
-    train_texts: datasets.Dataset, validation: datasets.Dataset, settings: PieceSettings, tokenizer: Tokenizer | None
+    train_texts: "datasets.Dataset",
+    validation: "datasets.Dataset",
+    settings: PieceSettings,
+    tokenizer: Tokenizer | None,
 ) -> tuple[Tokenizer, Lists, Lists]:
     """A tokenizer, trained unless there is one, and training and validation texts, the column `text`, as pieces."""
     tokenizer = tokenizer or learned(train_texts["text"], settings)

@@ -2,14 +2,17 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
 from s2s.data.inspection import hashes, repeated
 from s2s.data.pairs import pairs
 from s2s.recipe.pairs import FilterSettings
+
+if TYPE_CHECKING:
+    import datasets
 
 # ratios of very short texts say little: "Yes." is "Ja, das stimmt."
 _SHORT = 20
@@ -35,7 +38,7 @@ class Ledger:
         return "\n".join(f"{words:{wide}} {count:>11,}" for words, count in rows.items())
 
 
-def filter_training(dataset: datasets.Dataset, settings: FilterSettings) -> tuple[datasets.Dataset, Ledger]:
+def filter_training(dataset: "datasets.Dataset", settings: FilterSettings) -> tuple["datasets.Dataset", Ledger]:
     """The training pairs that keep all rules, and the ledger of the others."""
     broken = [broken_rule(source, target, settings) for source, target in pairs(dataset)]
     if settings.duplicates == "drop":
@@ -61,7 +64,7 @@ def broken_rule(source: str, target: str, settings: FilterSettings) -> str | Non
     return None
 
 
-def later_copies(dataset: datasets.Dataset) -> Int[np.ndarray, " copies"]:
+def later_copies(dataset: "datasets.Dataset") -> Int[np.ndarray, " copies"]:
     """The rows, from 0 on, whose pair stands in an earlier row, too."""
     return repeated(hashes(pairs(dataset)))
 

@@ -4,8 +4,8 @@ import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -14,6 +14,9 @@ from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
 from s2s.data.pairs import pairs
 from s2s.data.sources import Corpus
 from s2s.recipe.pairs import FilterSettings, LearnedPairs
+
+if TYPE_CHECKING:
+    import datasets
 
 _BINS = (0, 1, 5, 10, 15, 20, 30, 50, 100, 1 << 60)
 _OUTLIERS = 5
@@ -79,7 +82,7 @@ class Inspection:
     advice: list[str]
 
 
-def inspect(corpus: Corpus[datasets.Dataset], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
+def inspect(corpus: Corpus["datasets.Dataset"], settings: LearnedPairs, normalization: str = "identity") -> Inspection:
     """Looks through a corpus as loaded, nothing filtered; the normalization is that of the targets."""
     parts = corpus.parts()
     splits = {name: _findings(part) for name, part in parts.items()}
@@ -131,7 +134,7 @@ class _Side:
         return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram)
 
 
-def _findings(dataset: datasets.Dataset) -> SplitFindings:
+def _findings(dataset: "datasets.Dataset") -> SplitFindings:
     source, target = _Side(), _Side()
     empty, copies, windows_ends = [], [], 0
     suspicious: dict[str, list[int]] = {}
@@ -176,7 +179,7 @@ def _most_unequal(lengths: Int[np.ndarray, "2 rows"]) -> list[int]:
     return [int(row) for row in worst if distances[row] >= 0]
 
 
-def _rows(dataset: datasets.Dataset, chosen: list[int]) -> list[tuple[int, str, str]]:
+def _rows(dataset: "datasets.Dataset", chosen: list[int]) -> list[tuple[int, str, str]]:
     return [(row + 1, dataset[row]["source"], dataset[row]["target"]) for row in chosen]
 
 
@@ -213,7 +216,7 @@ def _corpus_advice(overlap: dict[str, tuple[int, int]], ledger: Ledger) -> Itera
         yield f"the filters drop {share:.0%} of train: look at what they drop, or set data.filters otherwise"
 
 
-def unreachable(part: datasets.Dataset, name: str, normalization: str) -> str:
+def unreachable(part: "datasets.Dataset", name: str, normalization: str) -> str:
     """What to say where the normalization changes targets of a split; nothing where it changes none."""
     split = look.altered((target for _, target in pairs(part)), normalization)
     remedy = "are kept as they are and so can never be reached: tokenizer.normalization=identity changes nothing"

@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import datasets
 import numpy as np
 from jaxtyping import Bool
 
@@ -43,6 +42,9 @@ from s2s.recipe.pairs import MADE, LearnedPairs, PairSettings
 from s2s.recipe.schema import Split
 from s2s.recipe.wording import near_files
 
+if TYPE_CHECKING:
+    import datasets
+
 _BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 Make = Callable[[str, int, LearnedPairs], Sequence[Any]]
 
@@ -67,10 +69,10 @@ _MADE: dict[str, tuple[tuple[Make, dict[str, str], tuple[str, ...]], ...]] = {
     ),
     "homonyms": ((_homonyms, {"en": "source", "de": "target"}, ("word", "sign")),),
 }
-_PAIRS = datasets.Features({"source": datasets.Value("string"), "target": datasets.Value("string")})
+_PAIRS = {"source": "string", "target": "string"}
 
 
-class PairSource(Source[LearnedPairs, datasets.Dataset]):
+class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
     """Sentence pairs as untouched text, in the columns `source` and `target`; Arrow keeps them on disk.
 
     The built-in corpora have more columns, see `phrasebook.Phrase` and `homonyms.Homonym`. Pairs held out of the
@@ -80,8 +82,10 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
     noun: ClassVar[str] = "pairs"
     in_order: ClassVar[bool] = False
 
-    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """As elsewhere; the built-in corpora are made to measure, so that a number holds nothing out of it."""
+        import datasets
+
         datasets.disable_progress_bars()
         split: Split | None = getattr(self.settings, name)
         if self.settings.corpus in MADE and split is not None:
@@ -92,7 +96,7 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
             raise UserError(what, remedy=(f"did you mean data.corpus={near}? " if near else "") + "name a file")
         return super().part(name, train)
 
-    def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
+    def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
         """Line-aligned files, a table, or a data set on the hub."""
         files = self._files(name, split)
         if len(files) == 2:
@@ -115,18 +119,18 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
         number, _ = next(itertools.islice(table_cells(files[0], self._reading.columns), row, None))
         return place(files[0], number)
 
-    def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
+    def keys(self, part: "datasets.Dataset") -> Iterable[Hashable]:
         return (source for source, _ in pairs(part))
 
-    def held_out(self, name: str, part: datasets.Dataset) -> dict[str, str]:
+    def held_out(self, name: str, part: "datasets.Dataset") -> dict[str, str]:
         """As elsewhere; nothing is held out of a corpus that is made to measure."""
         return {} if self.settings.corpus in MADE else super().held_out(name, part)
 
-    def usable(self, part: datasets.Dataset) -> Bool[np.ndarray, " examples"]:
+    def usable(self, part: "datasets.Dataset") -> Bool[np.ndarray, " examples"]:
         """An empty side can be neither translated nor scored; it is left for the filters to count."""
         return np.array([bool(source.strip() and target.strip()) for source, target in pairs(part)], dtype=bool)
 
-    def digest(self, part: datasets.Dataset) -> str:
+    def digest(self, part: "datasets.Dataset") -> str:
         return digest_of(part["source"], part["target"])
 
     @property
@@ -192,17 +196,17 @@ class PairSource(Source[LearnedPairs, datasets.Dataset]):
         return (root / split,)
 
 
-def load(settings: PairSettings) -> Corpus[datasets.Dataset]:
+def load(settings: PairSettings) -> Corpus["datasets.Dataset"]:
     """The corpus that a recipe's `data` section describes."""
     return PairSource(settings).load()
 
 
-def load_split(settings: PairSettings, name: str) -> datasets.Dataset | None:
+def load_split(settings: PairSettings, name: str) -> "datasets.Dataset | None":
     """`train`, `validation` or `test`; None where there is none, or it is held out of the training data."""
     return PairSource(settings).part(name)
 
 
-def pairs(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
+def pairs(dataset: "datasets.Dataset") -> Iterator[tuple[str, str]]:
     """Source and target of each row, read some thousand rows at a time."""
     for first in range(0, len(dataset), 10_000):
         rows = dataset[first : first + 10_000]
@@ -232,7 +236,7 @@ def target_texts(settings: LearnedPairs) -> list[str]:
     return found
 
 
-def prefixed(dataset: datasets.Dataset, prefix: str) -> datasets.Dataset:
+def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     """The pairs alone, with the prefix before each source that has a text; without a prefix, the data set itself."""
     if not prefix:
         return dataset
@@ -241,13 +245,17 @@ def prefixed(dataset: datasets.Dataset, prefix: str) -> datasets.Dataset:
         """Some thousand sources."""
         return {"source": [prefix + text if text.strip() else text for text in rows["source"]]}
 
+    import datasets
+
     # left alone, datasets would name the result by the code above
     name = hashlib.sha256(f"{dataset._fingerprint}\n{prefix}".encode()).hexdigest()[:32]
     datasets.disable_progress_bars()
     return dataset.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
 
 
-def _built_in(name: str, split: Split, settings: LearnedPairs) -> datasets.Dataset:
+def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Dataset":
+    import datasets
+
     corpus = _MADE[settings.corpus]
     if not isinstance(split, int) and split != name:
         raise UserError(
@@ -273,6 +281,6 @@ def _built_in(name: str, split: Split, settings: LearnedPairs) -> datasets.Datas
     return datasets.Dataset.from_dict({column: [getattr(p, f) for p in found] for column, f in fields.items()})
 
 
-def _line_files(source: Path, target: Path) -> datasets.Dataset:
+def _line_files(source: Path, target: Path) -> "datasets.Dataset":
     check_there(source, target)
     return cached(partial(line_pairs, source, target), (source, target), "lines", _PAIRS)

@@ -10,12 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-import datasets
 import numpy as np
-from datasets import config
-from datasets.exceptions import DatasetsError
 from jaxtyping import Bool, Int
 
 from s2s.data import text_files
@@ -23,6 +20,9 @@ from s2s.data.caching import cache_for, cached, converted
 from s2s.errors import UserError
 from s2s.files import full
 from s2s.recipe.schema import SourceSettings, TextSettings
+
+if TYPE_CHECKING:
+    import datasets
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 """The names under which a split may lie in a folder."""
@@ -102,6 +102,8 @@ class Source(ABC, Generic[Settings, Part]):
 
     def part(self, name: str, train: Part | None = None) -> Part | None:
         """One part, `train`, `validation` or `test`; None where there is none, or it is held out of `train`."""
+        import datasets
+
         # the progress of Arrow's conversions would disturb the run's own
         datasets.disable_progress_bars()
         split = getattr(self.settings, name)
@@ -190,13 +192,13 @@ class Reading:
     Attributes:
         columns: that are read.
         word: names the result among others made of the same file.
-        features: the columns of ours.
+        kinds: the columns of ours, with the name of the type of what is in them.
         row: of the cells, the row's number and its place in words: a row of ours.
     """
 
     columns: text_files.Columns
     word: str
-    features: datasets.Features
+    kinds: Mapping[str, str]
     row: Callable[[Sequence[str], int, str], dict[str, Any]]
 
     @property
@@ -205,7 +207,7 @@ class Reading:
         return f"{self.word} {self.columns.names}"
 
 
-def from_table(path: Path, reading: Reading) -> datasets.Dataset:
+def from_table(path: Path, reading: Reading) -> "datasets.Dataset":
     """The rows of a table.
 
     Raises:
@@ -218,10 +220,10 @@ def from_table(path: Path, reading: Reading) -> datasets.Dataset:
         for number, cells in text_files.table_cells(path, reading.columns):
             yield reading.row(cells, number, text_files.place(path, number))
 
-    return cached(rows, (path,), reading.name, reading.features)
+    return cached(rows, (path,), reading.name, reading.kinds)
 
 
-def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple[datasets.Dataset, datasets.Features]:
+def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple["datasets.Dataset", "datasets.Features"]:
     """The rows of a data set on the hub as ours, and the columns that it has itself.
 
     Raises:
@@ -236,17 +238,21 @@ def from_hub(settings: SourceSettings, split: str, reading: Reading) -> tuple[da
             where = f"{settings.corpus} {split} row {number + 1}"
             cells = text_files.checked_cells(dict(zip(rows, values, strict=True)), reading.columns, where)
             made.append(reading.row(cells, number + 1, where))
-        return {name: [row[name] for row in made] for name in reading.features}
+        return {name: [row[name] for row in made] for name in reading.kinds}
 
-    return converted(dataset, take, reading.name, reading.features), dataset.features
+    return converted(dataset, take, reading.name, reading.kinds), dataset.features
 
 
-def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> datasets.Dataset:
+def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) -> "datasets.Dataset":
     """A split of a data set on the Hugging Face hub, or of a data set's own files in a folder.
 
     Raises:
         UserError: it is not there, or the hub cannot be reached.
     """
+    import datasets
+    from datasets import config
+    from datasets.exceptions import DatasetsError
+
     corpus = str(folder or settings.corpus)
     try:
         return datasets.load_dataset(  # type: ignore[return-value]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def censored_line(x: Sequence[float], y: Sequence[float], beyond: Sequence[int])
     def _unlikely(numbers: np.ndarray) -> float:
         away = (value - numbers[0] - numbers[1] * at) / math.exp(numbers[2])
         known = -0.5 * away**2 - numbers[2]
-        return -float(np.where(side == 0, known, special.log_ndtr(-side * away)).sum())
+        return -float(np.where(side == 0, known, scipy.special.log_ndtr(-side * away)).sum())
 
-    found = optimize.minimize(
+    found = scipy.optimize.minimize(
         _unlikely,
         np.array([start, slope, math.log(spread)]),
         method="Nelder-Mead",

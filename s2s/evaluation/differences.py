@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Shaped
-from scipy import special
 
 from s2s.evaluation.inference import Counts, Draws
 
@@ -37,14 +37,14 @@ class Difference:
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """The ends of the interval that misses the true difference in a share of `level` of the cases."""
-        half = float(special.stdtrit(self.freedom, 1 - level / 2)) * self.error if self.error else 0.0
+        half = float(scipy.special.stdtrit(self.freedom, 1 - level / 2)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
     def p(self) -> float:
         """How often there would be as large a difference, in either direction, if there were none (two-sided)."""
         if self.never_varied:
             return self.least_p if self.value else 1.0
-        return float(2 * special.stdtr(self.freedom, -abs(self.value) / self.error))
+        return float(2 * scipy.special.stdtr(self.freedom, -abs(self.value) / self.error))
 
     def equivalence_p(self, margin: float) -> float:
         """How often so small a difference would be seen if the true one were as large as the margin.
@@ -55,7 +55,7 @@ class Difference:
         nearest = margin - abs(self.value)
         if self.never_varied:
             return self.least_p if nearest > 0 else 1.0
-        return float(special.stdtr(self.freedom, -nearest / self.error))
+        return float(scipy.special.stdtr(self.freedom, -nearest / self.error))
 
     @property
     def never_varied(self) -> bool:
@@ -138,7 +138,7 @@ def detectable(seeds: int, paired: bool = True, power: float = _POWER, level: fl
 
 def _noncentrality(freedom: float, power: float, level: float) -> float:
     """By how many standard errors the true value must be away from none; that a test errs in sign is left out."""
-    return float(special.nctdtrinc(freedom, 1 - power, special.stdtrit(freedom, 1 - level / 2)))
+    return float(scipy.special.nctdtrinc(freedom, 1 - power, scipy.special.stdtrit(freedom, 1 - level / 2)))
 
 
 def _least_p(first: int, second: int) -> float:

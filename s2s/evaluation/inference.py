@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int, Shaped
-from scipy import special
 
 RESAMPLES = 1000
 _SWAPS = 5000
@@ -52,7 +52,7 @@ def wilson(successes: int, trials: int, whole: float = 100.0) -> Share:
     """
     if not trials:
         return Share(0.0, 0.0, whole)
-    z = float(special.ndtri(0.975))
+    z = float(scipy.special.ndtri(0.975))
     share, scale = successes / trials, 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)) / scale
@@ -68,7 +68,7 @@ def mean(values: Sequence[float]) -> Estimate:
     centre = float(array.mean())
     if len(array) < 2:
         return Estimate(centre, None, None)
-    half = float(special.stdtrit(len(array) - 1, 0.975) * array.std(ddof=1) / math.sqrt(len(array)))
+    half = float(scipy.special.stdtrit(len(array) - 1, 0.975) * array.std(ddof=1) / math.sqrt(len(array)))
     return Estimate(centre, centre - half, centre + half)
 
 
@@ -85,13 +85,13 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[
     if np.ptp(differences) <= 1e-9 * np.abs(differences).max():
         return estimate, 2.0 ** (1 - count) if estimate.value else 1.0
     t = estimate.value / (differences.std(ddof=1) / math.sqrt(count))
-    return estimate, float(2 * special.stdtr(count - 1, -abs(t)))
+    return estimate, float(2 * scipy.special.stdtr(count - 1, -abs(t)))
 
 
 def coin(heads: int, tosses: int) -> float:
     """How often a fair coin falls as far from one half, or farther: the exact binomial test, two-sided."""
     # twice the smaller tail; where both are the same, it would be more than certain
-    return min(1.0, 2 * float(special.bdtr(min(heads, tosses - heads), tosses, 0.5))) if tosses else 1.0
+    return min(1.0, 2 * float(scipy.special.bdtr(min(heads, tosses - heads), tosses, 0.5))) if tosses else 1.0
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -164,15 +164,13 @@ def slopes(x: Float[np.ndarray, " sentences"], y: Float[np.ndarray, " sentences"
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> Estimate:
     """The b of y = a xᵇ: the slope of a line through the logarithms, with its interval from the residuals."""
-    from scipy import stats
-
     if max(y) == min(y):
         # of a level line scipy says that nothing is known of its slope
         return Estimate(0.0, 0.0, 0.0)
-    line: Any = stats.linregress(np.log(x), np.log(y))
+    line: Any = scipy.stats.linregress(np.log(x), np.log(y))
     if len(x) < 3:
         return Estimate(float(line.slope), None, None)
-    half = float(stats.t.ppf(0.975, len(x) - 2) * line.stderr)
+    half = float(scipy.stats.t.ppf(0.975, len(x) - 2) * line.stderr)
     return Estimate(float(line.slope), float(line.slope) - half, float(line.slope) + half)
 
 

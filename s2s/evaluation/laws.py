@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy import special
 
 from s2s.evaluation.differences import LEVEL, Difference
 from s2s.evaluation.inference import RESAMPLES, Estimate
@@ -59,7 +59,7 @@ class Saturating:
         """B with its 95 % interval, by Student's distribution; without one where there is no error."""
         if self.error is None:
             return Estimate(self.exponent, None, None)
-        half = float(special.stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error
+        half = float(scipy.special.stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error
         return Estimate(self.exponent, self.exponent - half, self.exponent + half)
 
 
@@ -139,11 +139,9 @@ def _best(
 
 def _exactly(near: float, sizes: np.ndarray, losses: np.ndarray, weights: np.ndarray) -> float:
     """The exponent that misses least, near the one found among those that were tried; an end stays one."""
-    from scipy import optimize
-
     if not _EXPONENTS[0] < near < _EXPONENTS[-1]:
         return near
-    found: Any = optimize.minimize_scalar(
+    found: Any = scipy.optimize.minimize_scalar(
         lambda b: float(_lines(losses[None], weights, sizes[None] ** -b)[2][0, 0]),
         bounds=(near * math.exp(-2 * _STEP), near * math.exp(2 * _STEP)),
         method="bounded",
@@ -183,4 +181,4 @@ def _lack_of_fit(
         return None
     between = float((seeds * (means - 1) ** 2).sum()) / free[0]
     within = float(((ratios - means[groups]) ** 2).sum()) / free[1]
-    return float(special.fdtrc(*free, between / within)) if within else 0.0
+    return float(scipy.special.fdtrc(*free, between / within)) if within else 0.0

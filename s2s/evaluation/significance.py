@@ -10,8 +10,8 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+import scipy
 from jaxtyping import Int
-from scipy import special
 
 from s2s.errors import UserError
 from s2s.evaluation.classification import accuracy
@@ -129,7 +129,7 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
         only_second=c,
         exact=coin(b, b + c),
         chi_square=statistic,
-        chi_square_p=float(special.chdtrc(1, statistic)),
+        chi_square_p=float(scipy.special.chdtrc(1, statistic)),
         method="exact" if b + c < _EXACT_BELOW else "chi-square",
     )
 

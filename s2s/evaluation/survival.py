@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy import special
 
 from s2s.evaluation.inference import Estimate
 
@@ -57,9 +57,7 @@ class Survival:
 
 def kaplan_meier(times: Times) -> Survival:
     """The survival curve of some runs; at least one must have ended."""
-    from scipy import stats
-
-    curve: Any = stats.ecdf(stats.CensoredData(uncensored=list(times.ended), right=list(times.waited))).sf
+    curve: Any = scipy.stats.ecdf(_censored(times)).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # said below of where it is so: where none is left
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -78,21 +76,22 @@ def log_rank_p(first: Times, second: Times) -> float:
     up to 20,000 ways to share the runs out among the groups (as a sum of log-rank scores, Peto & Peto 1972); beyond
     that the usual approximation by a normal distribution. 1 where nothing ended, or either group is a single run.
     """
-    from scipy import stats
-
     if min(len(first), len(second)) < 2 or not len(first.ended) + len(second.ended):
         return 1.0
-    if special.comb(len(first) + len(second), len(first)) > _EXACT:
-        groups: Any = [stats.CensoredData(uncensored=list(t.ended), right=list(t.waited)) for t in (first, second)]
-        return float(stats.logrank(*groups).pvalue)
+    if scipy.special.comb(len(first) + len(second), len(first)) > _EXACT:
+        return float(scipy.stats.logrank(_censored(first), _censored(second)).pvalue)
     scores = _scores(first, second)
 
     def _apart(one: np.ndarray, _: np.ndarray, axis: int) -> np.ndarray:
         return np.round(np.abs(one.sum(axis=axis)), 9)
 
     parts = (scores[: len(first)], scores[len(first) :])
-    tested = stats.permutation_test(parts, _apart, vectorized=True, n_resamples=_EXACT, alternative="greater")
+    tested = scipy.stats.permutation_test(parts, _apart, vectorized=True, n_resamples=_EXACT, alternative="greater")
     return float(tested.pvalue)
+
+
+def _censored(times: Times) -> Any:
+    return scipy.stats.CensoredData(uncensored=list(times.ended), right=list(times.waited))
 
 
 def _scores(first: Times, second: Times) -> Float[np.ndarray, " runs"]:

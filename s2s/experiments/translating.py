@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -132,12 +131,8 @@ def unigram_loss(train: Encoded, held_out: Encoded, pieces: int) -> float:
 
 def chosen_pairs(data: Encoded, rows: np.ndarray, swapped: bool = False) -> Encoded:
     """The pairs of these rows, in that order; source and target change places where they are swapped."""
-    sources, targets = ([row.tolist() for row in side] for side in data.rows(rows))
-    if swapped:
-        sources, targets = targets, sources
-    pieces = datasets.List(datasets.Value("int32"))
-    features = datasets.Features({"source": pieces, "target": pieces})
-    return Encoded(datasets.Dataset.from_dict({"source": sources, "target": targets}, features=features))
+    sources, targets = data.rows(rows)
+    return Encoded.of(targets, sources) if swapped else Encoded.of(sources, targets)
 
 
 def resized(settings: Section, kind: str, pieces: tuple[int, int], parameters: int) -> Section:

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from datasets import config
-
 from s2s.data.caching import content_hash, named
 from s2s.data.pairs import target_texts
 from s2s.data.sources import digest_of
@@ -84,6 +82,8 @@ def _noted(folder: Path | None) -> dict[str, Path]:
 
 
 def _cache() -> Path:
+    from datasets import config
+
     return Path(config.HF_DATASETS_CACHE)
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import datasets
 import torch
 from rich.console import Console
 
@@ -27,6 +26,8 @@ from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.progress import Meter, meter, silent
 
 if TYPE_CHECKING:
+    import datasets
+
     from s2s.run.tasks import AnyTask
 
 _WEIGHTS = "model.safetensors"
@@ -211,11 +212,13 @@ def hashes_of(task: Task[Any, Any, Any], recipe: Any, data: Prepared) -> dict[st
     return data.hashes() | {name: digest for each in held_out for name, digest in each.items()}
 
 
-def _from_files(source: Path, reference: Path) -> datasets.Dataset:
+def _from_files(source: Path, reference: Path) -> "datasets.Dataset":
+    from datasets import Dataset
+
     rows = list(line_pairs(source, reference))
     if not rows:
         raise UserError("has no lines", where=str(source), remedy="name a file with a sentence a line")
-    return datasets.Dataset.from_list(rows)
+    return Dataset.from_list(rows)
 
 
 def score_together(

@@ -1,6 +1,6 @@
 """The tasks: the one place that knows them all. Nothing heavy is loaded before a task is asked for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,14 +47,27 @@ something to look for in its data, `inspection.py`, which offers `inspected`.
 """
 
 
-def schemas() -> dict[str, TaskSchema]:
+class _Schemas(Mapping[str, TaskSchema]):
+    """Each is loaded when it is asked for: most commands need that of one task."""
+
+    def __getitem__(self, task: str) -> TaskSchema:
+        return import_module(f"{TASKS[task]}.recipe").SCHEMA
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TASKS)
+
+    def __len__(self) -> int:
+        return len(TASKS)
+
+
+def schemas() -> Mapping[str, TaskSchema]:
     """What recipes of each task are held against, by the task's name."""
-    return {name: import_module(f"{room}.recipe").SCHEMA for name, room in TASKS.items()}
+    return _Schemas()
 
 
 def schema_of(recipe: "AnyTask") -> TaskSchema:
     """What is known of a recipe's task before anything heavy is loaded."""
-    return import_module(f"{TASKS[recipe.task]}.recipe").SCHEMA
+    return schemas()[recipe.task]
 
 
 def task_of(recipe: "AnyTask") -> "Task[Any, Any, Any]":
@@ -70,7 +83,7 @@ def sent(recipe: "AnyTask") -> tuple[str, str, str]:
 def received(told: tuple[str, str, str]) -> "AnyTask":
     """The recipe that another process has `sent`."""
     task, kind, written = told
-    schema = import_module(f"{TASKS[task]}.recipe").SCHEMA
+    schema = schemas()[task]
     return cast("AnyTask", schema.whole(schema.settings(kind)).model_validate_json(written))
 
 

@@ -11,15 +11,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Generic, TypeVar
-
-import datasets
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from s2s.data.inspection import altered
 from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_kind
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
 from s2s.recipe.schema import LONGEST_NAME, PieceSettings
+
+if TYPE_CHECKING:
+    import datasets
 
 _SPECIALS = 4
 # as many different words as a table of vectors holds without a thought
@@ -140,7 +141,7 @@ def choose_pieces(texts: Sequence[str], sides: Sequence[Words], normalization: s
     return learned("char", characters + _SPECIALS + 1, "texts are single words: they are spelt" if spelt else few)
 
 
-def spread(dataset: datasets.Dataset, most: int) -> datasets.Dataset:
+def spread(dataset: "datasets.Dataset", most: int) -> "datasets.Dataset":
     """At most so many rows, evenly taken."""
     return dataset.select(range(0, len(dataset), max(1, -(-len(dataset) // most))))
 

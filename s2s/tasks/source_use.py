@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -62,8 +61,7 @@ def source_use(
     kept = np.array([not np.array_equal(sources[i], sources[j]) for i, j in enumerate(others.tolist())])
     if not kept.any():
         return None
-    rows = {"source": [sources[j].tolist() for j in others.tolist()], "target": [row.tolist() for row in targets]}
-    exchanged = Encoded(datasets.Dataset.from_dict(rows))
+    exchanged = Encoded.of([sources[j] for j in others.tolist()], targets)
     tokens = float(data.target_lengths[kept].sum())
     right, wrong = (
         float(pair_losses(model, pairs, batches, computer)[kept].sum()) / tokens for pairs in (data, exchanged)

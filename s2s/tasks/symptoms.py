@@ -1,9 +1,8 @@
 """Signs in what a model writes for what it reads, and whether it reads, and what its search misses."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Bool, Shaped
@@ -29,12 +28,15 @@ from s2s.tasks.source_use import source_use
 from s2s.tasks.writing import collapsed, sequence_scores
 from s2s.training.progress import Meter
 
+if TYPE_CHECKING:
+    import datasets
+
 Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "batch source"]]]
 """What an encoder reads of the examples of these numbers."""
 
 
 def pair_symptoms(
-    run: Loaded[Any, Seq2Seq], part: datasets.Dataset, places: Sequence[str], meter: Meter, prefix: str = ""
+    run: Loaded[Any, Seq2Seq], part: "datasets.Dataset", places: Sequence[str], meter: Meter, prefix: str = ""
 ) -> Symptoms:
     """Writes a target for each source of a part, each after the prefix, and looks at what was written.
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import datasets
 import numpy as np
 
 from s2s.data import inspection as look
@@ -13,6 +12,9 @@ from s2s.data.piece_inspection import Cutting, cutting
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import normalized
 from s2s.recipe.schema import PieceSettings, PlainTextSettings
+
+if TYPE_CHECKING:
+    import datasets
 
 
 class TextRecipe(Protocol):
@@ -101,7 +103,7 @@ class TextInspection:
             yield f"{len(rows):,} {of} with a {kind} ({look.some_rows(rows)}): wanted, or a conversion gone wrong?"
 
 
-def inspect_texts(corpus: Corpus[datasets.Dataset], recipe: TextRecipe, noun: str) -> TextInspection:
+def inspect_texts(corpus: Corpus["datasets.Dataset"], recipe: TextRecipe, noun: str) -> TextInspection:
     """Looks through texts, which the task calls by `noun`; some to be read are drawn by the recipe's seed."""
     rows = look.drawn(len(corpus.train), recipe.data.seed)
     spots = [(row + 1, corpus.train[row]["text"]) for row in rows]
@@ -111,7 +113,7 @@ def inspect_texts(corpus: Corpus[datasets.Dataset], recipe: TextRecipe, noun: st
     return TextInspection(noun, splits, look.overlap(corpus, lambda part: part["text"]), spots, cut)
 
 
-def _findings(part: datasets.Dataset, tokenizer: PieceSettings) -> TextFindings:
+def _findings(part: "datasets.Dataset", tokenizer: PieceSettings) -> TextFindings:
     texts, empty, altered = part["text"], [], []
     suspicious: dict[str, list[int]] = {}
     sizes = np.zeros(len(part), dtype=np.int64)

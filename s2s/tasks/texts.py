@@ -1,24 +1,25 @@
 """Plain texts: where those come from that are learned without anything beside them."""
 
 from collections.abc import Hashable, Iterable
-from typing import ClassVar
-
-import datasets
+from typing import TYPE_CHECKING, ClassVar
 
 from s2s.data.sources import Reading, Source, digest_of, from_hub, from_table, joined, split_table, text_columns
 from s2s.data.text_files import Columns
 from s2s.errors import UserError
 from s2s.recipe.schema import PlainTextSettings
 
-TEXT = datasets.Features({"text": datasets.Value("string")})
+if TYPE_CHECKING:
+    import datasets
+
+TEXT = {"text": "string"}
 
 
-class TextSource(Source[PlainTextSettings, datasets.Dataset]):
+class TextSource(Source[PlainTextSettings, "datasets.Dataset"]):
     """Texts, untouched, in the column `text`; Arrow keeps them on disk. None that is held out is left to learn from."""
 
     noun: ClassVar[str] = "texts"
 
-    def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
+    def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
         """A table, or a data set on the hub."""
         settings, path = self.settings, split_table(self, name, str(split))
         local = settings.local.text if path is not None and settings.corpus != "files" else None
@@ -29,8 +30,8 @@ class TextSource(Source[PlainTextSettings, datasets.Dataset]):
             raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
         return found
 
-    def keys(self, part: datasets.Dataset) -> Iterable[Hashable]:
+    def keys(self, part: "datasets.Dataset") -> Iterable[Hashable]:
         return part["text"]
 
-    def digest(self, part: datasets.Dataset) -> str:
+    def digest(self, part: "datasets.Dataset") -> str:
         return digest_of(part["text"])

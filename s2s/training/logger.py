@@ -12,9 +12,6 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import Progress
-from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils.tensorboard.summary import hparams
-from torch.utils.tensorboard.writer import SummaryWriter
 
 from s2s.errors import UserError
 from s2s.files import write_atomically
@@ -45,6 +42,8 @@ class RunLog:
     def __init__(
         self, run: Path, done: int, total: int, console: Console, perplexity: bool = True, metric: str = "loss"
     ) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
         self.path = run / METRICS
         forget_after(self.path, done)
         self._metrics = self.path.open("a", encoding="utf-8", newline="\n")
@@ -136,6 +135,8 @@ class RunLog:
 
     def picture(self, name: str, png: bytes, update: int) -> None:
         """Notes a picture for TensorBoard: a PNG file, as it is."""
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
+
         if writer := self._board.file_writer:
             # such a file says how large it is in its first block
             width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
@@ -144,6 +145,8 @@ class RunLog:
 
     def settings(self, values: dict[str, object], scores: dict[str, float]) -> None:
         """Notes the recipe beside its final scores, for TensorBoard's table of runs."""
+        from torch.utils.tensorboard.summary import hparams
+
         plain = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
         if writer := self._board.file_writer:
             for summary in hparams(plain, {f"final/{name}": value for name, value in scores.items()}):

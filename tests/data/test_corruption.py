@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 
-import datasets
 import numpy as np
 import pytest
 
@@ -15,8 +14,7 @@ SIZE = 1_000
 
 
 def lists(texts):
-    features = datasets.Features({"text": datasets.List(datasets.Value("int32"))})
-    return Lists(datasets.Dataset.from_dict({"text": texts}, features=features).data.column("text"))
+    return Lists.of(texts)
 
 
 def together(source, target):

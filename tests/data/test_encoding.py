@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from s2s.data.batches import collate, plan
-from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.encoding import Encoded, Lists, encode_corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.schema import TokenizerSettings
 
@@ -52,7 +52,22 @@ def in_chunks(sizes: list[int]) -> Encoded:
         table = {"source": [[n] * max(n, 0) for n in rows], "target": [[n] for n in rows]}
         chunks.append(datasets.Dataset.from_dict(table, features=features).data.slice(1, size))
         first += size
-    return Encoded(datasets.Dataset(datasets.table.concat_tables(chunks)))
+    whole = datasets.table.concat_tables(chunks)
+    return Encoded(*(Lists.of_column(whole.column(side)) for side in ("source", "target")))
+
+
+def test_rows_in_memory_are_those_of_a_table():
+    rows = ([[5, 6, 7], [], [8]], [[9], [10, 11], []])
+    features = datasets.Features(dict.fromkeys(("source", "target"), datasets.List(datasets.Value("int32"))))
+    table = datasets.Dataset.from_dict(dict(zip(features, rows, strict=True)), features=features).data
+    kept = Encoded(*(Lists.of_column(table.column(side)) for side in features))
+    for sides in (rows, [[np.array(row, np.int64) for row in side] for side in rows]):
+        held = Encoded.of(*sides)
+        for one, other in zip(held.arrays(), kept.arrays(), strict=True):
+            assert one.dtype == other.dtype
+            assert np.array_equal(one, other)
+        assert [held.pair(i) for i in range(3)] == [kept.pair(i) for i in range(3)]
+    assert len(Encoded.of([], [])) == 0
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)

@@ -1,6 +1,5 @@
 """Batches of texts: every text once, no limit passed, and padding as it is told."""
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -16,8 +15,7 @@ from s2s.tasks.classification.recipe import TextBatchSettings
 
 
 def _lists(rows: list[list[int]]) -> Lists:
-    pieces = datasets.Features({"text": datasets.List(datasets.Value("int32"))})
-    return Lists(datasets.Dataset.from_dict({"text": rows}, features=pieces).data.column("text"))
+    return Lists.of(rows)
 
 
 def _texts(count: int = 300, **changes) -> LabelledTexts:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -26,7 +25,7 @@ def _pairs(count, seed=1):
     """Three pieces in, one out: the first."""
     chance = np.random.default_rng(seed)
     rows = [chance.integers(4, PIECES, 3).tolist() for _ in range(count)]
-    return Encoded(datasets.Dataset.from_dict({"source": rows, "target": [row[:1] for row in rows]}))
+    return Encoded.of(rows, [row[:1] for row in rows])
 
 
 class _Blind(torch.nn.Module):
@@ -85,7 +84,7 @@ def test_every_source_goes_to_another_sentence_of_its_length(count):
 
 
 def test_a_source_exchanged_for_the_same_text_does_not_count():
-    same = Encoded(datasets.Dataset.from_dict({"source": [[5, 6]] * 4, "target": [[5]] * 4}))
+    same = Encoded.of([[5, 6]] * 4, [[5]] * 4)
     model = _model(blind=True)
     assert source_use(model, same, BATCHES, COMPUTER) is None
     assert source_use(model, _pairs(1), BATCHES, COMPUTER) is None

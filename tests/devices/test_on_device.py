@@ -6,7 +6,6 @@ With S2S_TEST_ALL=1 every installed model is asked, otherwise the Transformer al
 import itertools
 import os
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -55,8 +54,7 @@ def batch(device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def pairs() -> Encoded:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(30)] for _ in range(2)]
-    features = datasets.Features({side: datasets.List(datasets.Value("int32")) for side in ("source", "target")})
-    return Encoded(datasets.Dataset.from_dict(dict(zip(features, sides, strict=True)), features=features))
+    return Encoded.of(*sides)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,7 +3,6 @@
 import math
 import threading
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -28,9 +27,7 @@ PROCESSOR = Computer(torch.device("cpu"), torch.float32)
 def pairs() -> Encoded:
     generator = np.random.default_rng(0)
     sides = [[list(generator.integers(4, SIZE, generator.integers(1, 9))) for _ in range(24)] for _ in range(2)]
-    pieces = datasets.List(datasets.Value("int32"))
-    features = datasets.Features({"source": pieces, "target": pieces})
-    return Encoded(datasets.Dataset.from_dict(dict(zip(features, sides, strict=True)), features=features))
+    return Encoded.of(*sides)
 
 
 def _trainer(pairs: Encoded, computer: Computer, kind: str = "transformer", **training) -> Trainer:

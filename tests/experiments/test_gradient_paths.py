@@ -1,6 +1,5 @@
 """Gradients through time and through both paths to the source, against differences and against each other."""
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -179,9 +178,8 @@ def test_a_cut_changes_no_number(kind):
 
 
 def test_texts_are_the_corpus_end_to_end():
-    rows = {"source": [[10, 11], [12], [13, 14, 15]], "target": [[4, 5], [6, 7, 8], [9]]}
-    features = datasets.Features({side: datasets.List(datasets.Value("int32")) for side in rows})
-    text = long_texts(Encoded(datasets.Dataset.from_dict(rows, features=features)), count=2, length=3)
+    pairs = Encoded.of([[10, 11], [12], [13, 14, 15]], [[4, 5], [6, 7, 8], [9]])
+    text = long_texts(pairs, count=2, length=3)
     assert text.tokens.tolist() == [[BOS, 4, 5, 6], [BOS, 9, 4, 5]]
     assert text.answer.tolist() == [7, 6]
     assert text.source[:, :2].tolist() == [[10, 11], [13, 14]]

@@ -1,6 +1,5 @@
 """What every installed model must keep in training and in search."""
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -19,13 +18,9 @@ from s2s.training.trainer import Trainer
 @pytest.fixture(scope="module")
 def pairs() -> Encoded:
     generator = np.random.default_rng(0)
-    sides = {
-        side: [generator.integers(4, 23, generator.integers(1, 9)).tolist() for _ in range(40)]
-        for side in ("source", "target")
-    }
-    pieces = datasets.List(datasets.Value("int32"))
-    features = datasets.Features({"source": pieces, "target": pieces})
-    return Encoded(datasets.Dataset.from_dict(sides, features=features))
+    return Encoded.of(
+        *([generator.integers(4, 23, generator.integers(1, 9)).tolist() for _ in range(40)] for _ in range(2))
+    )
 
 
 def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32", rate: float = 0.001) -> Trainer:

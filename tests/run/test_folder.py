@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,17 @@ def test_weights_may_be_read_by_whoever_may_read_the_rest(trained):
     checkpoint = trained / "runs/tiny/checkpoints/0000004"
     modes = {p.name: p.stat().st_mode for p in checkpoint.iterdir() if p.is_file()}
     assert set(modes.values()) == {modes["state.json"]}
+
+
+def test_one_line_is_translated_without_what_only_training_and_statistics_need(trained):
+    code = (
+        "import sys; from s2s.cli.main import main; sys.argv = ['s2s', 'translate', 'runs/tiny']; main()\n"
+        "print([m for m in 'datasets pandas scipy.special tensorboard matplotlib'.split() if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, input="The dog sleeps.\n", capture_output=True, text=True, check=True, cwd=trained)
+    assert done.stdout.endswith("\n[]\n")
+    assert done.stdout.count("\n") == 2
 
 
 def test_an_empty_folder_and_a_link_to_one_are_filled_not_replaced(folder, monkeypatch):

@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -29,9 +28,7 @@ def pairs() -> Encoded:
 
 
 def _encoded(sides: list[list[list[int]]]) -> Encoded:
-    pieces = datasets.List(datasets.Value("int32"))
-    features = datasets.Features({"source": pieces, "target": pieces})
-    return Encoded(datasets.Dataset.from_dict(dict(zip(features, sides, strict=True)), features=features))
+    return Encoded.of(*sides)
 
 
 def _trainer(pairs: Encoded, dropout: float = 0.0, tokens: int = 50, precision: str = "fp32", **training) -> Trainer:

@@ -9,12 +9,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
-import datasets
 import numpy as np
-import pyarrow
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -262,13 +259,7 @@ def _check(runs: Sequence[Run]) -> None:
 
 def encoded(examples: Examples) -> Encoded:
     """Examples as the trainer takes them."""
-    table = pyarrow.table({"source": _column(examples.sources), "target": _column(examples.targets)})
-    return Encoded(datasets.Dataset(table))
-
-
-def _column(rows: list[list[int]]) -> pyarrow.ListArray:
-    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
-    return pyarrow.ListArray.from_arrays(offsets, np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])))
+    return Encoded.of(examples.sources, examples.targets)
 
 
 @torch.inference_mode()

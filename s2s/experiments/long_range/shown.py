@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from operator import itemgetter
 
-from scipy import special
+import scipy
 
 from s2s.evaluation.differences import LEVEL
 from s2s.evaluation.gates import failed
@@ -133,7 +133,7 @@ def times(trials: Mapping[Part, Models]) -> Table:
         for (one, two), p, after in zip(pairs, p_values, holm(p_values), strict=True):
             counts = [f"{each.solved()} of {len(each.by_seed)}" for each in (one, two)]
             seeds = len(one.by_seed), len(two.by_seed)
-            least = (1 if seeds[0] != seeds[1] else 2) / special.comb(sum(seeds), seeds[0])
+            least = (1 if seeds[0] != seeds[1] else 2) / scipy.special.comb(sum(seeds), seeds[0])
             rows.append((part.task, FORMS[part.form], f"{one.model}, {two.model}", *counts, p, after, least))
     columns = [
         *("task", "form", "models", "solved by the first", "by the second"),

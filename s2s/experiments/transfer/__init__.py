@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import datasets
 import numpy as np
 from torch import Tensor
 
@@ -165,8 +164,7 @@ def unrelated(pairs: Encoded) -> Encoded:
     """The same sources and targets, each source beside the target of another of about its length."""
     sources, _ = pairs.rows(exchanged_rows(pairs.source_lengths))
     _, targets = pairs.rows(np.arange(len(pairs)))
-    rows = {"source": [row.tolist() for row in sources], "target": [row.tolist() for row in targets]}
-    return Encoded(datasets.Dataset.from_dict(rows))
+    return Encoded.of(sources, targets)
 
 
 def pretrained(

@@ -8,7 +8,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -118,6 +117,8 @@ def _of_table(table: Table, folder: Path, settings: CaptionDataSettings) -> Capt
 
 
 def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) -> Captioned:
+    from datasets import Image
+
     where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
     columns = (settings.caption,) if isinstance(settings.caption, str) else settings.caption
     for key, column in (("image", settings.image), *(("caption", column) for column in columns)):
@@ -129,7 +130,7 @@ def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) ->
                 remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
             )
     # as bytes or as paths: what they may unpack to is decided where they are read
-    rows = found.select_columns([settings.image, *columns]).cast_column(settings.image, datasets.Image(decode=False))
+    rows = found.select_columns([settings.image, *columns]).cast_column(settings.image, Image(decode=False))
     images: dict[bytes, tuple[np.ndarray, str, list[str]]] = {}
     for number, row in enumerate(rows, start=1):
         cells, place = cast("dict[str, Any]", row), f"{where} row {number}"

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.encoding import encode_texts
+from s2s.data.encoding import Lists
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.translator import Writer
 from s2s.evaluation.metrics import score
@@ -42,7 +41,7 @@ def symptoms(
     outputs = [each.text for each in written]
     references = [_nearest(output, several) for output, several in zip(outputs, part.captions, strict=True)]
     cut, positions = unit_of(references), positions_of(recipe)
-    pieces = encode_texts(datasets.Dataset.from_dict({"text": list(part.texts())}), tokenizer)
+    pieces = Lists.of(tokenizer.encode_batch(list(part.texts())))
     every = pieces.rows(np.arange(len(pieces.lengths)))
     found = score(outputs, part.captions, recipe.tokenizer.lowercase, METRICS)
     return Symptoms(
@@ -82,8 +81,7 @@ def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign
         return source_ignored(None, "image")
     right = part.select(np.array(kept))
     wrong = replace(right, pixels=part.pixels[others[kept]])
-    texts = datasets.Dataset.from_dict({"text": list(right.texts())})
-    pieces, losses = encode_texts(texts, run.tokenizers[0]), []
+    pieces, losses = Lists.of(run.tokenizers[0].encode_batch(list(right.texts()))), []
     for each in (right, wrong):
         losses.append(mean_loss(run.model, examples_of(run.recipe, each, pieces), sequence_loss(0.0), run.computer))
     return source_ignored((losses[0], losses[1], len(kept)), "image")

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from datasets import Dataset
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from s2s.data.batches import Batch
-from s2s.data.encoding import SIDE, cut, encode_texts
+from s2s.data.encoding import SIDE, Lists, learned
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation, Writer, collapse
@@ -58,9 +57,9 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
 
     def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedCaptions:
         corpus: Corpus[Captioned] = CaptionSource(recipe.data).load()
-        train, validation = (Dataset.from_dict({"text": list(p.texts())}) for p in (corpus.train, corpus.validation))
-        known = tokenizers[0] if tokenizers else None
-        return PreparedCaptions(corpus, *cut(train, validation, recipe.tokenizer, known))
+        train, validation = (list(part.texts()) for part in (corpus.train, corpus.validation))
+        tokenizer = tokenizers[0] if tokenizers else learned(train, recipe.tokenizer)
+        return PreparedCaptions(corpus, tokenizer, *(Lists.of(tokenizer.encode_batch(p)) for p in (train, validation)))
 
     def resolved(self, recipe: CaptionRecipe, data: PreparedCaptions) -> CaptionRecipe:
         """The recipe with mean and deviation of the pixels."""
@@ -82,7 +81,7 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         return sequence_loss(recipe.training.label_smoothing)
 
     def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
-        pieces = encode_texts(Dataset.from_dict({"text": list(part.texts())}), run.tokenizers[0])
+        pieces = Lists.of(run.tokenizers[0].encode_batch(list(part.texts())))
         return examples_of(run.recipe, part, pieces)
 
     def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 from torch import Tensor
@@ -22,17 +21,18 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.tasks.classification.recipe import ClassificationRecipe, LabelledSettings, TextBatchSettings
 
+if TYPE_CHECKING:
+    import datasets
+
 _MOST_CLASSES = 1000
-_FEATURES = datasets.Features(
-    {"text": datasets.Value("string"), "label": datasets.Value("string"), "line": datasets.Value("int64")}
-)
+_KINDS = {"text": "string", "label": "string", "line": "int64"}
 
 
 @dataclass(frozen=True)
 class Labelled:
     """Texts of one split, untouched in the column `text` of a table on disk, and their classes by number and name."""
 
-    texts: datasets.Dataset
+    texts: "datasets.Dataset"
     labels: Int[np.ndarray, " texts"]
     names: tuple[str, ...]
 
@@ -52,7 +52,7 @@ class Labelled:
 class _Table:
     """A split as it was read: labels are still words, and each row knows where it stood."""
 
-    rows: datasets.Dataset
+    rows: "datasets.Dataset"
     place: Callable[[int], str]
     first_label: int
     names: tuple[str, ...] | None = None
@@ -101,7 +101,7 @@ def _reading(texts: tuple[str, ...], label: str) -> sources.Reading:
     def row(cells: Sequence[str], number: int, where: str) -> dict[str, Any]:
         return {"text": sources.joined(cells[:-1]), "label": _checked(cells[-1], where), "line": number}
 
-    return sources.Reading(columns, "labelled", _FEATURES, row)
+    return sources.Reading(columns, "labelled", _KINDS, row)
 
 
 def _checked(label: str, where: str) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pyarrow
 import torch
 from jaxtyping import Int
 
@@ -144,8 +143,7 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
 
     def named(self, run: TextRun, lines: Sequence[str]) -> LabelledTexts:
         """The texts themselves; what stands beside a text changes nothing."""
-        rows = run.tokenizers[0].encode_batch(lines) if lines else []
-        pieces = Lists(pyarrow.chunked_array([rows], type=pyarrow.list_(pyarrow.int32())))
+        pieces = Lists.of(run.tokenizers[0].encode_batch(lines) if lines else [])
         return _as_read(run.recipe, pieces, np.zeros(len(lines), dtype=np.int64))
 
     def described(self, part: Labelled, row: int) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
@@ -28,6 +27,9 @@ from s2s.errors import UserError
 from s2s.tasks.language_model.recipe import DocumentSettings, PackingSettings
 from s2s.tasks.texts import TEXT, TextSource
 
+if TYPE_CHECKING:
+    import datasets
+
 BUILT_IN_SIZES = {"train": 40_000, "validation": 500, "test": 1_000}
 # of the order in which documents stand: no part of a corpus is told from another by where it stood in its file
 _ORDER = 1
@@ -38,15 +40,17 @@ class DocumentSource(TextSource):
 
     noun: ClassVar[str] = "documents"
 
-    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """As elsewhere; the built-in corpus is made to measure, so that a number holds nothing out of it."""
+        from datasets import Dataset
+
         size = getattr(self.settings, name)
         if self.settings.corpus != "built-in" or size is None:
             return super().part(name, train)
         found = phrases(name, built_in_size(self.settings, name), self.settings.seed)
-        return datasets.Dataset.from_dict({"text": [phrase.source for phrase in found]})
+        return Dataset.from_dict({"text": [phrase.source for phrase in found]})
 
-    def read(self, name: str, split: str | tuple[str, str], train: datasets.Dataset | None) -> datasets.Dataset:
+    def read(self, name: str, split: str | tuple[str, str], train: "datasets.Dataset | None") -> "datasets.Dataset":
         """Plain text, a table, or a data set on the hub."""
         path = Path(str(split))
         if self.settings.corpus != "files" or (table_kind(path) not in (None, ".txt") and not path.is_dir()):

@@ -1,8 +1,8 @@
 """Signs in what a language model expects of documents, and in what it writes."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +19,9 @@ from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, 
 from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of
 from s2s.tasks.writing import collapsed
 from s2s.training.progress import Meter
+
+if TYPE_CHECKING:
+    import datasets
 
 # of the texts that are written to be looked at
 _TEXTS, _PROMPT, _MOST = 50, 4, 48
@@ -50,7 +53,7 @@ class Expected:
     end: Float[np.ndarray, " places"]
 
 
-def symptoms(run: LanguageRun, part: datasets.Dataset, rows: Int[np.ndarray, " documents"], meter: Meter) -> Symptoms:
+def symptoms(run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], meter: Meter) -> Symptoms:
     """Reads the documents of a part, which have these rows in their split, goes on from their beginnings, and looks."""
     pieces, recipe = encode_texts(part, run.tokenizers[0]), run.recipe
     windows = Windows(pieces, recipe.context, recipe.stride, recipe.batches.tokens)

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -43,8 +42,11 @@ from s2s.training.loss import cross_entropy
 from s2s.training.progress import Meter
 from s2s.training.trainer import Loss
 
+if TYPE_CHECKING:
+    import datasets
+
 LanguageRun = Loaded[LanguageRecipe, LanguageModel]
-LanguageData = PreparedTexts[datasets.Dataset]
+LanguageData = PreparedTexts["datasets.Dataset"]
 LanguageCourse = Course[LanguageRecipe, LanguageData, LanguageModel]
 
 # of the texts that are written at a validation
@@ -132,10 +134,10 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             for number, prompt in enumerate(prompts)
         ]
 
-    def read(self, run: LanguageRun, part: datasets.Dataset) -> Windows:
+    def read(self, run: LanguageRun, part: "datasets.Dataset") -> Windows:
         return _windows(run.recipe, encode_texts(part, run.tokenizers[0]))
 
-    def evaluate(self, run: LanguageRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> LanguageScores:
+    def evaluate(self, run: LanguageRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter) -> LanguageScores:
         recipe, tokenizer = run.recipe, run.tokenizers[0]
         _check_positions(run.model.decoder.longest, recipe)
         pieces = encode_texts(part, tokenizer)
@@ -169,7 +171,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         return -nats_of(model, states[batch.valid], batch.following[batch.valid])[:, None]
 
     def symptoms(
-        self, run: LanguageRun, part: datasets.Dataset, rows: Int[np.ndarray, " documents"], meter: Meter
+        self, run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], meter: Meter
     ) -> Symptoms:
         return symptoms(run, part, rows, meter)
 
@@ -195,7 +197,7 @@ def _windows(recipe: LanguageRecipe, pieces: Any) -> Windows:
     return Windows(pieces, recipe.context, recipe.stride, recipe.batches.tokens)
 
 
-def _size(part: datasets.Dataset, pieces: Any, tokenizer: Tokenizer) -> Any:
+def _size(part: "datasets.Dataset", pieces: Any, tokenizer: Tokenizer) -> Any:
     return size_of(part["text"], pieces.rows(np.arange(len(part))), tokenizer)
 
 

@@ -1,6 +1,7 @@
 """Signs in what a masked-language model expects."""
 
-import datasets
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 
@@ -14,11 +15,14 @@ from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
 from s2s.training.progress import Meter
 
+if TYPE_CHECKING:
+    import datasets
+
 _SHOWN_PIECES = 8
 
 
 def symptoms(
-    run: Loaded[MaskedRecipe, MaskedLM], part: datasets.Dataset, examples: MaskedText, meter: Meter
+    run: Loaded[MaskedRecipe, MaskedLM], part: "datasets.Dataset", examples: MaskedText, meter: Meter
 ) -> Symptoms:
     """Names the masked pieces of a part and looks at the answers."""
     wanted, said, losses, windows = [], [], [], []

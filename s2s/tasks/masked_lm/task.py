@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import datasets
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -35,8 +34,11 @@ from s2s.training.loss import cross_entropy
 from s2s.training.progress import Advance, Meter
 from s2s.training.trainer import Loss
 
+if TYPE_CHECKING:
+    import datasets
+
 MaskedRun = Loaded[MaskedRecipe, MaskedLM]
-MaskedCourse = Course[MaskedRecipe, PreparedTexts[datasets.Dataset], MaskedLM]
+MaskedCourse = Course[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]
 
 
 def masked_loss(model: MaskedLM, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
@@ -104,7 +106,7 @@ class MaskedScores(Evaluation):
         return {"loss": self.loss, "accuracy": self.accuracy}
 
 
-class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], MaskedLM]):
+class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]):
     """Texts with holes in, what stood there out."""
 
     perplexity: ClassVar[bool] = True
@@ -117,7 +119,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
 
     def prepare(
         self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], say: Say
-    ) -> PreparedTexts[datasets.Dataset]:
+    ) -> PreparedTexts["datasets.Dataset"]:
         corpus = TextSource(recipe.data).load()
         known = tokenizers[0] if tokenizers else None
         return PreparedTexts(corpus, *cut(corpus.train, corpus.validation, recipe.tokenizer, known))
@@ -129,7 +131,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         masking, epsilon = recipe.masking, getattr(recipe.model, "norm_epsilon", 1e-5)
         return MaskedLM(encoder, width, size, masking.tie, masking.output_bias, epsilon)
 
-    def examples(self, recipe: MaskedRecipe, data: PreparedTexts[datasets.Dataset], model: MaskedLM) -> MaskedText:
+    def examples(self, recipe: MaskedRecipe, data: PreparedTexts["datasets.Dataset"], model: MaskedLM) -> MaskedText:
         wanted = recipe.batches.max_length
         check_positions(model.encoder.longest, wanted, f"set model.max_positions={wanted} or higher")
         examples = examples_of(recipe, data.train, data.tokenizer.size)
@@ -140,7 +142,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
     def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:
         return masked_loss
 
-    def read(self, run: MaskedRun, part: datasets.Dataset) -> MaskedText:
+    def read(self, run: MaskedRun, part: "datasets.Dataset") -> MaskedText:
         tokenizer = run.tokenizers[0]
         examples = examples_of(run.recipe, encode_texts(part, tokenizer), tokenizer.size)
         if not len(examples):
@@ -148,14 +150,14 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         return examples
 
     def symptoms(
-        self, run: MaskedRun, part: datasets.Dataset, rows: Int[np.ndarray, " texts"], meter: Meter
+        self, run: MaskedRun, part: "datasets.Dataset", rows: Int[np.ndarray, " texts"], meter: Meter
     ) -> Symptoms:
         return symptoms(run, part, self.read(run, part), meter)
 
     def log_probabilities(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
 
-    def guessing(self, data: PreparedTexts[datasets.Dataset]) -> float:
+    def guessing(self, data: PreparedTexts["datasets.Dataset"]) -> float:
         return math.log(data.tokenizer.size)
 
     def counts(self, course: MaskedCourse) -> dict[str, int]:
@@ -186,7 +188,7 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts[datasets.Dataset], Masked
         log.validation(course.trainer.update, {"loss": loss, "accuracy": accuracy})
         return {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
 
-    def evaluate(self, run: MaskedRun, part: datasets.Dataset, scoring: Scoring, meter: Meter) -> MaskedScores:
+    def evaluate(self, run: MaskedRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter) -> MaskedScores:
         examples = self.read(run, part)
         with meter("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.computer, advance)

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -23,12 +22,15 @@ from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings, TextToTextRecipe
 
+if TYPE_CHECKING:
+    import datasets
+
 
 @dataclass(frozen=True)
 class Mixture:
     """One split of several corpora, by their names: pairs as text, without prefixes, in `source` and `target`."""
 
-    parts: Mapping[str, datasets.Dataset]
+    parts: Mapping[str, "datasets.Dataset"]
 
     def __len__(self) -> int:
         return sum(map(len, self.parts.values()))
@@ -47,7 +49,7 @@ class TaskSource(PairSource):
 
     settings: CorpusSettings
 
-    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """As elsewhere.
 
         Raises:
@@ -93,7 +95,7 @@ class MixtureSource(Source[Any, Mixture]):
         return Mixture(parts)
 
     def load(self) -> Corpus[Mixture]:
-        parts: dict[str, dict[str, datasets.Dataset]] = {"train": {}, "validation": {}, "test": {}}
+        parts: dict[str, dict[str, "datasets.Dataset"]] = {"train": {}, "validation": {}, "test": {}}
         for corpus, source in self.sources().items():
             with _of(corpus):
                 for split, part in source.load().parts().items():
@@ -136,7 +138,7 @@ def own_keys(text: str, corpus: str) -> str:
 class Learned:
     """What is learned from of a corpus, what its filters dropped, and how many more examples others hold out."""
 
-    kept: datasets.Dataset
+    kept: "datasets.Dataset"
     ledger: Ledger
     elsewhere: int
 
@@ -220,7 +222,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
 
 
 def in_pieces(
-    part: datasets.Dataset, settings: CorpusSettings, tokenizer: Tokenizer, longest: int
+    part: "datasets.Dataset", settings: CorpusSettings, tokenizer: Tokenizer, longest: int
 ) -> tuple[PairsOfPieces, Encoded | Lists]:
     """A corpus as what is learned from it, and the pieces that this is made of."""
     if settings.objective == "span-corruption":
@@ -231,7 +233,7 @@ def in_pieces(
     return FixedPairs(encoded), encoded
 
 
-def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, datasets.Dataset]) -> Iterator[str]:
+def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
     for name, part in kept.items():
         yield from (corpora[name].prefix + source for source, _ in pairs(part))
         if corpora[name].objective == "pairs":

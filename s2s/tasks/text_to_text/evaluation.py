@@ -3,8 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 
 from s2s.evaluation.classification import ClassificationScores, classification_scores
@@ -16,6 +16,9 @@ from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
 from s2s.training.progress import Meter
+
+if TYPE_CHECKING:
+    import datasets
 
 Run = Loaded[TextToTextRecipe, Seq2Seq]
 
@@ -90,7 +93,7 @@ def mean_of(found: Sequence[TaskScore]) -> float | None:
 
 
 def score_task(
-    run: Run, name: str, settings: CorpusSettings, part: datasets.Dataset, meter: Meter, loss: float
+    run: Run, name: str, settings: CorpusSettings, part: "datasets.Dataset", meter: Meter, loss: float
 ) -> TaskScore:
     """Lets a model write, or choose, for each source of a task, and scores it on the untouched references."""
     sources, references = list(part["source"]), list(part["target"])
@@ -114,7 +117,7 @@ def score_task(
 
 
 def evaluate_tasks(
-    run: Run, parts: Mapping[str, datasets.Dataset], losses: Mapping[str, float], scoring: Scoring, meter: Meter
+    run: Run, parts: Mapping[str, "datasets.Dataset"], losses: Mapping[str, float], scoring: Scoring, meter: Meter
 ) -> TextToTextEvaluation:
     """Scores a model on each task that has such a split."""
     corpora = run.recipe.data.corpora

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -19,7 +19,10 @@ from s2s.errors import UserError
 from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
-Parts = Mapping[str, datasets.Dataset]
+if TYPE_CHECKING:
+    import datasets
+
+Parts = Mapping[str, "datasets.Dataset"]
 # a class with so many times fewer answers than the most frequent one is easily never given
 _IMBALANCE = 10
 
@@ -43,7 +46,7 @@ def inspected(recipe: TextToTextRecipe) -> str:
     return look.findings([*shown, together], [*advice, *_confusable(corpora), *more])
 
 
-def _alone(corpus: Corpus[Mixture], name: str) -> Corpus[datasets.Dataset]:
+def _alone(corpus: Corpus[Mixture], name: str) -> Corpus["datasets.Dataset"]:
     test = corpus.test.parts.get(name) if corpus.test else None
     return Corpus(corpus.train.parts[name], corpus.validation.parts[name], test)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -18,6 +18,9 @@ from s2s.tasks.text_to_text.data import Mixture, in_pieces, own_keys
 from s2s.tasks.text_to_text.evaluation import Run
 from s2s.tasks.text_to_text.recipe import CorpusSettings
 from s2s.training.progress import Meter
+
+if TYPE_CHECKING:
+    import datasets
 
 
 def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
@@ -59,7 +62,7 @@ def _places(part: Mixture, rows: Int[np.ndarray, " examples"]) -> dict[str, list
 
 
 def _chosen(
-    run: Run, part: datasets.Dataset, settings: CorpusSettings, places: Sequence[str], meter: Meter
+    run: Run, part: "datasets.Dataset", settings: CorpusSettings, places: Sequence[str], meter: Meter
 ) -> Symptoms:
     """Of a task with answers: signs of a classifier."""
     answers = settings.answers or ()

@@ -3,14 +3,16 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-import datasets
+from typing import TYPE_CHECKING
 
 from s2s.data.filters import Ledger, filter_training
 from s2s.data.pairs import PairSource, pairs, prefixed
 from s2s.data.sources import Corpus
 from s2s.errors import UserError
 from s2s.tasks.translation.recipe import DataSettings, FurtherPairs
+
+if TYPE_CHECKING:
+    import datasets
 
 OWN = "data"
 """What the corpus that a translator is measured by is called among several."""
@@ -21,7 +23,7 @@ class TranslationSource(PairSource):
 
     settings: DataSettings
 
-    def part(self, name: str, train: datasets.Dataset | None = None) -> datasets.Dataset | None:
+    def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         found = super().part(name, train)
         return found and prefixed(found, self.settings.prefix)
 
@@ -37,8 +39,8 @@ class Further:
         held_out: pairs of which a side stands in the validation or the test set.
     """
 
-    read: datasets.Dataset
-    kept: datasets.Dataset
+    read: "datasets.Dataset"
+    kept: "datasets.Dataset"
     ledger: Ledger
     held_out: int
 
@@ -47,7 +49,7 @@ class Further:
         return f"{self.ledger}{left}"
 
 
-def further(data: DataSettings, corpus: Corpus[datasets.Dataset]) -> dict[str, Further]:
+def further(data: DataSettings, corpus: Corpus["datasets.Dataset"]) -> dict[str, Further]:
     """The further corpora that a recipe names; the corpus has the validation and the test set.
 
     Raises:
@@ -88,10 +90,12 @@ def _of(corpus: str) -> Iterator[None]:
         raise UserError(f"{error.what} (data.more.{corpus})", error.where, error.remedy) from None
 
 
-def together(own: datasets.Dataset, others: Mapping[str, Further]) -> datasets.Dataset:
+def together(own: "datasets.Dataset", others: Mapping[str, Further]) -> "datasets.Dataset":
     """All pairs that are learned from, corpus after corpus; columns beside the texts are left out."""
+    from datasets import concatenate_datasets
+
     parts = [own, *(each.kept for each in others.values())]
-    return datasets.concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
+    return concatenate_datasets([part.select_columns(["source", "target"]) for part in parts])
 
 
 def marks(data: DataSettings) -> list[str]:

@@ -4,9 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 from jaxtyping import Int
 
@@ -19,6 +18,9 @@ from s2s.recipe.schema import DecodingSettings
 from s2s.tasks import fitting
 from s2s.tasks.fitting import Files, Splits
 from s2s.tasks.translation.recipe import DataSettings
+
+if TYPE_CHECKING:
+    import datasets
 
 # what decides between checkpoints where there is one right answer
 METRIC_OF_RULES = "exact"
@@ -71,7 +73,7 @@ def _ending(path: Path) -> str:
     return name.suffix.removeprefix(".") or name.name
 
 
-def _chosen(corpus: Corpus[datasets.Dataset]) -> dict[str, object]:
+def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
     kept = corpus.train
     others = [part for part in (corpus.validation, corpus.test) if part is not None]
     sides = [fitting.look(_texts(side, [kept]), _texts(side, others)) for side in (0, 1)]
@@ -103,18 +105,18 @@ def _chosen(corpus: Corpus[datasets.Dataset]) -> dict[str, object]:
     }
 
 
-def _texts(side: int, parts: Sequence[datasets.Dataset]) -> Iterator[str]:
+def _texts(side: int, parts: Sequence["datasets.Dataset"]) -> Iterator[str]:
     return (pair[side] for part in parts for pair in pairs(part))
 
 
-def _lengths(part: datasets.Dataset, tokenizer: Tokenizer) -> Int[np.ndarray, "2 pairs"]:
+def _lengths(part: "datasets.Dataset", tokenizer: Tokenizer) -> Int[np.ndarray, "2 pairs"]:
     """Pieces of each source and target, without special ones; no pairs with an empty side."""
     encoded = [tokenizer.encode_batch(list(_texts(side, [part]))) for side in (0, 1)]
     lengths = np.array([[len(pieces) for pieces in side] for side in encoded], dtype=np.int64)
     return lengths[:, (lengths > 0).all(0)]
 
 
-def _filters(kept: datasets.Dataset, ruled: bool) -> dict[str, object]:
+def _filters(kept: "datasets.Dataset", ruled: bool) -> dict[str, object]:
     """The usual filters for natural text, where they drop little; none where each pair follows rules."""
     usual = FilterSettings()
     if ruled:

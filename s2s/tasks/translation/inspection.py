@@ -1,6 +1,6 @@
 """What commonly spoils parallel corpora, found before training."""
 
-import datasets
+from typing import TYPE_CHECKING
 
 from s2s.data.filters import filter_training
 from s2s.data.mixing import told as told_shares
@@ -9,6 +9,9 @@ from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import OWN, TranslationSource, further
 from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.recipe import Recipe
+
+if TYPE_CHECKING:
+    import datasets
 
 
 def inspected(recipe: Recipe) -> str:
@@ -20,7 +23,7 @@ def inspected(recipe: Recipe) -> str:
     others = further(data, corpus)
     sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
     for name, each in others.items():
-        alone: Corpus[datasets.Dataset] = Corpus(each.read, None, None)  # type: ignore[arg-type]
+        alone: Corpus["datasets.Dataset"] = Corpus(each.read, None, None)  # type: ignore[arg-type]
         beside = inspect(alone, data.more[name], normalization)
         head, *rest = blocks(beside)
         left = ["what stands in validation or test", f"  {each.held_out:,} pairs: left out"]
@@ -31,6 +34,6 @@ def inspected(recipe: Recipe) -> str:
     return render(found, more)
 
 
-def _joining(recipe: Recipe, corpus: Corpus[datasets.Dataset]) -> str:
+def _joining(recipe: Recipe, corpus: Corpus["datasets.Dataset"]) -> str:
     kept, _ = filter_training(corpus.train, recipe.data.filters)
     return told(joined(kept, recipe.data), len(kept)) if len(kept) else "nothing is left to join"

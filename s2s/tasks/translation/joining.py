@@ -1,23 +1,28 @@
 """Longer examples than a corpus has: sentence pairs that follow each other, joined."""
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 
 from s2s.data.pairs import pairs
 from s2s.tasks.translation.recipe import DataSettings
 
+if TYPE_CHECKING:
+    import datasets
+
 _Pair = tuple[str, str]
 
 
-def joined(dataset: datasets.Dataset, settings: DataSettings) -> datasets.Dataset:
+def joined(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
     """Examples of 1 to `settings.join` pairs that follow each other; a space stands between sentences.
 
     Each number is as likely, but joining ends before a side has more than `filters.max_words` words. Every pair is in
     exactly one example, in the order of the corpus; the last example takes what is left. With `join` 1 it is the data
     set itself; otherwise all texts are held in memory, and columns beside the texts are left out.
     """
+    from datasets import Dataset, Features, Value
+
     if settings.join == 1:
         return dataset
     generator = np.random.default_rng(settings.seed)
@@ -25,7 +30,7 @@ def joined(dataset: datasets.Dataset, settings: DataSettings) -> datasets.Datase
     for group in _groups(pairs(dataset), settings, generator):
         for column, sentences in zip(texts.values(), zip(*group, strict=True), strict=True):
             column.append(" ".join(sentences))
-    return datasets.Dataset.from_dict(texts, features=datasets.Features(dict.fromkeys(texts, datasets.Value("string"))))
+    return Dataset.from_dict(texts, features=Features(dict.fromkeys(texts, Value("string"))))
 
 
 def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.Generator) -> Iterator[list[_Pair]]:
@@ -43,7 +48,7 @@ def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.
         yield group
 
 
-def told(examples: datasets.Dataset, before: int) -> str:
+def told(examples: "datasets.Dataset", before: int) -> str:
     """How many examples were made of so many pairs, and how long their sources are."""
     words = [len(source.split()) for source, _ in pairs(examples)]
     return (

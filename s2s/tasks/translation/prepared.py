@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import datasets
+from typing import TYPE_CHECKING
 
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import Ledger, filter_training
@@ -16,6 +15,9 @@ from s2s.tasks.translation.data import OWN, TranslationSource, further, marks, t
 from s2s.tasks.translation.joining import joined, told
 from s2s.tasks.translation.recipe import Recipe
 
+if TYPE_CHECKING:
+    import datasets
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -25,7 +27,7 @@ class Prepared:
     stand one corpus after the other, and `sizes` says how many each has.
     """
 
-    corpus: Corpus[datasets.Dataset]
+    corpus: Corpus["datasets.Dataset"]
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     train: Encoded

@@ -5,9 +5,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import datasets
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -50,6 +49,9 @@ from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
 from s2s.training.trainer import Loss
+
+if TYPE_CHECKING:
+    import datasets
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
@@ -109,7 +111,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
         return sequence_loss(recipe.training.label_smoothing)
 
-    def read(self, run: TranslationRun, part: datasets.Dataset) -> Pairs:
+    def read(self, run: TranslationRun, part: "datasets.Dataset") -> Pairs:
         return every_pair(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
 
     def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
@@ -119,7 +121,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return writing.stepped(model, batch, turned)
 
     def symptoms(
-        self, run: TranslationRun, part: datasets.Dataset, rows: Int[np.ndarray, " pairs"], meter: Meter
+        self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], meter: Meter
     ) -> Symptoms:
         return pair_symptoms(run, part, [f"line {row + 1}" for row in rows], meter)
 
@@ -174,7 +176,7 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return -found[metric] if metric in LOWER_IS_BETTER else found[metric]
 
     def evaluate(
-        self, run: TranslationRun, part: datasets.Dataset, scoring: Scoring, meter: Meter
+        self, run: TranslationRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
         # of files, sources are as they were written
         part = prefixed(part, run.recipe.data.prefix) if scoring.files else part
@@ -263,10 +265,7 @@ def _middling(data: Encoded) -> np.ndarray:
 
 
 def _only(data: Encoded, chosen: np.ndarray) -> Encoded:
-    pieces = datasets.List(datasets.Value("int32"))
-    sources, targets = ([row.tolist() for row in rows] for rows in data.rows(chosen))
-    features = datasets.Features({"source": pieces, "target": pieces})
-    return Encoded(datasets.Dataset.from_dict({"source": sources, "target": targets}, features=features))
+    return Encoded.of(*data.rows(chosen))
 
 
 def _exact(model: Seq2Seq, prepared: Prepared, recipe: Recipe, chosen: np.ndarray) -> float:
