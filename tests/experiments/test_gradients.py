@@ -173,7 +173,14 @@ def test_every_set_of_initial_weights_is_another(contest):
 
 def test_two_measurements_are_the_same(contest):
     made = contest(["rnn"])
-    assert _measured(made) == _measured(made, anew=True)
+    assert _untimed(_measured(made)) == _untimed(_measured(made, anew=True))
+
+
+def _untimed(found):
+    """Without the seconds: a training that another test's comparison made took others."""
+    if isinstance(found, dict):
+        return {key: _untimed(value) for key, value in found.items() if not str(key).endswith("seconds")}
+    return [_untimed(each) for each in found] if isinstance(found, list) else found
 
 
 def test_normalisation_is_that_of_the_reproduction(contest, monkeypatch):
