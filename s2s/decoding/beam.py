@@ -139,7 +139,6 @@ class _Search:
         states, self.state = self.model.decoder(self.context, self.state, self.newest)
         # one kernel; `logsumexp` is several, and took four times as long
         scores = self.model.projection(states[:, 0]).float().log_softmax(dim=1)
-        scores += self.log_probability.unsqueeze(1)
         scores[:, PAD] = scores[:, BOS] = _NEVER
         if self.pieces is not None:
             scores[:, self.pieces :] = _NEVER
@@ -151,6 +150,8 @@ class _Search:
         # size ways to end and as many to go on are among the best 2·size of the sentence, and so of each of its rows
         count = min(2 * self.beam.size, scores.shape[1])
         best, pieces = scores.topk(count, dim=1)
+        # what all ways of a row have in common is added to those alone that may be chosen
+        best += self.log_probability.unsqueeze(1)
         best, chosen = best.view(len(self.sentences), -1).topk(min(2 * self.beam.size, count * self.width), dim=1)
         pieces = pieces.view(len(self.sentences), -1).gather(1, chosen)
         # a row for each beam of a sentence, and in it a place for each way to go on
