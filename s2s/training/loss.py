@@ -12,6 +12,17 @@ _CHUNK = {"cpu": 2_000_000}
 _CHUNK_ELSEWHERE = 64_000_000
 
 
+class _Widened:
+    """Numbers in a wider precision, in memory of the size of a sample that is theirs until it is asked again."""
+
+    def __init__(self, sample: Tensor, wide: torch.dtype) -> None:
+        self._memory = None if sample.dtype == wide else torch.empty_like(sample, dtype=wide)
+
+    def __call__(self, numbers: Tensor) -> Tensor:
+        """As they are where they are as wide."""
+        return numbers if self._memory is None else self._memory[: len(numbers)].copy_(numbers)
+
+
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """Projection, softmax and cross-entropy together; gradients are made in the forward pass, chunk by chunk.
 
@@ -37,21 +48,23 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         rows = max(1, _CHUNK.get(device, _CHUNK_ELSEWHERE) // len(weight))
         # the same memory for all chunks: new pages cost more than the arithmetic on them
         memory = low_states.new_empty(min(rows, len(states)), len(weight))
-        wide_memory = torch.empty_like(memory, dtype=wide)
+        wide_memory, wide_scores = torch.empty_like(memory, dtype=wide), _Widened(memory, wide)
+        product, wide_product = torch.empty_like(low_weight), _Widened(low_weight, wide)
         for first in range(0, len(states), rows):
             chunk = slice(first, first + rows)
             scores = memory[: len(low_states[chunk])]
             probabilities, right = wide_memory[: len(scores)], targets[chunk, None]
             torch.mm(low_states[chunk], low_weight.T, out=scores)
-            torch.softmax(scores, dim=1, dtype=wide, out=probabilities)
+            torch.softmax(wide_scores(scores), dim=1, out=probabilities)
             chosen = probabilities.gather(1, right)
             plain -= chosen.clamp_min(torch.finfo(wide).tiny).log().sum()
             chosen_scores += scores.gather(1, right).to(wide).sum()
             if differentiate:
                 share = smoothing / len(weight)
-                error = torch.sub(probabilities.scatter_(1, right, share), share, out=scores)
+                # within the memory that there is: into another precision, `out` alone would ask for new
+                error = scores.copy_(probabilities.scatter_(1, right, share).sub_(share))
                 states_gradient[chunk] = error @ low_weight
-                weight_gradient += error.T @ low_states[chunk]
+                weight_gradient += wide_product(torch.mm(error.T, low_states[chunk], out=product))
                 of_target = chosen - (1 - smoothing) - share
                 states_gradient[chunk] += of_target * weight.index_select(0, targets[chunk])
                 weight_gradient.index_add_(0, targets[chunk], (of_target * states[chunk]).to(weight.dtype))
