@@ -210,6 +210,18 @@ def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest)
     assert "copy-head" not in parts
 
 
+def test_short_trainings_are_repeated_oftener_than_whole_ones(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2), profile="lecture")
+    by_part = {}
+    for cell in EXPERIMENT.cells(made):
+        by_part.setdefault(cell.part, set()).add(cell.seed)
+    trainings = {part: seeds for part, seeds in by_part.items() if "rates" not in part and capacity.NAME not in part}
+    assert set(map(frozenset, trainings.values())) == {frozenset((1, 2, 3, 4, 5))}
+    assert len(trainings) == 6
+    method = EXPERIMENT.numbers(made)
+    assert method["seeds"] == 5
+
+
 def test_the_method_promises_what_the_profile_measures(contest):
     quick, lecture = (EXPERIMENT.numbers(contest(["rnn"], profile=profile)) for profile in ("quick", "lecture"))
     assert (quick["tasks"], quick["bits"]) == ("recall (head and full)", "not in this profile")

@@ -71,6 +71,12 @@ class Sizes:
     tested: int  # that are answered, at each distance and seed
     budget: Budget  # of training; the tasks say how many updates
     capacity: capacity.Sizes | None  # of the measurements in bits; None: none
+    further: int = 0  # repetitions beyond the comparison's: these trainings are short, and their pairs many
+
+    def seeds(self, contest: Contest) -> tuple[int, ...]:
+        """Of the repetitions."""
+        last = contest.seeds[-1]
+        return (*contest.seeds, *range(last + 1, last + 1 + self.further))
 
 
 def _doubling(first: int, last: int) -> tuple[int, ...]:
@@ -111,6 +117,7 @@ SIZES: dict[Scale, Sizes] = {
         tested=200,
         budget=_BUDGET,
         capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300, seconds=30),
+        further=3,
     ),
     "definitive": Sizes(
         distances={
@@ -125,6 +132,7 @@ SIZES: dict[Scale, Sizes] = {
         tested=400,
         budget=replace(_BUDGET, trial=1_500),
         capacity=capacity.Sizes(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000, seconds=120),
+        further=5,
     ),
 }
 
@@ -151,7 +159,7 @@ def cells(contest: Contest) -> list[Cell]:
         parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
         made += [Cell(model, replace(p, of="rates").key, None, trials) for p in parts for model in contest.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
-        made += [Cell(model, p.key, s, seconds) for p in parts for s in contest.seeds for model in contest.models]
+        made += [Cell(model, p.key, s, seconds) for p in parts for s in sizes.seeds(contest) for model in contest.models]
     if sizes.capacity:
         made += capacity.cells(contest, sizes.capacity)
     return made
@@ -270,6 +278,7 @@ def _numbers(contest: Contest) -> dict[str, object]:
         "bits": bits,
         "trial": f"{sizes.budget.trial:,}",
         "margin": MARGIN,
+        "seeds": len(sizes.seeds(contest)),
     }
 
 

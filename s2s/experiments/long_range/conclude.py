@@ -48,6 +48,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
             shown.runs(every),
             shown.capacity_table(copies),
         ),
+        seeds=sorted({cell.seed for cell in measured if cell.seed is not None}),
     )
 
 
