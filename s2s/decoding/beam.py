@@ -19,6 +19,7 @@ from torch import Tensor
 
 from s2s.data.examples import sent
 from s2s.data.tokenizers import BOS, EOS, PAD
+from s2s.decoding.selection import best_ways
 from s2s.models.contract import Seq2Seq
 from s2s.nn.layers import Inputs, Valid
 from s2s.nn.precision import products_in
@@ -118,7 +119,8 @@ class _Search:
         self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
-        self.context, self.state = model.decoder.start(model.encoder(source, valid), int(self.limits.max()) + 1)
+        self.sources, self.state = model.decoder.start(model.encoder(source, valid), int(self.limits.max()) + 1)
+        self.context = self.sources
         # one row a sentence until there are hypotheses to tell apart
         self.width = 1
         self.written = np.empty((len(source), 0), dtype=np.int32)
@@ -147,16 +149,8 @@ class _Search:
             end = scores[rows, EOS]
             scores[rows] = _NEVER
             scores[rows, EOS] = end
-        # size ways to end and as many to go on are among the best 2·size of the sentence, and so of each of its rows
-        count = min(2 * self.beam.size, scores.shape[1])
-        best, pieces = scores.topk(count, dim=1)
-        # what all ways of a row have in common is added to those alone that may be chosen
-        best += self.log_probability.unsqueeze(1)
-        best, chosen = best.view(len(self.sentences), -1).topk(min(2 * self.beam.size, count * self.width), dim=1)
-        pieces = pieces.view(len(self.sentences), -1).gather(1, chosen)
-        # a row for each beam of a sentence, and in it a place for each way to go on
-        first_rows = self.width * torch.arange(len(self.sentences), device=self.device).unsqueeze(1)
-        return _Candidates.received(best, pieces, first_rows + chosen // count)
+        # size ways to end and as many to go on are among the best 2·size of the sentence
+        return _Candidates.received(*best_ways(scores, self.log_probability, self.width, 2 * self.beam.size))
 
     def _finish(self, ways: _Candidates, ends: Bool[np.ndarray, "sentences size"], pieces: int) -> None:
         for sentence, way in np.argwhere(ends):
@@ -182,8 +176,10 @@ class _Search:
         self.log_probability, pieces, parents = live.on_device(staying, self.device)
         parent, piece = (a[staying].reshape(-1) for a in (live.parent, live.piece))
         # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
+        if not staying.all():
+            self.sources = self.sources.select(sent(torch.from_numpy(np.flatnonzero(staying)), self.device))
         if width != self.width or not staying.all():
-            self.context = self.context.select(parents)
+            self.context = self.sources.spread(int(staying.sum()), width, self.device)
         if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
         self.newest, self.written = pieces.unsqueeze(1), np.column_stack((self.written[parent], piece))

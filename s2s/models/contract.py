@@ -31,6 +31,13 @@ class Rows:
         """The bundle of the chosen rows, in that order; a row may be chosen often or not at all."""
         return replace(self, **{f.name: _select(getattr(self, f.name), rows) for f in fields(self)})
 
+    def spread(self: R, rows: int, times: int, device: torch.device) -> R:
+        """Each of that many rows so many times, one after the other: what that many hypotheses of each begin from.
+
+        A bundle that its decoder reads for many rows at once may stay as it is.
+        """
+        return self.select(torch.arange(rows, device=device).repeat_interleave(times)) if times > 1 else self
+
 
 def _select(value: object, rows: Tensor) -> object:
     if isinstance(value, Tensor):

@@ -94,6 +94,10 @@ class TransformerContext(Rows):
     values: tuple[Heads, ...]
     mask: Bool[Tensor, "batch 1 1 source"]
 
+    def spread(self, rows: int, times: int, device: torch.device) -> "TransformerContext":
+        """Itself: attention reads a source once for all of its hypotheses."""
+        return self
+
 
 @dataclass(frozen=True)
 class TransformerState(Rows):

@@ -12,6 +12,7 @@ from s2s.nn.layers import Dropout, States, Vectors
 from s2s.nn.positions import Bias, Rotary
 
 Heads = Float[Tensor, "batch head steps size"]
+Asking = Float[Tensor, "rows steps width"]
 Asked = Float[Tensor, "batch head target size"]
 Offered = Float[Tensor, "batch head source size"]
 KeyHeads = Float[Tensor, "batch key_head source size"]
@@ -88,10 +89,19 @@ class Attention(nn.Module):
         key, value = self._split(self.key(states)), self._split(self.value(states))
         return key if self.rotary is None else self.rotary(key, first), value
 
-    def forward(self, states: Vectors, key: KeyHeads, value: KeyHeads, mask: Mask, first: int = 0) -> Vectors:
-        """What each target position, counted from `first` on, reads from the source positions it may look at."""
-        read = self.read(self._asked(states, first), self._shared(key), self._shared(value), mask)
-        return self.output(read.transpose(1, 2).flatten(2))
+    def forward(self, states: Asking, key: KeyHeads, value: KeyHeads, mask: Mask, first: int = 0) -> Asking:
+        """What each target position, counted from `first` on, reads from the source positions it may look at.
+
+        Where there are several rows of targets to each source, those of one source follow each other, and the mask
+        holds for all of them: they are asked for as one row of that many more positions.
+        """
+        query, sources = self._asked(states, first), len(key)
+        if several := len(query) != sources:
+            query = query.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)
+        read = self.read(query, self._shared(key), self._shared(value), mask).transpose(1, 2)
+        if several:
+            read = read.unflatten(1, (-1, states.shape[1])).flatten(0, 1)
+        return self.output(read.flatten(2))
 
     def read(self, query: Asked, key: Offered, value: Offered, mask: Mask) -> Asked:
         """Equation 1 of Vaswani et al. (2017) for each head, between the projections."""

@@ -159,7 +159,9 @@ def cells(contest: Contest) -> list[Cell]:
         parts = [Part(name, form) for form in forms_of(name, sizes.distances[name])]
         made += [Cell(model, replace(p, of="rates").key, None, trials) for p in parts for model in contest.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
-        made += [Cell(model, p.key, s, seconds) for p in parts for s in sizes.seeds(contest) for model in contest.models]
+        made += [
+            Cell(model, p.key, s, seconds) for p in parts for s in sizes.seeds(contest) for model in contest.models
+        ]
     if sizes.capacity:
         made += capacity.cells(contest, sizes.capacity)
     return made
