@@ -95,8 +95,9 @@ class Attention(nn.Module):
         Where there are several rows of targets to each source, those of one source follow each other, and the mask
         holds for all of them: they are asked for as one row of that many more positions.
         """
-        query, sources = self._asked(states, first), len(key)
-        if several := len(query) != sources:
+        # not by `len`, which makes a number of a size that an exported graph leaves open
+        query, sources = self._asked(states, first), key.shape[0]
+        if several := query.shape[0] != sources:
             query = query.unflatten(0, (sources, -1)).transpose(1, 2).flatten(2, 3)
         read = self.read(query, self._shared(key), self._shared(value), mask).transpose(1, 2)
         if several:
