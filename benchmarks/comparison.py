@@ -5,18 +5,20 @@ python benchmarks/comparison.py runs/compare-rnn-transformer
 What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, or to
 `docs/comparison-lecture/` if it is of that profile, from where `s2s report` draws its page and all pictures again; the
 classroom table of README.md and docs/comparison.md is written anew. A row stands there as the longest profile has it.
-A comparison that has not asked all that its profile asks is kept with its single measurements, so that a copy of it can
-be gone on with: `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 5 --experiment transfer`.
+The single measurements are kept, too, so that anyone can compute with them, or go on with a copy:
+`tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`.
 """
 
 import argparse
+import json
+import re
 import runpy
 import shutil
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from s2s.questions import TABLES, plan_of
+from s2s.questions import TABLES
 from s2s.report.drawing import kept_results
 from s2s.report.matrix import Box, Line, heading, matrix
 from s2s.report.numbers import duration, with_unit
@@ -27,6 +29,8 @@ ROOT = Path(__file__).parents[1]
 # by profile, the longest first
 KEPT = {"lecture": ROOT / "docs" / "comparison-lecture", "quick": ROOT / "docs" / "comparison"}
 CELLS = "cells.tar.xz"
+_SEEDS = {1: "one seed"}
+PAGE = ROOT / "docs" / "comparison.md"
 _LEGEND = (
     "▲ better and ▼ worse than the best of the others are tested, or counted where chance has no part; = equal is "
     "proven. ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
@@ -34,7 +38,7 @@ _LEGEND = (
 
 
 def keep(folder: Path) -> None:
-    """Copies what is worth keeping of a comparison: what is finished of it, and the pictures beside its table.
+    """Copies what is worth keeping of a comparison: all that was measured and found, and the pictures of its pages.
 
     Args:
         folder: of a drawn comparison.
@@ -44,16 +48,14 @@ def keep(folder: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     results = [f"{path.parent.name}/{RESULT}" for path in sorted(folder.glob(f"*/{RESULT}"))]
     pictures = [f"{line.row.experiment}/{line.figure}.png" for line in lines if line.row.key and line.figure]
-    plan, asked = plan_of(summary.task, summary.profile), {*summary.experiments}
-    complete = asked >= {*plan.experiments} and len(summary.seeds) >= plan.seeds
-    finished = complete and all(line.finished for line in lines)
+    # and those that the page shows beside them
+    pictures += re.findall(rf"\({place.name}/(\S+\.png)\)", PAGE.read_text(encoding="utf-8"))
     for name in (COMPARISON, RECIPE, *results, *dict.fromkeys(pictures)):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, place / name)
-    if not finished:
-        with tarfile.open(place / CELLS, "w:xz") as archive:
-            for path in sorted(folder.glob("cells/*/*.json")):
-                archive.add(path, path.relative_to(folder))
+    with tarfile.open(place / CELLS, "w:xz") as archive:
+        for path in sorted(folder.glob("cells/*/*.json")):
+            archive.add(path, path.relative_to(folder))
 
 
 def found(folder: Path) -> tuple[Summary, list[Line]]:
@@ -90,6 +92,8 @@ def table() -> str:
     told = [_LEGEND]
     for summary in summaries:
         names = [line.name for line, of in lines if of is summary]
+        if not names:
+            continue
         machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
         parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
         told.append(
@@ -107,8 +111,12 @@ def verdicts() -> str:
     _, lines = rows()
     said = []
     for line, summary in lines:
-        seeds = len(summary.seeds)
-        said += [f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({summary.profile}, {seeds} seeds)", ""]
+        result = KEPT[summary.profile] / line.row.experiment / RESULT
+        seeds = len(json.loads(result.read_text(encoding="utf-8"))["seeds"])
+        said += [
+            f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({summary.profile}, {_SEEDS.get(seeds, f'{seeds} seeds')})",
+            "",
+        ]
         if len({box.verdict for box in line.boxes}) == 1 and line.boxes[0].verdict:
             said.append(f"All: {line.boxes[0].word}; {line.boxes[0].verdict}.")
         else:
