@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[1]
 # by profile, the longest first
 KEPT = {"lecture": ROOT / "docs" / "comparison-lecture", "quick": ROOT / "docs" / "comparison"}
 CELLS = "cells.tar.xz"
-_SEEDS = {1: "one seed"}
 PAGE = ROOT / "docs" / "comparison.md"
 _LEGEND = (
     "▲ better and ▼ worse than the best of the others are tested, or counted where chance has no part; = equal is "
@@ -112,7 +111,8 @@ def verdicts() -> str:
     said = []
     for line, summary in lines:
         result = KEPT[summary.profile] / line.row.experiment / RESULT
-        seeds = len(json.loads(result.read_text(encoding="utf-8"))["seeds"])
+        count = len(json.loads(result.read_text(encoding="utf-8"))["seeds"])
+        seeds = "one seed" if count == 1 else f"{count} seeds"
         said += [
             f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({summary.profile}, {_SEEDS.get(seeds, f'{seeds} seeds')})",
             "",
