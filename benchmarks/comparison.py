@@ -113,10 +113,7 @@ def verdicts() -> str:
         result = KEPT[summary.profile] / line.row.experiment / RESULT
         count = len(json.loads(result.read_text(encoding="utf-8"))["seeds"])
         seeds = "one seed" if count == 1 else f"{count} seeds"
-        said += [
-            f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({summary.profile}, {_SEEDS.get(seeds, f'{seeds} seeds')})",
-            "",
-        ]
+        said += [f"**{line.name[0].upper()}{line.name[1:]}.** {line.row.asks} ({summary.profile}, {seeds})", ""]
         if len({box.verdict for box in line.boxes}) == 1 and line.boxes[0].verdict:
             said.append(f"All: {line.boxes[0].word}; {line.boxes[0].verdict}.")
         else:
