@@ -177,7 +177,7 @@ class _Search:
         parent, piece = (a[staying].reshape(-1) for a in (live.parent, live.piece))
         # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
         if not staying.all():
-            self.sources = self.sources.select(sent(torch.from_numpy(np.flatnonzero(staying)), self.device))
+            self.sources = self.sources.select(parents.view(-1, width)[:, 0] // self.width)
         if width != self.width or not staying.all():
             self.context = self.sources.spread(int(staying.sum()), width, self.device)
         if not np.array_equal(parent, np.arange(before)):

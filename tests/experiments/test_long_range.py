@@ -206,7 +206,7 @@ def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest)
     for part in parts:
         if part in ("recall-head", "copy-full", "agreement-full"):
             assert parts.index(f"{part}-rates") < parts.index(part)
-    assert parts.count("recall-head") == parts.count("recall-full-other") == 6
+    assert parts.count("recall-head") == parts.count("recall-full-other") == 2 * (3 + 3)
     assert "copy-head" not in parts
 
 
