@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+
+# others, such as what a split model has, know what to do themselves
+_PLAIN = {Tensor, nn.Parameter}
 
 
 @contextmanager
@@ -37,9 +41,10 @@ class ByOneDNN(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """What torch would do, but for `functional.linear`."""
-        if func is functional.linear and len(args) == 3 and args[0].dtype == args[1].dtype == torch.float32:
+        if func is functional.linear and len(args) == 3 and {type(each) for each in args[:2]} <= _PLAIN:
             x, weight, bias = args
-            return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+            if x.dtype == weight.dtype == torch.float32:
+                return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         return func(*args, **(kwargs or {}))
 
 
