@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,9 @@ from s2s.models.contract import Seq2Seq
 from s2s.nn.layers import Inputs, Valid
 from s2s.recipe.schema import DecodingSettings, SearchSettings
 
+# Batches that are searched beside each other, each by a thread of its own: what Python does in between, about a quarter
+# of a search, is done by one of them at a time.
+_BESIDE = 4
 # Sentences whose lengths are compared to make batches: enough for little padding, few enough to hold.
 _CHUNK_OF_BATCHES = 50
 
@@ -122,6 +126,10 @@ class LineTranslator(ABC):
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
 
+    def searches(self, batches: list[list[list[int]]]) -> Iterable[list[list[Hypothesis]]]:
+        """What `search` gives for each batch, in their order."""
+        return map(self.search, batches)
+
     def limits(self, sources: list[list[int]]) -> Int[np.ndarray, " batch"]:
         """The most pieces of each target, by the settings."""
         lengths = np.array([len(pieces) for pieces in sources])
@@ -152,9 +160,12 @@ class LineTranslator(ABC):
         pieces = dict(zip(filled, self.source.encode_batch([lines[i] for i in filled]), strict=True))
         self._check_lengths(lines, pieces)
         order = sorted(filled, key=lambda i: len(pieces[i]))
-        for first in range(0, len(order), self.settings.batch):
-            batch = order[first : first + self.settings.batch]
-            for i, hypotheses in zip(batch, self.search([pieces[i] for i in batch]), strict=True):
+        size = self.settings.batch
+        # the longest first: where they do not fit into memory, it is known at once, and the last to end are short
+        batches = [order[first : first + size] for first in range(0, len(order), size)][::-1]
+        searched = self.searches([[pieces[i] for i in batch] for batch in batches])
+        for batch, found in zip(batches, searched, strict=True):
+            for i, hypotheses in zip(batch, found, strict=True):
                 translations[i] = _joined(hypotheses, self.target)
             advance(len(batch))
         return translations
@@ -194,6 +205,25 @@ class Translator(LineTranslator, Writer):
         one_to_one = self.model.decoder.one_to_one
         limits = np.array([len(pieces) for pieces in sources]) if one_to_one else self.limits(sources)
         return self.hypotheses(*collate_sources(sources), limits)
+
+    def searches(self, batches: list[list[list[int]]]) -> Iterator[list[list[Hypothesis]]]:
+        """What `search` gives for each batch, in their order.
+
+        On a processor, as many are searched beside each other as there are threads: a search is a chain of small
+        products, of which one core has its share done sooner than two that wait for each other.
+        """
+        threads = torch.get_num_threads()
+        workers = min(threads, len(batches), _BESIDE) if self.device.type == "cpu" else 1
+        if workers <= 1:
+            yield from map(self.search, batches)
+            return
+        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
+        try:
+            yield from pool.map(self.search, batches)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            # what threads to come begin with, was set by each worker, too
+            torch.set_num_threads(threads)
 
 
 def collapse(sources: list[str], translations: list[str], noun: str = "translations") -> str | None:

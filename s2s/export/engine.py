@@ -1,17 +1,22 @@
 """Translating with an export: CTranslate2 searches, and everything around the search is as ever.
 
-Its beam search is ours but for four things. Its length penalty is another one, log probability / length^α, by which it
-would drop some of what finishes in the last step; so it is asked for more than are needed, shortest first, those that
-ours would have are taken, and ours ranks them. Its limit is one for a batch: sentences that come to theirs
-are translated again, alone. It forbids pieces before probabilities sum to one, ours after; so it forbids none, and a
-sentence with such a piece is translated again. And where the limit ends a hypothesis, it does not count the end's own
-probability, which is then asked for; but what it had not among its best, ours may have.
+Its beam search is ours but for four things. Its length penalty is another one, log probability / length^α; so it is
+asked for the shortest first, and ours ranks them. Of those that finish in the last step it would drop the less likely
+ones, which are as long and so never the best; where more than the best is wanted, it is asked for all, and those that
+ours would have are taken. Its limit is one for a batch: sentences that come to theirs are translated again, alone. It
+forbids pieces before probabilities sum to one, ours after; so it forbids none, and a sentence with such a piece is
+translated again. And where the limit ends a hypothesis, it does not count the end's own probability, which is then
+asked for; but what it had not among its best, ours may have.
+
+On a processor each thread has a batch of its own: a small model's products are too small to be shared out.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from s2s.data.tokenizers import BOS, EOS, PAD, SPECIALS, Tokenizer
 from s2s.decoding.beam import Hypothesis
@@ -28,6 +33,9 @@ from s2s.training.devices import prepare_process
 _LARGEST = 34
 _NO_TEXT = {PAD, BOS}
 
+Finished = tuple[list[list[int]], list[float]]
+"""Hypotheses of one source as pieces, and their log probabilities."""
+
 
 def line_translator(run: Opened, nbest: int, checkpoint: None = None) -> tuple[LineTranslator, Seen | None]:
     """What translates lines with an export, and what was seen in training."""
@@ -36,7 +44,7 @@ def line_translator(run: Opened, nbest: int, checkpoint: None = None) -> tuple[L
     recipe: Any = run.recipe
     # it knows no other device
     device = "cuda" if computer_for(recipe.device, run.overrides).device.type == "cuda" else "cpu"
-    engine = Engine(run.path, tokenizers[0], tokenizers[-1], device, recipe.device.threads or 0)
+    engine = Engine(run.path, tokenizers[0], tokenizers[-1], device, recipe.device.threads or torch.get_num_threads())
     longest = [
         recipe.model.max_positions if positions == "learned" else POSITIONS
         for positions in (recipe.model.encoder_positions, recipe.model.decoder_positions)
@@ -53,7 +61,10 @@ class Engine:
         source: names the pieces that are read.
         target: names the pieces that are written.
         device: `cpu` or `cuda`.
-        threads: of the processor; 0 for what CTranslate2 thinks good.
+        threads: of the processor; each has a batch of its own.
+
+    Attributes:
+        workers: batches that are searched at the same time.
 
     Raises:
         UserError: CTranslate2 is not installed, or cannot load the model.
@@ -64,32 +75,42 @@ class Engine:
             from ctranslate2 import Translator
         except ImportError:
             raise UserError("CTranslate2 is not installed", remedy="pip install 's2s[export]'") from None
+        before = torch.get_num_threads()
         try:
-            self._model = Translator(str(folder), device=device, intra_threads=threads)
+            # a GPU is one worker, as it is one device
+            self.workers = threads if device == "cpu" else 1
+            self._model = Translator(str(folder), device=device, inter_threads=self.workers, intra_threads=1)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2: {error}", where=str(folder), remedy="export the run again") from None
+        finally:
+            # it sets those of the whole process
+            torch.set_num_threads(before)
         self._source = vocabulary(source)
         self._numbers = {name: number for number, name in enumerate(vocabulary(target))}
 
     def search(
-        self, sources: list[list[int]], size: int, most: int, text_only: bool = False
-    ) -> Iterable[tuple[list[list[int]], list[float]]]:
-        """For each source the pieces and the log probabilities of all hypotheses that finished within so many pieces.
+        self, sources: list[list[int]], size: int, wanted: int, most: int, parts: int = 1, text_only: bool = False
+    ) -> Callable[[], list[Finished]]:
+        """Begins a search; what it returns waits for the hypotheses of each source that finished.
 
         Args:
             sources: pieces, without the end.
             size: of the beam.
+            wanted: the best hypotheses that are to be among those that are given.
             most: pieces of a target, its end counted.
+            parts: the batches that the sources are made to be.
             text_only: forbids pieces that are no text, which changes the probabilities of all others a little.
         """
-        # all that finish before the step with which there are enough, and all of that step
-        wanted = 2 * size - 1
+        # all that finish before the step with which there are enough, and all of that step, or the best of it
+        asked = size if wanted == 1 else 2 * size - 1
         shortest_first = _LARGEST // math.log10(most + 1)
-        found = self._model.translate_batch(
+        begun = self._model.translate_batch(
             [[self._source[piece] for piece in pieces] + [SPECIALS[EOS]] for pieces in sources],
+            max_batch_size=-(-len(sources) // parts),
+            asynchronous=True,
             beam_size=size,
-            num_hypotheses=wanted,
-            patience=wanted / size,
+            num_hypotheses=asked,
+            patience=asked / size,
             length_penalty=-shortest_first,
             suppress_sequences=[[SPECIALS[piece]] for piece in _NO_TEXT] if text_only else None,
             max_input_length=0,
@@ -97,14 +118,18 @@ class Engine:
             max_decoding_length=most,
             return_scores=True,
         )
-        for each in found:
-            rows = [[self._numbers[name] for name in names] for names in each.hypotheses]
-            scores = [
-                score * _length(row, most) ** -shortest_first for row, score in zip(rows, each.scores, strict=True)
-            ]
-            last = sorted(map(len, rows))[min(size, len(rows)) - 1]
-            kept = [i for i, row in enumerate(rows) if len(row) <= last]
-            yield [rows[i] for i in kept], [scores[i] for i in kept]
+
+        def finished() -> list[Finished]:
+            return [self._finished(each.result(), size, most, shortest_first) for each in begun]
+
+        return finished
+
+    def _finished(self, found: Any, size: int, most: int, shortest_first: float) -> Finished:
+        rows = [[self._numbers[name] for name in names] for names in found.hypotheses]
+        scores = [score * _length(row, most) ** -shortest_first for row, score in zip(rows, found.scores, strict=True)]
+        last = sorted(map(len, rows))[min(size, len(rows)) - 1]
+        kept = [i for i, row in enumerate(rows) if len(row) <= last]
+        return [rows[i] for i in kept], [scores[i] for i in kept]
 
     def scores(self, source: list[int], targets: list[list[int]]) -> list[float]:
         """The log probabilities of targets of a source, their ends counted."""
@@ -142,27 +167,35 @@ class EngineTranslator(LineTranslator):
 
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
-        limits = [min(limit, self.positions[1] - 1) for limit in self.limits(sources).tolist()]
-        found = self._ask(sources, max(limits))
-        for i, limit in enumerate(limits):
-            if any(len(h.tokens) > limit or _NO_TEXT & set(h.tokens) for h in found[i]):
-                found[i] = self._within(sources[i], limit)
-        return [sorted(pool, key=lambda h: -h.score)[: self.beam.nbest] for pool in found]
+        return next(iter(self.searches([sources])))
 
-    def _within(self, source: list[int], limit: int) -> list[Hypothesis]:
+    def searches(self, batches: list[list[list[int]]]) -> Iterator[list[list[Hypothesis]]]:
+        """All batches are begun at once: as many as there are threads are searched beside each other."""
+        allowed = [[min(limit, self.positions[1] - 1) for limit in self.limits(batch).tolist()] for batch in batches]
+        parts = max(1, self.engine.workers // max(1, len(batches)))
+        begun = [
+            self.engine.search(batch, self.beam.size, self.beam.nbest, max(limits) + 1, parts)
+            for batch, limits in zip(batches, allowed, strict=True)
+        ]
+        for batch, limits, finished in zip(batches, allowed, begun, strict=True):
+            yield [
+                self._chosen(source, limit, found)
+                for source, limit, found in zip(batch, limits, finished(), strict=True)
+            ]
+
+    def _chosen(self, source: list[int], limit: int, found: Finished) -> list[Hypothesis]:
+        rows, scores = found
+        if any(len(row) > limit or _NO_TEXT & set(row) for row in rows):
+            rows, scores = self._within(source, limit)
+        pool = [self._hypothesis(row, score, limit) for row, score in zip(rows, scores, strict=True)]
+        return sorted(pool, key=lambda h: -h.score)[: self.beam.nbest]
+
+    def _within(self, source: list[int], limit: int) -> Finished:
         """The hypotheses of one source, those that the limit ends with the probability of their end."""
-        (rows, scores), *_ = self.engine.search([source], self.beam.size, limit, text_only=True)
+        (rows, scores), *_ = self.engine.search([source], self.beam.size, self.beam.size, limit, text_only=True)()
         cut = [row for row in rows if len(row) == limit]
         again = iter(self.engine.scores(source, cut))
-        scores = [next(again) if len(row) == limit else score for row, score in zip(rows, scores, strict=True)]
-        return [self._hypothesis(row, score, limit) for row, score in zip(rows, scores, strict=True)]
-
-    def _ask(self, sources: list[list[int]], limit: int) -> list[list[Hypothesis]]:
-        asked = self.engine.search(sources, self.beam.size, limit + 1)
-        return [
-            [self._hypothesis(row, score, limit) for row, score in zip(rows, scores, strict=True)]
-            for rows, scores in asked
-        ]
+        return rows, [next(again) if len(row) == limit else score for row, score in zip(rows, scores, strict=True)]
 
     def _hypothesis(self, pieces: list[int], log_probability: float, limit: int) -> Hypothesis:
         score = log_probability / self.beam.penalty(len(pieces) + 1)

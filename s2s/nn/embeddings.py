@@ -88,11 +88,13 @@ class Embedding(nn.Module):
                 )
             return x + (self.positions.weight[first:last] if places is None else self.positions.weight[places])
         if self.table is not None:
-            if last > len(self.table):
+            table = self.table
+            if last > len(table):
                 # grown while decoding, it would be a tensor of inference, which training may not use
                 with torch.inference_mode(False):
-                    self.table = sinusoids(2 * last, self.width).to(self.table)
-            return x + (self.table[first:last] if places is None else self.table[places])
+                    # two threads may grow it at a time, each for itself
+                    self.table = table = sinusoids(2 * last, self.width).to(table)
+            return x + (table[first:last] if places is None else table[places])
         return x
 
 

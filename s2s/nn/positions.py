@@ -42,11 +42,13 @@ class Rotary(nn.Module):
     def forward(self, x: Rotated, first: int) -> Rotated:
         """The vectors, turned; the first of them stands at position `first`."""
         last = first + x.shape[2]
-        if last > len(self.table):
+        table = self.table
+        if last > len(table):
             # grown while decoding, it would be a tensor of inference, which training may not use
             with torch.inference_mode(False):
-                self.table = sinusoids(2 * last, self.size).to(self.table)
-        sine, cosine = self.table[first:last].unflatten(1, (-1, 2)).unbind(-1)
+                # two threads may grow it at a time, each for itself
+                self.table = table = sinusoids(2 * last, self.size).to(table)
+        sine, cosine = table[first:last].unflatten(1, (-1, 2)).unbind(-1)
         # angles are exact to more digits than bf16 has: products are rounded once, at the end
         left, right = x.unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)

@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 import torch
 
@@ -43,6 +45,40 @@ def test_a_file_is_its_lines_alone_in_the_same_order(parts):
     assert len({t.text for t in together}) > 3
     for one, other in zip(together, alone, strict=True):
         assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_batches_beside_each_other_are_those_one_after_another(parts, precision, monkeypatch):
+    """Each by a thread that computes alone; those of the process are as many afterwards, and errors are raised."""
+    translator = _translator(parts, batch=1, precision=precision)
+    threads = torch.get_num_threads()
+    searched: list[tuple[str, int, int]] = []
+    search = translator.search
+
+    def watched(sources):
+        searched.append((threading.current_thread().name, torch.get_num_threads(), len(sources[0])))
+        return search(sources)
+
+    monkeypatch.setattr(translator, "search", watched)
+    try:
+        torch.set_num_threads(1)
+        one_after_another = translator.translate_chunk(LINES)
+        torch.set_num_threads(2)
+        beside = translator.translate_chunk(LINES)
+        assert torch.get_num_threads() == 2
+        monkeypatch.setattr(translator, "search", lambda sources: [[]][len(sources) :][0])
+        with pytest.raises(IndexError):
+            translator.translate_chunk(LINES)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert beside == one_after_another
+    first, second = searched[:5], searched[5:]
+    assert len(first) == len(second) == 5
+    assert [length for _, _, length in first] == sorted((length for _, _, length in first), reverse=True)
+    assert {(name, count) for name, count, _ in first} == {(threading.current_thread().name, 1)}
+    assert {count for _, count, _ in second} == {1}
+    assert threading.current_thread().name not in {name for name, _, _ in second}
 
 
 def test_products_are_of_the_precision_that_is_asked_for(parts):

@@ -1,6 +1,7 @@
 """What CTranslate2 computes of an export is what the model computes."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any, cast
 
 import pytest
@@ -132,21 +133,36 @@ def test_an_export_has_one_checkpoint_and_its_own_precision(small_world, tmp_pat
         check_exported(run, "onnx", None)
 
 
-def _both(learned, tokenizer, folder, **decoding) -> tuple[LineTranslator, LineTranslator]:
+def _both(
+    learned, tokenizer, folder, nbest: int | None = None, threads: int = 1, **decoding
+) -> tuple[LineTranslator, LineTranslator]:
     settings, model = learned
     save(model, settings, (tokenizer,), folder, "float32")
     how = DecodingSettings(**({"beam": 3} | decoding))
-    engine = Engine(folder, tokenizer, tokenizer, "cpu", 1)
-    ours = Translator(model, tokenizer, tokenizer, how, nbest=how.beam)
-    return ours, EngineTranslator(engine, (tokenizer,), how, how.beam, (2048, 2048))
+    before = torch.get_num_threads()
+    engine = Engine(folder, tokenizer, tokenizer, "cpu", threads)
+    # ctranslate2 alone would have changed them for the whole process
+    assert torch.get_num_threads() == before
+    nbest = nbest or how.beam
+    ours = Translator(model, tokenizer, tokenizer, how, nbest)
+    return ours, EngineTranslator(engine, (tokenizer,), how, nbest, (2048, 2048))
 
 
-@pytest.mark.parametrize("decoding", [{}, {"beam": 1}, {"length_penalty": 0.0}, {"length_penalty": 2.0}], ids=str)
-def test_all_hypotheses_that_end_are_the_same_with_the_same_scores(decoding, learned, tokenizer, tmp_path):
-    ours, theirs = _both(learned, tokenizer, tmp_path, **decoding)
+@pytest.mark.parametrize(
+    ("decoding", "nbest"),
+    [
+        *product([{}, {"beam": 1}, {"length_penalty": 0.0}, {"length_penalty": 2.0}, {"batch": 2}], [None, 1]),
+        # the last of so many may be one that pieces which are no text push out of the engine's beam
+        ({"beam": 6}, 1),
+    ],
+    ids=str,
+)
+def test_all_hypotheses_that_end_are_the_same_with_the_same_scores(decoding, nbest, learned, tokenizer, tmp_path):
+    """The best are found without asking for all; and with batches beside each other, or one that is shared out."""
+    ours, theirs = _both(learned, tokenizer, tmp_path, nbest, threads=2, **decoding)
     lines = [*LINES, "home runs the cat", "god", "that a dog a small sees", "catscatscats"]
     found = list(zip(ours.translate_chunk(lines), theirs.translate_chunk(lines), strict=True))
-    assert len({c.text for one, _ in found for c in one.candidates}) > 6
+    assert len({c.text for one, _ in found for c in one.candidates}) > (4 if nbest == 1 else 6)
     for one, other in found:
         assert not any(c.hypothesis.cut for c in one.candidates)
         assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
