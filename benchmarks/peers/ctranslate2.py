@@ -16,7 +16,8 @@ def main() -> None:
 
     given = Given.read()
     folder = str(given.task.export(given.form))
-    translator = Translator(folder, device="cpu", inter_threads=1, intra_threads=given.threads)
+    # a batch to each thread: a fifth to four times faster here than all threads in one batch
+    translator = Translator(folder, device="cpu", inter_threads=given.threads, intra_threads=1)
     sources = [[*text.split(" "), SPECIALS[2]] for text in lines(given.task.side("test", "en"))]
     found = options()
 
