@@ -120,6 +120,7 @@ class Engine:
         )
 
         def finished() -> list[Finished]:
+            """What the engine found, once it has."""
             return [self._finished(each.result(), size, most, shortest_first) for each in begun]
 
         return finished
