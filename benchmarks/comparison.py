@@ -94,6 +94,7 @@ def table() -> str:
         if not names:
             continue
         machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
+        machine += "".join(f"; {name} on {where}" for name, where in _elsewhere(summary).items() if name in names)
         parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
         told.append(
             f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, summary.seeds))}; parameters "
@@ -103,6 +104,13 @@ def table() -> str:
     if grey:
         told.append(f"No verdict, for reasons that [the page](docs/comparison.md) gives: {', '.join(grey)}.")
     return "\n".join([*written, *(text for each in told for text in ("", each)), ""])
+
+
+def _elsewhere(summary: Summary) -> dict[str, str]:
+    """By row of the table, the machines that measured it, where they are others than the comparison's."""
+    results = kept_results(KEPT[summary.profile], summary)
+    machines = {result.experiment: " and ".join(result.elsewhere(summary)) for result in results}
+    return {name: where for name, row in TABLES[summary.task].items() if (where := machines.get(row.experiment))}
 
 
 def verdicts() -> str:

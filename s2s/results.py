@@ -213,6 +213,13 @@ class Result(Part):
     """What was tried and did not succeed."""
     seconds: float = 0.0
     """Time that its measurements took."""
+    machines: list[str] = []
+    """Whose processors and GPUs measured it; those of the comparison's machine alone where none is named."""
+
+    def elsewhere(self, summary: "Summary") -> list[str]:
+        """The machines that measured it, where they are not just the one that the comparison names."""
+        own = summary.machine.get("processor", "")
+        return self.machines if any(not each.startswith(own) for each in self.machines) else []
 
 
 # The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.

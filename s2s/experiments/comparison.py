@@ -23,7 +23,7 @@ from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.running import Kept, Watch, Workers, died, keep, kept, number_for
+from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of
@@ -206,7 +206,10 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
             seconds += _measure(experiment, contest, watch, workers)
             # what is there so far can be drawn and kept
             summary = read_summary(folder / COMPARISON)
-            write_part(summary.model_copy(update={"seconds": seconds, "machine": by}), folder / COMPARISON)
+            # a comparison may be gone on with elsewhere: its results say what else measured them
+            first = summary.machine.get("processor", by["processor"]) == by["processor"]
+            changes = {"seconds": seconds, "machine": by if first else summary.machine}
+            write_part(summary.model_copy(update=changes), folder / COMPARISON)
 
 
 def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, str]:
@@ -277,6 +280,8 @@ def _all_kept(
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     new = missing(experiment, contest, cells)
+    if others := forget(folder, new):
+        watch.say(f"{experiment.name}: what {' and '.join(others)} measured is measured again on this machine")
     beside, made = workers.number, dict[Cell, Kept]()
     watch.begins(experiment.name, new)
     with workers.alone() if experiment.alone and new else nullcontext(workers) as measuring:
@@ -310,7 +315,9 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: An
         )
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
-    result = result.model_copy(update={"models": read_summary(contest.folder / COMPARISON).models})
+    summary = read_summary(contest.folder / COMPARISON)
+    machines = dict.fromkeys(each.machine or summary.machine.get("processor", "") for each in made.values())
+    result = result.model_copy(update={"models": summary.models, "machines": [each for each in machines if each]})
     write_part(completed(result, experiment, failures, seconds), folder / RESULT)
     return seconds
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.running import kept
+from s2s.experiments.running import kept, machine_here
 
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
 _BYTES = 2 * 5 * 4
@@ -23,9 +23,18 @@ class Cost:
 
 
 def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
-    """Which of the cells are still to be measured: those that no file holds, and those that failed."""
+    """Which of the cells are still to be measured: those that no file holds, and those that failed.
+
+    Where the clock or the memory of one machine is looked at, what another one measured is no company for them: if any
+    is to be measured, those are, too.
+    """
     folder = contest.cells_of(experiment.name)
-    return [cell for cell in cells if (before := kept(folder, cell)) is None or before.failed]
+    before = {cell: kept(folder, cell) for cell in cells}
+    new = [cell for cell, one in before.items() if one is None or one.failed]
+    if new and experiment.alone:
+        here = machine_here()
+        return [cell for cell, one in before.items() if one is None or one.failed or one.machine not in ("", here)]
+    return new
 
 
 def expected(experiment: Experiment, cell: Cell, beside: int) -> float:

@@ -29,6 +29,7 @@ from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured
 from s2s.files import write_atomically
 from s2s.recipe.schema import DeviceSettings
+from s2s.run.manifest import processor
 from s2s.training import threads
 from s2s.training.devices import Computer, prepare_process
 
@@ -45,6 +46,7 @@ class Kept:
     measured: Measured | None  # what it left behind; None where it failed
     failed: str  # why; empty where it did not
     seconds: float  # how long it took
+    machine: str = ""  # whose processor and GPU made it; empty where it was kept before this was
 
 
 def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
@@ -55,7 +57,7 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
         return before
     started = time.perf_counter()
     try:
-        ended = Kept(measure(cell), "", time.perf_counter() - started)
+        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here())
     except UserError as error:
         ended = Kept(None, error.what, time.perf_counter() - started)
     except Exception as error:
@@ -69,12 +71,26 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
     return Kept(**json.loads(text))
 
 
+def machine_here() -> str:
+    """The processor's name, and the GPU's where torch sees one."""
+    gpu = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
+    return ", ".join([processor(), *gpu])
+
+
 def kept(folder: Path, cell: Cell) -> Kept | None:
     """A measurement made before; None where there is none, or its file is damaged."""
     try:
         return Kept(**json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def forget(folder: Path, cells: Sequence[Cell]) -> list[str]:
+    """Takes away measurements that succeeded, so that they are made again; gives the machines that had made them."""
+    gone = {cell: one for cell in cells if (one := kept(folder, cell)) and not one.failed}
+    for cell in gone:
+        (folder / f"{cell.key}.json").unlink()
+    return list(dict.fromkeys(one.machine for one in gone.values()))
 
 
 def died(folder: Path, cell: Cell) -> Kept:

@@ -136,6 +136,7 @@ def _section(
         "others": [] if result.models == list(models) else result.models,
         "seeds": _seeds(result.seeds),
         "seconds": duration(result.seconds),
+        "machines": " and ".join(result.elsewhere(summary)),
         "figures": [figures[name, figure.name] for figure in result.figures],
         "tables": [
             {

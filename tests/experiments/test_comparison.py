@@ -9,7 +9,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import comparison
+from s2s.experiments import comparison, running
 from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Series, read_result, read_summary
@@ -277,3 +277,37 @@ def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(counti
     told = comparison.costs(planned.folder, planned.summary, planned.base).splitlines()
     assert told[-1].startswith("too short for quality: ")
     assert told[-1].endswith("--profile lecture settles it")
+
+
+def _on(monkeypatch, name: str) -> None:
+    """As if this processor were that one."""
+    monkeypatch.setattr(running, "processor", lambda: name)
+    monkeypatch.setattr(comparison, "processor", lambda: name)
+
+
+def test_times_are_of_one_machine_and_results_name_those_that_measured_them(counting, tmp_path, monkeypatch):
+    _two(counting, monkeypatch)
+    folder = tmp_path / "moved"
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("memory", "decoding"), out=folder))
+    _on(monkeypatch, "Old")
+    comparison.begin(folder, planned.base, planned.summary)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert len(counting.asked) == 4
+    _on(monkeypatch, "New")
+    # what is finished is not measured again elsewhere
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert len(counting.asked) == 4
+    told, asked = io.StringIO(), extended(comparison.begun(folder), Order(seeds=2))
+    assert "memory: 4 measurements" in comparison.costs(folder, asked, None)
+    assert "decoding: 2 measurements" in comparison.costs(folder, asked, None)
+    comparison.go_on(folder, Console(file=told), summary=asked)
+    assert "memory: what Old measured is measured again on this machine" in told.getvalue()
+    assert len(counting.asked) == 10
+    summary = read_summary(folder / COMPARISON)
+    assert summary.machine["processor"] == "Old"
+    memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
+    assert (memory.machines, decoding.machines) == (["New"], ["Old", "New"])
+    assert memory.elsewhere(summary) == ["New"]
+    page = draw(folder).read_text(encoding="utf-8")
+    assert ", on New." in page
+    assert ", on Old and New." in page
