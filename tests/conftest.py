@@ -58,14 +58,12 @@ def _quick_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     What several tests share does all of it.
     """
     if _whole(request.path) and "painted" not in request.fixturenames:
-        from s2s.training.devices import ProductTimes
+        from s2s.training.precision import GradientTimes
 
         dot = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
         monkeypatch.setattr("s2s.training.drawing.png", lambda figure: dot)
         monkeypatch.setattr("s2s.files._sync", lambda path: None)
-        monkeypatch.setattr(
-            "s2s.run.training.measure", lambda model, rows: ProductTimes(fp32=1, bf16=2, rows=rows, threads=1)
-        )
+        monkeypatch.setattr("s2s.run.training.measure", lambda trainer: GradientTimes(fp32=1, bf16=2, threads=1))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,7 +7,7 @@ measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -15,6 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from s2s.errors import UserError, quoted
@@ -34,13 +35,11 @@ from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import processor
 from s2s.run.stopping import resumable
 from s2s.run.tasks import read
-from s2s.training.devices import NAMES, Computer, choose, measure, prepare_process
+from s2s.training.devices import NAMES, Computer, choose, prepare_process
+from s2s.training.precision import GradientTimes, measure
 
 AnyWorkers = Workers | Nodes
 """What makes measurements beside each other."""
-
-# positions of the products that precision is chosen by: those of a usual batch
-_ROWS = 2048
 
 
 def all_experiments() -> dict[str, Experiment]:
@@ -64,11 +63,10 @@ def begin(folder: Path, base: Any, summary: Summary) -> None:
         UserError: the folder is taken, a setting is wrong, or no model can take part.
     """
     base = discipline_of(base).resolved(base)
-    _entries(base, summary)
+    entries = _entries(base, summary)
     if choose(base.device).undecided:
-        # the one that is faster here for the task's own model: all models are to have the same, always
-        model = discipline_of(base).blueprint(base).build(base.model.kind, base.model)
-        faster = NAMES[measure(model, _ROWS).faster]
+        # all models are to have the same, always
+        faster = NAMES[_gradient_times([each for each in entries.values() if not isinstance(each, UserError)]).faster]
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,6 +74,19 @@ def begin(folder: Path, base: Any, summary: Summary) -> None:
         _check_free(folder, base)
         write(base, folder / RECIPE)
         write_part(summary, folder / COMPARISON)
+
+
+def _gradient_times(recipes: Sequence[Any]) -> GradientTimes:
+    """How long the gradients of all these models take together, on one thread, as each will learn."""
+    times, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for recipe in recipes:
+            with suppress(NotForThisModel):
+                times.append(measure(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device))))
+    finally:
+        torch.set_num_threads(threads)
+    return GradientTimes(sum(each.fp32 for each in times), sum(each.bf16 for each in times), threads=1)
 
 
 def _check_free(folder: Path, base: Any) -> None:

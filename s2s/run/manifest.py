@@ -16,7 +16,8 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
-from s2s.training.devices import Computer, ProductTimes
+from s2s.training.devices import Computer
+from s2s.training.precision import GradientTimes
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
 
@@ -27,7 +28,7 @@ def describe(
     model: torch.nn.Module,
     hashes: dict[str, str],
     counts: dict[str, int],
-    measured: ProductTimes | None = None,
+    measured: GradientTimes | None = None,
 ) -> dict[str, object]:
     """The manifest of a run; `measured` is what the precision was chosen by, None where it was not measured."""
     return {
@@ -39,7 +40,7 @@ def describe(
         "platform": platform.platform(),
         "processor": processor(),
         "device": str(computer),
-        "products": asdict(measured) if measured else None,
+        "gradients": asdict(measured) if measured else None,
         "threads": torch.get_num_threads(),
         "seeds": recipe.seeds.model_dump() | {"corpus": _corpus_seed(recipe.model_dump()["data"])},
         "parameters": parameter_count(model),

@@ -22,10 +22,11 @@ from s2s.run.stopping import Wish, due, pauses, resumable
 from s2s.run.tasks import read, sent, task_of
 from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
 from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
-from s2s.training.devices import NAMES, Computer, ProductTimes, choose, measure, precision_of
+from s2s.training.devices import NAMES, Computer, choose, precision_of
 from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
+from s2s.training.precision import GradientTimes, measure
 from s2s.training.ranks import ALONE, Lost, Ranks
 from s2s.training.trainer import Trainer, Update
 
@@ -112,7 +113,7 @@ class Running(Generic[R, D, M]):
         for source, written in evaluation.samples():
             log.say_pair(source, written)
 
-    def _decide_precision(self) -> ProductTimes | None:
+    def _decide_precision(self) -> GradientTimes | None:
         """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
         computer, starts = self.trainer.computer, manifest.read(self.folder / folders.MANIFEST)
         before = precision_of(str(starts[-1].get("device"))) if starts else None
@@ -125,13 +126,12 @@ class Running(Generic[R, D, M]):
             )
         if not self.trainer.computer.undecided:
             return None
-        batch = self.trainer.examples.collate(self.trainer.groups[0][0], 0)
-        measured = measure(self.trainer.model, round(batch.tokens / batch.real_share))
+        measured = measure(self.trainer)
         self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
         self.say(str(measured))
         return measured
 
-    def _describe(self, measured: ProductTimes | None) -> None:
+    def _describe(self, measured: GradientTimes | None) -> None:
         path, hashes = self.folder / folders.MANIFEST, hashes_of(self.task, self.recipe, self.course.data)
         for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
             if changed := _changed(hashes, earlier["hashes"]):

@@ -13,6 +13,9 @@ from s2s.experiments import comparison, running
 from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Series, read_result, read_summary
+from s2s.run.folder import RECIPE
+from s2s.run.tasks import read
+from s2s.training.precision import GradientTimes
 
 TINY = (
     "data.train=300",
@@ -311,3 +314,25 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     page = draw(folder).read_text(encoding="utf-8")
     assert ", on New." in page
     assert ", on Old and New." in page
+
+
+def test_all_models_have_the_precision_in_which_together_they_are_faster(few_trials, tmp_path, monkeypatch):
+    # what each takes in fp32 and in bf16
+    times, threads = {"rnn": (3.0, 1.0), "transformer": (1.0, 2.0)}, torch.get_num_threads()
+
+    def measured(trainer):
+        assert torch.get_num_threads() == 1
+        recurrent = any(isinstance(module, torch.nn.RNNBase) for module in trainer.model.modules())
+        return GradientTimes(*times["rnn" if recurrent else "transformer"], threads=1)
+
+    monkeypatch.setattr(comparison, "measure", measured)
+    torch.set_num_threads(2)
+    for name, precision in (("one", "bf16"), ("other", "fp32")):
+        words = [word for word in TINY if not word.startswith("device")]
+        order_of_both = Order(("rnn", "transformer", *words), seeds=1, experiments=("memory",), out=tmp_path / name)
+        planned = order(order_of_both)
+        comparison.begin(planned.folder, planned.base, planned.summary)
+        assert read(planned.folder / RECIPE).device.precision == precision
+        assert torch.get_num_threads() == 2
+        times["transformer"] = (1.0, 4.0)
+    torch.set_num_threads(threads)

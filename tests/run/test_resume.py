@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.training.devices import ProductTimes
+from s2s.training.precision import GradientTimes
 
 RECIPE = """
 name: tiny
@@ -134,14 +134,14 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     faster = {"fp32": 1.0, "bf16": 0.5}
-    monkeypatch.setattr("s2s.run.training.measure", lambda model, rows: ProductTimes(**faster, rows=rows, threads=1))
+    monkeypatch.setattr("s2s.run.training.measure", lambda trainer: GradientTimes(**faster, threads=1))
     words = ("device.threads=1", "training.updates=20")
     assert _here("tiny.yaml", "run.dir=auto", *words).exception is None
     assert _here("tiny.yaml", "run.dir=bf16", "device.precision=bf16", *words).exception is None
     assert _losses(tmp_path / "auto") == _losses(tmp_path / "bf16")
     (start,) = json.loads((tmp_path / "auto/manifest.json").read_text())
     assert start["device"].endswith(", bf16")
-    assert start["products"]["bf16"] == 0.5
+    assert start["gradients"]["bf16"] == 0.5
     # on another machine fp32 would be the faster one
     faster["fp32"] = 0.1
     found = _here("auto", "--resume")

@@ -1,74 +1,85 @@
 """`precision: auto` goes by what was measured, and a run keeps what it began with."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from s2s.recipe.schema import DeviceSettings
-from s2s.training import devices
-from s2s.training.devices import ProductTimes, choose, measure, precision_of
-
-
-class Products(torch.utils._python_dispatch.TorchDispatchMode):
-    """Notes the shapes and precisions of the products that are made."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: set[tuple] = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten.mm.default:
-            self.made.add((tuple(args[0].shape), tuple(args[1].shape), args[0].dtype))
-        return func(*args, **(kwargs or {}))
+from s2s.data.encoding import Encoded
+from s2s.models.transformer import Settings, build
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
+from s2s.tasks.translation.task import translation_trainer
+from s2s.training import precision
+from s2s.training.devices import choose, precision_of
+from s2s.training.precision import GradientTimes, measure
+from s2s.training.trainer import Trainer
 
 
-def _model() -> nn.Module:
-    model = nn.ModuleDict({"table": nn.Embedding(50, 8), "layer": nn.Linear(8, 24), "cell": nn.LSTM(8, 5)})
-    model["output"] = nn.Linear(8, 50, bias=False)
-    model["output"].weight = model["table"].weight
-    return model
+def _trainer() -> Trainer:
+    generator = np.random.default_rng(0)
+    sides = [[list(generator.integers(4, 20, generator.integers(1, 9))) for _ in range(60)] for _ in range(2)]
+    torch.manual_seed(0)
+    return translation_trainer(
+        build(Settings(width=16, heads=2, feedforward=32, encoder_layers=1, decoder_layers=1, dropout=0.2), 20, 20),
+        Encoded.of(*sides),
+        TrainingSettings(updates=10, warmup=2, learning_rate=0.01),
+        BatchSettings(tokens=50),
+        SeedSettings(),
+        choose(DeviceSettings(kind="cpu")),
+    )
 
 
-def test_the_products_measured_are_those_of_the_models_layers_forward_and_backward():
-    model = _model()
-    with Products() as products:
-        measured = measure(model, 40)
-    assert measured.rows == 40
-    assert min(measured.fp32, measured.bf16) > 0
-    expected = set()
-    for out, into in ((24, 8), (20, 8), (20, 5), (50, 8)):
-        for dtype in (torch.float32, torch.bfloat16):
-            expected.add(((40, into), (into, out), dtype))
-            expected.add(((40, out), (out, into), dtype))
-            expected.add(((out, 40), (40, into), dtype))
-    assert products.made == expected
+def test_the_gradient_of_the_first_batch_is_measured_in_both_precisions(monkeypatch):
+    trainer, seen = _trainer(), []
+    first = trainer.examples.collate(trainer.groups[0][0], 0)
+
+    def loss(model, batch):
+        assert model.training
+        assert torch.equal(batch.source, first.source)
+        seen.append(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32)
+        return whole(model, batch)
+
+    whole, trainer.loss = trainer.loss, loss
+    # by this clock the fourth gradient of each takes longest in fp32, and bf16 is twice as fast
+    ticks = iter([0.0, 6.0, 0.0, 3.0, 0.0, 4.0, 0.0, 2.0, 0.0, 5.0, 0.0, 2.5, 0.0, 8.0, 0.0, 9.0])
+    monkeypatch.setattr(precision, "_PATIENCE", 1e9)
+    clock = SimpleNamespace(process_time=lambda: next(ticks), perf_counter=lambda: 0.0)
+    monkeypatch.setattr(precision, "time", clock)
+    measured = measure(trainer)
+    assert seen == 4 * [torch.float32, torch.bfloat16]
+    assert measured == GradientTimes(fp32=4.0, bf16=2.0, threads=torch.get_num_threads())
+    assert measured.faster == torch.bfloat16
 
 
-def test_measuring_leaves_weights_gradients_and_chance_as_they_were():
-    model = _model()
+def test_what_is_slow_is_measured_twice_and_no_more(monkeypatch):
+    trainer, seen = _trainer(), []
+    whole, trainer.loss = trainer.loss, lambda *given: seen.append(given) or whole(*given)
+    monkeypatch.setattr(precision, "_PATIENCE", 0.0)
+    measure(trainer)
+    assert len(seen) == 4
+
+
+def test_a_training_is_the_same_whether_it_was_measured_or_not():
+    plain, measured = _trainer(), _trainer()
     torch.manual_seed(3)
-    before = [p.detach().clone() for p in model.parameters()]
-    measure(model, 16)
-    assert all(torch.equal(p, q) and p.grad is None for p, q in zip(model.parameters(), before, strict=True))
+    measure(measured)
     after = torch.rand(3)
     torch.manual_seed(3)
     assert torch.equal(torch.rand(3), after)
-
-
-def test_large_models_are_measured_in_part(monkeypatch):
-    monkeypatch.setattr(devices, "_WORK", 1e6)
-    with Products() as products:
-        measured = measure(nn.Linear(8, 5000), 4096)
-    assert measured.rows == 16
-    assert max(max(a + b) for a, b, _ in products.made) == devices._LARGEST
+    assert all(p.grad is None for p in measured.model.parameters())
+    for trainer in (plain, measured):
+        assert [update.update for update in trainer.updates(4)] == [1, 2, 3, 4]
+    assert all(map(torch.equal, plain.model.parameters(), measured.model.parameters()))
 
 
 @pytest.mark.parametrize(("fp32", "bf16", "faster"), [(1.0, 2.0, torch.float32), (2.0, 1.0, torch.bfloat16)])
 def test_the_faster_one_is_taken_and_said(fp32, bf16, faster):
-    measured = ProductTimes(fp32, bf16, rows=16, threads=1)
+    measured = GradientTimes(fp32, bf16, threads=1)
     assert measured.faster == faster
     name, other = ("bf16", "fp32") if faster == torch.bfloat16 else ("fp32", "bf16")
-    assert str(measured) == f"{name}: its products take 0.50 of {other}'s time here"
+    assert str(measured) == f"{name}: a gradient takes 0.50 of {other}'s time here"
 
 
 def test_a_written_computer_tells_its_precision():
