@@ -26,7 +26,8 @@ def data() -> None:
 def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Look for what spoils a corpus: empty and unequal lines, duplicates, test pairs in the training data."""
     from s2s.recipe.reading import recipe_path
-    from s2s.run.tasks import inspected, read
+    from s2s.run.inspection import inspected
+    from s2s.run.tasks import read
 
     # what a run has learned from, unless other data are asked for
     folder = recipe if recipe.is_dir() and not overrides else None

@@ -1,12 +1,10 @@
 """The tasks: the one place that knows them all. Nothing heavy is loaded before a task is asked for."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from s2s.errors import UserError
 from s2s.recipe import reading
 from s2s.recipe.schema import TaskSchema
 
@@ -85,20 +83,6 @@ def received(told: tuple[str, str, str]) -> "AnyTask":
     task, kind, written = told
     schema = schemas()[task]
     return cast("AnyTask", schema.whole(schema.settings(kind)).model_validate_json(written))
-
-
-def inspected(recipe: "AnyTask", say: Callable[[str], object] = lambda line: None, folder: Path | None = None) -> str:
-    """What commonly spoils a recipe's data, or those of the run in `folder`, found before training.
-
-    Raises:
-        UserError: the data cannot be read, or the task's room has no `inspection.py`.
-    """
-    room = f"{TASKS[recipe.task]}.inspection"
-    if find_spec(room) is None:
-        raise UserError(f"there is no check for data of task {recipe.task}", remedy="look at what `s2s train` tells")
-    from s2s.run.back_translation import with_back_translations
-
-    return import_module(room).inspected(with_back_translations(recipe, say, folder))
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> "AnyTask":

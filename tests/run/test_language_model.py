@@ -21,8 +21,9 @@ from s2s.models.language_model import LanguageModel
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import doctor
 from s2s.run.folder import opened
+from s2s.run.inspection import inspected
 from s2s.run.loaded import evaluate, load
-from s2s.run.tasks import inspected, read
+from s2s.run.tasks import read
 from s2s.run.training import resume, train
 from s2s.tasks.contract import Loaded
 from s2s.tasks.language_model.data import Windows
