@@ -22,7 +22,7 @@ from s2s.tasks.contract import Loaded
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process
-from s2s.training.trainer import Update
+from s2s.training.update import Update
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 CHUNK = 128

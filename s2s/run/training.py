@@ -27,7 +27,8 @@ from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
 from s2s.training.ranks import ALONE, Lost, Ranks
-from s2s.training.trainer import Trainer, Update
+from s2s.training.trainer import Trainer
+from s2s.training.update import Update
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
