@@ -5,6 +5,7 @@ it gives the same numbers. A new cell is one class with `forward` and the number
 """
 
 from abc import ABC, abstractmethod
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -15,6 +16,7 @@ from baselines.scan import scan
 from s2s.nn.layers import Dropout, Vectors
 
 Read = Float[Tensor, "batch steps inputs"]
+Fused = TypeVar("Fused", bound=nn.RNNBase)
 # each of shape (batch, width)
 CellState = tuple[Tensor, ...]
 
@@ -49,8 +51,7 @@ class Elman(Cell):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.rnn = nn.RNN(inputs, width, batch_first=True)
-        _initialize(self.rnn, width)
+        self.rnn = _initialized(nn.RNN(inputs, width, batch_first=True))
 
     def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         outputs, hidden = self.rnn(x, state[0].to(x.dtype).unsqueeze(0))
@@ -62,8 +63,7 @@ class GRU(Cell):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.gru = nn.GRU(inputs, width, batch_first=True)
-        _initialize(self.gru, width)
+        self.gru = _initialized(nn.GRU(inputs, width, batch_first=True))
 
     def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         outputs, hidden = self.gru(x, state[0].to(x.dtype).unsqueeze(0))
@@ -71,8 +71,7 @@ class GRU(Cell):
 
     def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Of the gate z; torch's order of gates is r, z, n."""
-        bias = self.gru.get_parameter("bias_ih_l0")
-        return ((bias.detach()[self.gru.hidden_size : 2 * self.gru.hidden_size], 1.0),)
+        return ((_second_gate(self.gru), 1.0),)
 
 
 class LSTM(Cell):
@@ -85,14 +84,12 @@ class LSTM(Cell):
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(inputs, width, batch_first=True)
-        _initialize(self.lstm, width)
+        self.lstm = _initialized(nn.LSTM(inputs, width, batch_first=True))
         remember(self, 1.0)
 
     def memory_biases(self) -> tuple[tuple[Tensor, float], ...]:
         """Of the forget gate; torch's order of gates is i, f, g, o."""
-        bias = self.lstm.get_parameter("bias_ih_l0")
-        return ((bias.detach()[self.lstm.hidden_size : 2 * self.lstm.hidden_size], 1.0),)
+        return ((_second_gate(self.lstm), 1.0),)
 
     def forward(self, x: Read, state: CellState) -> tuple[Vectors, CellState]:
         hidden, cell = (part.to(x.dtype).unsqueeze(0) for part in state)
@@ -178,16 +175,22 @@ def _precise(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _initialize(layer: nn.RNNBase, width: int) -> None:
+def _second_gate(layer: nn.RNNBase) -> Tensor:
+    """The bias of the second gate, on the input's side."""
+    return layer.get_parameter("bias_ih_l0").detach()[layer.hidden_size : 2 * layer.hidden_size]
+
+
+def _initialized(layer: Fused) -> Fused:
     """Orthogonal recurrent weights, gate by gate (Saxe et al. 2014), Xavier input weights, zero biases."""
     for name, p in layer.named_parameters():
-        for gate in p.detach().split(width):
+        for gate in p.detach().split(layer.hidden_size):
             if "bias" in name:
                 nn.init.zeros_(gate)
             elif "weight_hh" in name:
                 nn.init.orthogonal_(gate)
             else:
                 nn.init.xavier_uniform_(gate)
+    return layer
 
 
 def initialize_parts(layer: nn.Linear, width: int) -> None:

@@ -45,27 +45,29 @@ class ConvMemory(Memory):
     values: States
 
 
-class ConvEncoder(Encoder):
-    """Reads the source with centred windows; beyond its ends stand zeros."""
+class Convolutions(nn.Module):
+    """What encoder and decoder have alike: vectors of tokens with learned positions, and the convolutions."""
 
     def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
         super().__init__()
+        self.kernel = kernel
         self.embedding = Embedding(tokens, "learned", positions)
         self.longest = positions
         self.dropout = Dropout(dropout)
-        width = tokens.embedding_dim
-        self.layers = nn.ModuleList([GatedConvolution(width, kernel, dropout) for _ in range(layers)])
-        self.before = (kernel - 1) // 2
-        self.after = kernel - 1 - self.before
+        self.layers = nn.ModuleList([GatedConvolution(tokens.embedding_dim, kernel, dropout) for _ in range(layers)])
+
+
+class ConvEncoder(Convolutions, Encoder):
+    """Reads the source with centred windows; beyond its ends stand zeros."""
 
     def read(self, vectors: States, valid: Valid) -> ConvMemory:
         """One state for each source position."""
-        real = valid.unsqueeze(2)
+        real, before = valid.unsqueeze(2), (self.kernel - 1) // 2
         embedded = self.dropout(vectors) * real
         x = embedded
         for layer in self.layers:
             # what stands in the padding is zero before every window, as it is beyond the end
-            x = (x + layer(functional.pad(x, (0, 0, self.before, self.after)))) * _HALF * real
+            x = (x + layer(functional.pad(x, (0, 0, before, self.kernel - 1 - before)))) * _HALF * real
         return ConvMemory(x, valid, mean_over_valid(x, valid), (x + embedded) * _HALF)
 
 
@@ -86,7 +88,7 @@ class ConvState(Rows):
     length: int
 
 
-class ConvDecoder(Decoder[ConvContext, ConvState]):
+class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
     """Writes the target with windows that end at the newest position, looking at the source after each.
 
     The scores of attention are divided by the square root of the width, which the paper does not: its embeddings start
@@ -94,13 +96,8 @@ class ConvDecoder(Decoder[ConvContext, ConvState]):
     """
 
     def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
-        super().__init__()
+        super().__init__(tokens, layers, kernel, positions, dropout)
         width = tokens.embedding_dim
-        self.kernel = kernel
-        self.embedding = Embedding(tokens, "learned", positions)
-        self.longest = positions
-        self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList([GatedConvolution(width, kernel, dropout) for _ in range(layers)])
         self.queries = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
         self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
 

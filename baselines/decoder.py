@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from baselines.attention import Attention, Keys
 from baselines.cells import CellState, Stack, initialize_parts
-from s2s.models.contract import Decoder, Memory, Rows
+from s2s.models.contract import Context, Decoder, Memory, Rows, State
 from s2s.nn.embeddings import Embedding
 from s2s.nn.layers import Dropout, Looks, States, Summary, Tokens, Valid, Vectors
 
@@ -42,8 +42,8 @@ class Cells(Rows):
     layers: tuple[CellState, ...]
 
 
-class SqueezedDecoder(Decoder[Nothing, Cells]):
-    """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014)."""
+class RecurrentDecoder(Decoder[Context, State]):
+    """What all that write by recurrent layers have: vectors of tokens, the layers, and what their first state is."""
 
     def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, scaled: bool = True) -> None:
         super().__init__()
@@ -51,6 +51,10 @@ class SqueezedDecoder(Decoder[Nothing, Cells]):
         self.dropout = Dropout(dropout)
         self.stack = stack
         self.bridge = bridge
+
+
+class SqueezedDecoder(RecurrentDecoder[Nothing, Cells]):
+    """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014)."""
 
     def start(self, memory: Memory, limit: int) -> tuple[Nothing, Cells]:
         """The summary becomes the first state."""
@@ -80,7 +84,7 @@ class Looking(Rows):
     seen: Float[Tensor, "batch source"] | None
 
 
-class AttentiveDecoder(Decoder[Source, Looking]):
+class AttentiveDecoder(RecurrentDecoder[Source, Looking]):
     """Looks at the source after each step: output = tanh(W [read; h]) (Luong et al. 2015, equation 5).
 
     As long as no step depends on where the one before it looked, the recurrent layers run over the whole target in one
@@ -99,12 +103,8 @@ class AttentiveDecoder(Decoder[Source, Looking]):
         input_feeding: bool,
         scaled: bool = True,
     ) -> None:
-        super().__init__()
-        self.embedding = Embedding(tokens, "none", 0, scaled)
-        self.dropout = Dropout(dropout)
+        super().__init__(tokens, stack, bridge, dropout, scaled)
         self.input_feeding, self.coverage = input_feeding, attention.coverage is not None
-        self.stack = stack
-        self.bridge = bridge
         self.attention = attention
         self.combine = nn.Linear(2 * stack.width, stack.width, bias=False)
         nn.init.xavier_uniform_(self.combine.weight)

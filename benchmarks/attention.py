@@ -1,20 +1,21 @@
 """Attention's two implementations against each other, by length and precision: where `auto` should change over.
 
-    python benchmarks/attention.py [--threads 1]
+    python -m benchmarks.attention [--threads 1]
 
 8,192 positions at each length, four heads of 32, the last positions of one row padding, forward and backward, and
 forward alone as in evaluation. Both compute the same, which is checked, and take turns, so that a noisy machine is
 noisy for both; medians.
 """
 
-import argparse
 import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from benchmarks.contest import in_turns, seconds
+from benchmarks.keeping import asked
 from s2s.nn.attention import Attention, Implementation
 from s2s.recipe.schema import DeviceSettings
 from s2s.training.devices import choose, prepare_process
@@ -41,31 +42,24 @@ def of_both(length: int, precision: torch.dtype) -> dict[Implementation, Callabl
     return {way: reading(way) for way in WAYS}
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """How long it takes, once."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+def milliseconds(read: Callable[[], Tensor], learning: bool) -> float:
+    """Of one reading, with the way back where something is to be learned."""
+    with torch.set_grad_enabled(learning):
+        return 1000 * seconds(lambda: read().sum().backward() if learning else read())
 
 
 def measured(length: int, precision: torch.dtype) -> dict[tuple[Implementation, bool], float]:
     """Median milliseconds of each implementation, with the way back and without."""
     reads = of_both(length, precision)
     torch.testing.assert_close(reads["explicit"](), reads["fused"](), atol=2e-2, rtol=2e-2)
-    times: dict[tuple[Implementation, bool], list[float]] = {}
-    for turn in range(1 + TURNS):
-        for way, read in reads.items():
-            for learning in (True, False):
-                with torch.set_grad_enabled(learning):
-                    took = seconds(lambda: read().sum().backward() if learning else read())  # noqa: B023
-                if turn:
-                    times.setdefault((way, learning), []).append(1000 * took)
+    both = ((way, learning) for way in WAYS for learning in (True, False))
+    times = in_turns({(way, learns): partial(milliseconds, reads[way], learns) for way, learns in both}, TURNS, warm=1)
     return {key: statistics.median(values) for key, values in times.items()}
 
 
 def main() -> None:
     """Prints a row for each precision and length."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("--threads", type=int, default=1)
     settings = DeviceSettings(kind="cpu", threads=parser.parse_args().threads)
     prepare_process(settings)

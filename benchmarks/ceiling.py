@@ -9,9 +9,8 @@ GFLOP/s is what the machine reaches on this model at best. Attention in one kern
 in the list: the share is somewhat low there.
 """
 
-import argparse
+import math
 import statistics
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -22,12 +21,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.contest import multi30k, seconds
+from benchmarks.keeping import asked
 from benchmarks.training import TOKENS, Precision, s2s_trainer
-from s2s.data.encoding import encode_corpus
-from s2s.data.pairs import load
-from s2s.data.tokenizers import train_pair
-from s2s.recipe.schema import DeviceSettings, TokenizerSettings
-from s2s.tasks.translation.recipe import DataSettings
+from s2s.recipe.schema import DeviceSettings
 from s2s.training.devices import prepare_process
 
 Matrix = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
@@ -61,10 +58,7 @@ def _matrix(tensor: Tensor) -> Matrix:
 def flops(product: Product) -> int:
     """A multiplication and an addition for each pair of numbers that meet."""
     (_, one, _), (_, other, _) = product
-    rows = 1
-    for size in one:
-        rows *= size
-    return 2 * rows * other[-1]
+    return 2 * math.prod(one) * other[-1]
 
 
 def alone(products: Counter[Product]) -> Callable[[], None]:
@@ -98,37 +92,31 @@ def share(
     for turn in range(rounds + _WARM):
         with Listed() as listed:
             listing()
-        began = time.perf_counter()
-        update()
-        seconds = time.perf_counter() - began
-        compute = alone(listed.products)
+        took, compute = seconds(update), alone(listed.products)
         # whoever meets a shape for the first time waits for its kernel
         compute()
-        began = time.perf_counter()
-        compute()
+        again = seconds(compute)
         if turn >= _WARM:
-            whole.append(seconds)
-            bare.append(time.perf_counter() - began)
+            whole.append(took)
+            bare.append(again)
             counted.append(sum(times * flops(product) for product, times in listed.products.items()))
     return whole, bare, round(statistics.mean(counted))
 
 
 def main() -> None:
     """Measures both precisions and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("--root", type=Path, required=True, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
-    asked = parser.parse_args()
-    prepare_process(DeviceSettings(threads=asked.threads))
-    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(asked.root)))
-    tokenizer, _ = train_pair(corpus.train["source"], corpus.train["target"], TokenizerSettings(size=8000))
-    data = encode_corpus(corpus.train, tokenizer, tokenizer)
+    given = parser.parse_args()
+    prepare_process(DeviceSettings(threads=given.threads))
+    data, tokenizer = multi30k(given.root)
     print(f"{'':6}{'update, ms':>12}{'products, ms':>14}{'share':>8}{'GFLOP/s of the products':>26}")
     for precision in ("fp32", "bf16"):
         both = [s2s_trainer(data, tokenizer.size, cast(Precision, precision), tokens=TOKENS) for _ in range(2)]
         listing, update = (partial(next, trainer.updates(10_000)) for trainer in both)
-        whole, bare, operations = share(listing, update, asked.rounds)
+        whole, bare, operations = share(listing, update, given.rounds)
         ratio = statistics.median(one / other for one, other in zip(bare, whole, strict=True))
         middle = statistics.median(bare)
         speed = operations / middle / 1e9

@@ -1,6 +1,6 @@
 """Keeps what comparisons found, for README.md and docs/comparison.md.
 
-python benchmarks/comparison.py runs/compare-rnn-transformer
+python -m benchmarks.comparison runs/compare-rnn-transformer
 
 What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, or to
 `docs/comparison-lecture/` if it is of that profile, from where `s2s report` draws its page and all pictures again; the
@@ -9,15 +9,14 @@ The single measurements are kept, too, so that anyone can compute with them, or 
 `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`.
 """
 
-import argparse
 import json
 import re
-import runpy
 import shutil
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.questions import TABLES
 from s2s.report.drawing import kept_results
 from s2s.report.matrix import Box, Line, heading, matrix
@@ -25,7 +24,6 @@ from s2s.report.numbers import duration, with_unit
 from s2s.results import COMPARISON, RESULT, Summary, read_summary
 from s2s.run.folder import RECIPE
 
-ROOT = Path(__file__).parents[1]
 # by profile, the longest first
 KEPT = {"lecture": ROOT / "docs" / "comparison-lecture", "quick": ROOT / "docs" / "comparison"}
 CELLS = "cells.tar.xz"
@@ -155,15 +153,12 @@ def _words(box: Box) -> str:
 
 def main() -> None:
     """Keeps the comparison given, and writes the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("comparison", nargs="?", type=Path)
     folder = parser.parse_args().comparison
     if folder:
         keep(folder)
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
-    for name, content in (("README.md", table()), ("docs/comparison.md", verdicts())):
-        page = ROOT / name
-        page.write_text(written(page.read_text(encoding="utf-8"), content, "comparison"), encoding="utf-8")
+    write_tables({"README.md": table(), "docs/comparison.md": verdicts()}, "comparison")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,24 @@
 """Draws a run's curves, from its metrics.jsonl: the picture in the README.
 
-python benchmarks/curves.py runs/multi30k docs/images/multi30k.png
+python -m benchmarks.curves runs/multi30k docs/images/multi30k.png
 """
 
-import argparse
-import json
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.keeping import asked, entries
+
 
 def main() -> None:
     """Reads the run and writes the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("picture", type=Path)
     options = parser.parse_args()
-    entries = [json.loads(line) for line in (options.run / "metrics.jsonl").read_text().splitlines()]
-    updates = [e for e in entries if "loss" in e]
-    validations = [e for e in entries if "validation" in e]
+    updates = [e for e in entries(options.run) if "loss" in e]
+    validations = [e for e in entries(options.run) if "validation" in e]
     numbers = np.array([e["update"] for e in updates])
     losses = np.array([e["loss"] for e in updates])
     tokens = np.array([e["tokens"] for e in updates])

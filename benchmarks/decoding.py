@@ -1,14 +1,13 @@
 """Decoding speed of a trained run, in both precisions, and without the key/value cache.
 
-    python benchmarks/decoding.py runs/multi30k            # its own test set
-    python benchmarks/decoding.py runs/multi30k data.root=DIR
+    python -m benchmarks.decoding runs/multi30k            # its own test set
+    python -m benchmarks.decoding runs/multi30k data.root=DIR
 
 Sentences a second for greedy search and beam 5, batches of 64, on 2 threads. The contestants take turns on the same
 chunk of sentences: in fp32; in bf16 (`decoding.precision`); and without a cache, which feeds the whole prefix again at
 every step, as a decoder without state does. It is said how many translations are those of fp32, and how good they are.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import sacrebleu
 import torch
 from torch import Tensor
 
+from benchmarks.keeping import asked
 from s2s.data.pairs import load_split
 from s2s.decoding.translator import Translator
 from s2s.models.contract import Decoder, Memory, Rows, Seq2Seq
@@ -92,7 +92,7 @@ def contest(run: Loaded, pairs: Sequence[dict[str, str]], beam: int) -> None:
 
 def main() -> None:
     """Runs the contest and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_args()

@@ -1,19 +1,19 @@
 """Training and decoding speed of the rungs of the ladder, taking turns.
 
-    python benchmarks/ladder.py runs/multi30k runs/multi30k_*
+    python -m benchmarks.ladder runs/multi30k runs/multi30k_*
 
 All runs must have learned the same corpus. In each round every one makes one update on the same batch, through the
 trainer, and translates the same test sentences with the beam of its recipe; so a noisy machine is noisy for all.
 Medians go to `docs/results/speed.json`, from which `benchmarks/results.py` makes the ladder's table.
 """
 
-import argparse
-import json
 import statistics
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from benchmarks.contest import in_turns, seconds
+from benchmarks.keeping import RESULTS, asked, write
 from s2s.data.pairs import load_split
 from s2s.decoding.translator import Translator
 from s2s.recipe.schema import DeviceSettings
@@ -22,9 +22,8 @@ from s2s.tasks.contract import Loaded
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process
-from s2s.training.trainer import Update
+from s2s.training.update import Update
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
 CHUNK = 128
 
 
@@ -36,9 +35,22 @@ def updates(run: Loaded, data: Prepared) -> Iterator[Update]:
     return translation_trainer(run.model, data.train, training, recipe.batches, recipe.seeds, computer).updates(10**6)
 
 
+def pace(trainer: Iterator[Update]) -> float:
+    """Tokens a second of one update."""
+    update = next(trainer)
+    return update.tokens / update.seconds
+
+
+def translating(run: Loaded, chunks: Sequence[list[str]]) -> Callable[[], float]:
+    """Each call translates the next chunk; sentences a second."""
+    translator = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding)
+    speeds = (len(chunk) / seconds(partial(translator.translate_chunk, chunk)) for chunk in chunks)
+    return partial(next, speeds)
+
+
 def main() -> None:
     """Runs the contest and writes the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
@@ -50,20 +62,10 @@ def main() -> None:
     if test is None or any(run.tokenizers[0].digest != first.tokenizers[0].digest for run in runs.values()):
         raise SystemExit("the runs need a test set and one vocabulary")
     lines = list(test["source"])
-    decoding: dict[str, list[float]] = {name: [] for name in runs}
-    for start in range(0, len(lines), CHUNK):
-        for name, run in runs.items():
-            translator = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding)
-            began = time.perf_counter()
-            translator.translate_chunk(lines[start : start + CHUNK])
-            decoding[name].append(len(lines[start : start + CHUNK]) / (time.perf_counter() - began))
-    training: dict[str, list[float]] = {name: [] for name in runs}
+    chunks = [lines[start : start + CHUNK] for start in range(0, len(lines), CHUNK)]
+    decoding = in_turns({name: translating(run, chunks) for name, run in runs.items()}, len(chunks), warm=0)
     trainers = {name: updates(run, data) for name, run in runs.items()}
-    for turn in range(options.rounds + 2):
-        for name, trainer in trainers.items():
-            update = next(trainer)
-            if turn >= 2:
-                training[name].append(update.tokens / update.seconds)
+    training = in_turns({name: partial(pace, trainer) for name, trainer in trainers.items()}, options.rounds)
     speeds = {
         name: {"training": statistics.median(training[name]), "decoding": statistics.median(decoding[name])}
         for name in runs
@@ -71,7 +73,7 @@ def main() -> None:
     print(f"{'':28} {'training, tokens/s':>20} {'decoding, sentences/s':>22}")
     for name, found in speeds.items():
         print(f"{name:28} {found['training']:20,.0f} {found['decoding']:22,.0f}")
-    (RESULTS / "speed.json").write_text(json.dumps(speeds, indent=1) + "\n", encoding="utf-8")
+    write(RESULTS / "speed.json", speeds)
 
 
 if __name__ == "__main__":

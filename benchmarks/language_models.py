@@ -1,6 +1,6 @@
 """What language models are held against: compressors and an n-gram model, on the same texts; and the table of all.
 
-python benchmarks/language_models.py --keep runs/lm_text runs/lm_text_lstm runs/lm_text_mingru
+python -m benchmarks.language_models --keep runs/lm_text runs/lm_text_lstm runs/lm_text_mingru
 
 The runs must have the same test texts and the same training texts. Of each run, its scores on the test set, what it
 cost and what it ran on go to `docs/results/language_models/<run>.json`, the yardsticks to `yardsticks.json` beside
@@ -14,19 +14,19 @@ them; the table in docs/language-models.md is written anew from these files.
 All are told in bits for each byte of the test texts, a document's end counted as a byte.
 """
 
-import argparse
 import bz2
 import gzip
 import json
 import lzma
 import math
-import runpy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import keeping
+from benchmarks.kneser_ney import KneserNey
 from s2s.data.encoding import encode_texts
 from s2s.data.tokenizers import BOS, EOS, Tokenizer
 from s2s.run.folder import opened
@@ -34,12 +34,8 @@ from s2s.run.loaded import load_tokenizers, part_to_score
 from s2s.run.tasks import task_of
 from s2s.tasks.language_model.scoring import size_of
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "language_models"
+RESULTS = keeping.RESULTS / "language_models"
 YARDSTICKS = "yardsticks.json"
-# what is the same for runs of all tasks
-SHARED = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
-KneserNey = runpy.run_path(str(ROOT / "benchmarks" / "kneser_ney.py"))["KneserNey"]
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gzip -9": lambda data: gzip.compress(data, 9, mtime=0),
     "bz2 -9": lambda data: bz2.compress(data, 9),
@@ -89,7 +85,7 @@ def yardsticks(run: Path) -> dict[str, Any]:
     found = opened(run)
     tokenizer = load_tokenizers(run, found.recipe)[0]
     corpus = task_of(found.recipe).source(found.recipe).load()
-    tested = part_to_score(found, found.recipe, "test")
+    tested: Any = part_to_score(found, found.recipe, "test")
     return {
         "run": run.resolve().name,
         "train_bytes": len(joined(corpus.train["text"])),
@@ -107,11 +103,11 @@ def summary(run: Path) -> dict[str, Any]:
     Args:
         run: the folder of a finished and tested run.
     """
-    test = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))
+    test = keeping.read(run / "evaluation-test.json")
     nats = math.fsum(test["nats"])
-    return SHARED["described"](run) | {
+    return keeping.described(run) | {
         "learning_rate": opened(run).recipe.training.learning_rate,
-        "seen": SHARED["learned_from"](run, "count"),
+        "seen": keeping.learned_from(run, "count"),
         "documents": test["documents"],
         "bytes": test["bytes"],
         "bits_per_byte": nats / math.log(2) / test["bytes"],
@@ -123,7 +119,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 def table() -> str:
     """The table, from the kept files."""
-    kept = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+    kept = {path.name: keeping.read(path) for path in sorted(RESULTS.glob("*.json"))}
     rows = ["| model | parameters | training | bits per byte of the test texts |", "|---|---|---|---|"]
     rulers = kept.pop(YARDSTICKS, None)
     if rulers is not None:
@@ -135,15 +131,12 @@ def table() -> str:
         training = f"{run['updates']:,} updates, {run['seen'] / 1e6:.1f} M pieces, {run['minutes']} min"
         training += f", rate {run['learning_rate']}"
         rows.append(f"| `{run['kind']}` | {run['parameters'] / 1e6:.2f} M | {training} | {run['bits_per_byte']:.3f} |")
-    machines = dict.fromkeys(
-        f"{run['machine']}, torch {run['torch']}, {run['date']}, commit {run['commit'][:7]}" for run in kept.values()
-    )
-    return "\n".join([*rows, "", *([f"Machine: {'; '.join(machines)}."] if machines else []), ""])
+    return "\n".join([*rows, "", *([keeping.machines(kept.values())] if kept else []), ""])
 
 
 def main() -> None:
     """Keeps the runs given and their yardsticks, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping.asked(__doc__)
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--keep", action="store_true", help="write into docs/, not only to the terminal")
     given = parser.parse_args()
@@ -156,11 +149,10 @@ def main() -> None:
         return
     RESULTS.mkdir(exist_ok=True)
     for run, each in found.items():
-        (RESULTS / f"{run.resolve().name}.json").write_text(json.dumps(each, indent=1) + "\n", encoding="utf-8")
+        keeping.write(RESULTS / f"{run.resolve().name}.json", each)
     if rulers:
-        (RESULTS / YARDSTICKS).write_text(json.dumps(rulers, indent=1) + "\n", encoding="utf-8")
-    page = ROOT / "docs" / "language-models.md"
-    page.write_text(SHARED["written"](page.read_text(encoding="utf-8"), table(), "language_models"), encoding="utf-8")
+        keeping.write(RESULTS / YARDSTICKS, rulers)
+    keeping.write_tables({"docs/language-models.md": table()}, "language_models")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """What padding costs: one update of each way of making batches in turn.
 
-    python benchmarks/padding.py recipes/imdb_lab.yaml data.root=DIR
+    python -m benchmarks.padding recipes/imdb_lab.yaml data.root=DIR
 
 The recipe's classifier learns from the same texts in `buckets` of similar length, in batches of any texts, and with all
 texts padded to `batches.max_length`, as simple programs do. All take turns, so that a noisy machine is noisy for all;
 what is compared is texts a second, over all updates. The first updates, which have the longest texts, are left out.
 """
 
-import argparse
-import time
+from functools import partial
 from pathlib import Path
 
+from benchmarks.contest import in_turns
+from benchmarks.keeping import asked
 from s2s.experiments.disciplines import DISCIPLINES
 from s2s.experiments.whole_runs import prepared
 from s2s.recipe.reading import recipe_path
@@ -23,12 +24,12 @@ WARM = 3
 
 def main() -> None:
     """Prints a line for each way."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--updates", type=int, default=40)
-    asked = parser.parse_args()
-    recipe = read(recipe_path(asked.recipe), asked.overrides)
+    given = parser.parse_args()
+    recipe = read(recipe_path(given.recipe), given.overrides)
     corpus = prepared(recipe).corpus
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": corpus.classes})})
     prepare_process(recipe.device)
@@ -39,23 +40,15 @@ def main() -> None:
         trainers[way] = DISCIPLINES["classification"].trainer(
             recipe.model_copy(update={"batches": batches}), 1, computer
         )
-    updates = {way: trainer.updates(WARM + asked.updates) for way, trainer in trainers.items()}
-    seconds, texts = dict.fromkeys(WAYS, 0.0), dict.fromkeys(WAYS, 0)
-    for number in range(WARM + asked.updates):
-        for way in WAYS:
-            began = time.perf_counter()
-            update = next(updates[way])
-            if number >= WARM:
-                seconds[way] += time.perf_counter() - began
-                texts[way] += update.count
-    print(f"{computer}, {asked.updates} updates each")
-    slowest = texts["max_length"] / seconds["max_length"]
+    updates = {way: partial(next, trainer.updates(WARM + given.updates)) for way, trainer in trainers.items()}
+    made = in_turns(updates, given.updates, WARM)
+    paces = {way: sum(u.count for u in done) / sum(u.seconds for u in done) for way, done in made.items()}
+    print(f"{computer}, {given.updates} updates each")
     for way, trainer in trainers.items():
-        pace, waste = texts[way] / seconds[way], trainer.examples.padding_share(recipe.seeds.data)
-        epoch = len(trainer.examples) / pace
+        pace, waste = paces[way], trainer.examples.padding_share(recipe.seeds.data)
         print(
-            f"{way:10} {pace:7.1f} texts/s, {epoch:6.0f} s an epoch, {100 * waste:4.1f} % padding, "
-            f"× {pace / slowest:.2f}"
+            f"{way:10} {pace:7.1f} texts/s, {len(trainer.examples) / pace:6.0f} s an epoch, {100 * waste:4.1f} % "
+            f"padding, × {pace / paces['max_length']:.2f}"
         )
 
 

@@ -1,16 +1,15 @@
 """What the form of a recurrence costs: one fused pass, one parallel scan, or a Python loop over time.
 
-    python benchmarks/recurrence.py                  # layers alone
-    python benchmarks/recurrence.py --root DIR       # and whole models, trained on Multi30k's files
+    python -m benchmarks.recurrence                  # layers alone
+    python -m benchmarks.recurrence --root DIR       # and whole models, trained on Multi30k's files
 
 The forms compute the same numbers, which is checked, and take turns, so that a noisy machine is noisy for all. Forward
 and backward; medians.
 """
 
-import argparse
 import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,12 +17,12 @@ from torch import Tensor, nn
 
 from baselines.cells import LSTM, Cell, MinGRU
 from baselines.scan import scan
-from s2s.data.encoding import Encoded, encode_corpus
-from s2s.data.pairs import load
-from s2s.data.tokenizers import train_pair
+from benchmarks.contest import in_turns, multi30k, seconds
+from benchmarks.keeping import asked
+from s2s.data.encoding import Encoded
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import DeviceSettings, SeedSettings, TokenizerSettings
-from s2s.tasks.translation.recipe import BatchSettings, DataSettings, TrainingSettings
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, prepare_process
 
@@ -65,17 +64,17 @@ def recurrence_loop(decays: Tensor, update: Tensor, state: Tensor) -> Tensor:
     return torch.stack(outputs, dim=1)
 
 
+def milliseconds(form: Form) -> float:
+    """There and back."""
+    return 1000 * seconds(lambda: form().sum().backward())
+
+
 def contest(title: str, forms: dict[str, Form], rounds: int) -> None:
     """Prints the median time of each form, and how many times as long as the first it takes."""
     results = [form().detach() for form in forms.values()]
     for other in results[1:]:
         torch.testing.assert_close(other, results[0], rtol=1e-4, atol=1e-4)
-    times: dict[str, list[float]] = {name: [] for name in forms}
-    for _ in range(rounds):
-        for name, form in forms.items():
-            began = time.perf_counter()
-            form().sum().backward()
-            times[name].append(1000 * (time.perf_counter() - began))
+    times = in_turns({name: partial(milliseconds, form) for name, form in forms.items()}, rounds, warm=0)
     base = statistics.median(next(iter(times.values())))
     print(title)
     for name, values in times.items():
@@ -112,8 +111,8 @@ def layers(rounds: int) -> None:
         contest(f"LSTM layer, batch {batch}, {steps} steps, width {width}", forms, rounds)
 
 
-def training_loop(kind: str, options: dict[str, object], data: Encoded, size: int) -> Callable[[], int]:
-    """s2s's own trainer; each call is one update and returns its real target tokens."""
+def training_loop(kind: str, options: dict[str, object], data: Encoded, size: int) -> Callable[[], float]:
+    """s2s's own trainer; each call is one update and returns its seconds for each real target token."""
     module = module_of(kind)
     torch.manual_seed(1)
     trainer = translation_trainer(
@@ -124,15 +123,13 @@ def training_loop(kind: str, options: dict[str, object], data: Encoded, size: in
         SeedSettings(),
         choose(DeviceSettings(kind="cpu")),
     )
-    updates = trainer.updates(10_000)
-    return lambda: next(updates).tokens
+    updates = (update.seconds / update.tokens for update in trainer.updates(10_000))
+    return partial(next, updates)
 
 
 def models(root: Path, rounds: int) -> None:
     """Training speed with and without attention, with and without input feeding."""
-    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(root)))
-    tokenizer, _ = train_pair(corpus.train["source"], corpus.train["target"], TokenizerSettings(size=8000))
-    data = encode_corpus(corpus.train, tokenizer, tokenizer)
+    data, tokenizer = multi30k(root)
     cases: dict[str, tuple[str, dict[str, object]]] = {
         "lstm": ("lstm", {}),
         "lstm-attention, general": ("lstm-attention", {}),
@@ -145,23 +142,17 @@ def models(root: Path, rounds: int) -> None:
         "transformer": ("transformer", {"heads": 4, "feedforward": 512}),
     }
     loops = {name: training_loop(kind, options, data, tokenizer.size) for name, (kind, options) in cases.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in loops}
-    for turn in range(rounds + 2):
-        for name, update in loops.items():
-            began = time.perf_counter()
-            tokens = update()
-            if turn >= 2:
-                seconds[name].append((time.perf_counter() - began) / tokens)
-    base = statistics.median(seconds["lstm"])
+    times = in_turns(loops, rounds)
+    base = statistics.median(times["lstm"])
     print(f"{'training on Multi30k, width 192':42} {'tokens/s':>9}   time per token")
-    for name, values in seconds.items():
+    for name, values in times.items():
         median = statistics.median(values)
         print(f"  {name:40} {1 / median:9,.0f}   {median / base:6.2f}× lstm")
 
 
 def main() -> None:
     """Runs the contests and prints their results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("--root", type=Path, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()

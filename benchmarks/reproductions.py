@@ -1,23 +1,21 @@
 """Keeps what reproductions came to, for the table of docs/reproductions.md.
 
-python benchmarks/reproductions.py runs/reproduce-radius runs/reproduce-depth
+python -m benchmarks.reproductions runs/reproduce-radius runs/reproduce-depth
 
 Of each folder that `s2s reproduce` made, the file goes to `docs/results/reproductions/<name>.json`; the table is
 written anew from these files.
 """
 
-import argparse
-import runpy
 import shutil
 from pathlib import Path
 
+from benchmarks import keeping
+from benchmarks.keeping import ROOT
 from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
 from s2s.report.figures import drawn
 from s2s.reproduced import RESULT, Check, Reproduced, read
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "reproductions"
-PAGE = ROOT / "docs" / "reproductions.md"
+RESULTS = keeping.RESULTS / "reproductions"
 # whose first figure is on the page
 _DRAWN = ("law",)
 
@@ -65,7 +63,7 @@ def _paragraph(result: Reproduced) -> str:
 
 def main() -> None:
     """Keeps the folders given, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = keeping.asked(__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
     RESULTS.mkdir(parents=True, exist_ok=True)
     for folder in parser.parse_args().folders:
@@ -74,9 +72,7 @@ def main() -> None:
         if result.name in _DRAWN:
             picture = drawn(result.figures[0], ["rnn", "lstm", "mingru"]).png
             (ROOT / "docs" / "images" / f"{result.name}.png").write_bytes(picture)
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(written(page, table(), "reproductions"), encoding="utf-8")
+    keeping.write_tables({"docs/reproductions.md": table()}, "reproductions")
 
 
 if __name__ == "__main__":

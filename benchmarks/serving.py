@@ -1,11 +1,10 @@
-"""A server under load: python benchmarks/serving.py RUN [--clients 32] [--rounds 3] [--requests 10000].
+"""A server under load: python -m benchmarks.serving RUN [--clients 32] [--rounds 3] [--requests 10000].
 
 Starts `s2s serve RUN`, and lets locust (`pip install locust`) send one sentence a request, in turns with one client and
 with many; then with many until so many requests are answered, while the server's memory is looked at. Ratios are of
 neighbouring rounds. Writes docs/results/serve.json and the table of docs/serving.md; with --out FILE, that file alone.
 """
 
-import argparse
 import json
 import os
 import re
@@ -19,19 +18,14 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from benchmarks.keeping import RESULTS, Told, asked, machines, write, write_tables
 from s2s.data.phrasebook import phrases
 from s2s.run.manifest import git_commit, processor
 
-ROOT = Path(__file__).parents[1]
-RESULT, PAGE = ROOT / "docs" / "results" / "serve.json", ROOT / "docs" / "serving.md"
-BEGIN, END = "<!-- benchmarks/serving.py writes this -->\n", "<!-- end of what it writes -->"
 _SENTENCES = 500
-
-Told = dict[str, Any]
 
 
 @contextmanager
@@ -57,18 +51,8 @@ def metric(address: str, name: str) -> float:
 def load(address: str, sentences: Path, clients: int, seconds: float) -> Told:
     """What so many clients see in so many seconds: requests, failures, requests a second, milliseconds."""
     command = [sys.executable, "-m", "locust", "-f", str(Path(__file__).with_name("serving_clients.py"))]
-    command += [
-        "--headless",
-        "--json",
-        "--host",
-        address,
-        "-u",
-        str(clients),
-        "-r",
-        str(clients),
-        "-t",
-        f"{seconds:g}s",
-    ]
+    users = f"-u {clients} -r {clients} -t {seconds:g}s"
+    command += ["--headless", "--json", "--host", address, *users.split()]
     environment = os.environ | {"S2S_SENTENCES": str(sentences)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     (found,) = json.loads(done.stdout[done.stdout.index("[") :]) or [None]
@@ -147,32 +131,26 @@ def table(found: Told) -> str:
             f"{found['lines_a_batch']:.1f} lines a batch on average. "
             f"Memory: {memory[0][1]:.0f} MiB after {memory[0][0]:,} requests, "
             f"{memory[-1][1]:.0f} MiB after {memory[-1][0]:,}, {max(size for _, size in memory):.0f} MiB at most.",
-            f"Machine: {found['machine']}, torch {found['torch']}, {found['date']}, commit {found['commit'][:7]}.",
+            machines([found]),
             "",
         ]
     )
 
 
-def written(page: str, content: str) -> str:
-    """The page with what is told today in it."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + content + END + rest.partition(END)[2]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    found = measure(asked.run, asked.clients, asked.rounds, asked.seconds, asked.requests)
-    (asked.out or RESULT).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    given = parser.parse_args()
+    found = measure(given.run, given.clients, given.rounds, given.seconds, given.requests)
+    write(given.out or RESULTS / "serve.json", found)
     print(table(found))
-    if asked.out is None:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), table(found)), encoding="utf-8")
+    if given.out is None:
+        write_tables({"docs/serving.md": table(found)}, "serving")
 
 
 if __name__ == "__main__":

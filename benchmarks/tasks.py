@@ -1,28 +1,20 @@
 """Keeps what one run of each task scored on data that come with s2s, for the table of tasks in README.md.
 
-python benchmarks/tasks.py runs/translate runs/captioning runs/lm_builtin
+python -m benchmarks.tasks runs/translate runs/captioning runs/lm_builtin
 
 Of each run, its scores on the test set, what it cost and what it ran on go to `docs/results/tasks/<run>.json`; the
 table is written anew from these files, which need nothing to be trained again.
 """
 
-import argparse
-import json
 import math
-import runpy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from ruamel.yaml import YAML
-
+from benchmarks import keeping
+from benchmarks.keeping import Told
 from s2s.tasks.language_model.scoring import interval_of
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "tasks"
-# what is the same for runs of all tasks
-SHARED = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
-Told = dict[str, Any]
+RESULTS = keeping.RESULTS / "tasks"
 
 
 def _percent(name: str, score: Told) -> Told:
@@ -65,15 +57,14 @@ def summary(run: Path) -> Told:
     Args:
         run: the folder of a finished and tested run.
     """
-    recipe = YAML(typ="safe").load(run / "recipe.yaml")
-    test = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))
+    recipe, test = keeping.recipe_of(run), keeping.read(run / "evaluation-test.json")
     task = recipe.get("task", "translation")
-    return SHARED["described"](run) | {"recipe": recipe["name"], "task": task, "scores": SCORES[task](test)}
+    return keeping.described(run) | {"recipe": recipe["name"], "task": task, "scores": SCORES[task](test)}
 
 
 def table() -> str:
     """The table, from the kept files."""
-    kept = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")]
+    kept = [keeping.read(path) for path in RESULTS.glob("*.json")]
     order = list(SCORES)
     rows = [
         "| task | recipe | model | parameters | training | test score (95 % interval) |",
@@ -84,10 +75,7 @@ def table() -> str:
             f"| `{found['task']}` | `{found['recipe']}` | `{found['kind']}` | {found['parameters'] / 1e6:.2f} M "
             f"| {found['updates']:,} updates, {found['minutes']} min | {'; '.join(map(_told, found['scores']))} |"
         )
-    machines = dict.fromkeys(
-        f"{found['machine']}, torch {found['torch']}, {found['date']}, commit {found['commit'][:7]}" for found in kept
-    )
-    return "\n".join([*rows, "", f"One seed each. Machine: {'; '.join(machines)}.", ""])
+    return "\n".join([*rows, "", f"One seed each. {keeping.machines(kept)}", ""])
 
 
 def _told(score: Told) -> str:
@@ -96,17 +84,5 @@ def _told(score: Told) -> str:
     return f"{score['name']} {score['value']:.{figures}f}{ends}{' ' if score['unit'] else ''}{score['unit']}"
 
 
-def main() -> None:
-    """Keeps the runs given, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=Path)
-    RESULTS.mkdir(exist_ok=True)
-    for run in parser.parse_args().runs:
-        kept = json.dumps(summary(run), indent=1, ensure_ascii=False) + "\n"
-        (RESULTS / f"{run.resolve().name}.json").write_text(kept, encoding="utf-8")
-    page = ROOT / "README.md"
-    page.write_text(SHARED["written"](page.read_text(encoding="utf-8"), table(), "tasks"), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    keeping.keep_runs(__doc__, RESULTS, summary, {"README.md": table}, "tasks")

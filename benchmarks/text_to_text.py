@@ -1,30 +1,28 @@
 """One model for five tasks against a model for each, at equal updates and at equal parameters together.
 
-    python benchmarks/text_to_text.py --output docs/results/text_to_text.json runs/compared [section.key=value]...
+    python -m benchmarks.text_to_text --output docs/results/text_to_text.json runs/compared [section.key=value]...
 
 All arms have the pieces that the mixture's texts gave, so that they differ in what they learn and in their widths
 alone. Runs that are there already are not trained again, so what was interrupted goes on.
 """
 
 import argparse
-import json
-import runpy
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from benchmarks.keeping import ROOT, described, read, write
 from s2s.data.tokenizers import Tokenizer
 from s2s.models.contract import parameter_count
 from s2s.recipe.reading import recipe_path
 from s2s.run.loaded import load_tokenizers
-from s2s.run.tasks import read, task_of
+from s2s.run.tasks import read as read_recipe
+from s2s.run.tasks import task_of
 from s2s.run.training import train
 from s2s.tasks.seq2seq import build_model
 
-_RECIPE = Path(__file__).parents[1] / "recipes" / "text_to_text.yaml"
-# what is the same for runs of all tasks
-described = runpy.run_path(str(Path(__file__).parent / "results.py"))["described"]
+_RECIPE = ROOT / "recipes" / "text_to_text.yaml"
 
 
 def measured(folder: Path, recipe: Any, tokenizers: tuple[Tokenizer, ...] = ()) -> dict[str, Any]:
@@ -33,9 +31,9 @@ def measured(folder: Path, recipe: Any, tokenizers: tuple[Tokenizer, ...] = ()) 
     if not kept.exists():
         recipe = recipe.model_copy(update={"run": recipe.run.model_copy(update={"dir": str(folder)})})
         train(recipe, Console(), True, task_of(recipe).prepare(recipe, tokenizers, print))
-    found = json.loads(kept.read_text(encoding="utf-8"))
+    found = read(kept)
     scores = {task["task"]: {"metric": task["metric"], "value": task["value"]} for task in found["tasks"]}
-    return {"minutes": described(folder)["minutes"], "parameters": described(folder)["parameters"], "tasks": scores}
+    return {key: described(folder)[key] for key in ("minutes", "parameters")} | {"tasks": scores}
 
 
 def alone(recipe: Any, name: str, width: int) -> Any:
@@ -75,7 +73,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
-    recipe: Any = read(recipe_path(_RECIPE), given.overrides)
+    recipe: Any = read_recipe(recipe_path(_RECIPE), given.overrides)
     tasks, model = list(recipe.data.corpora), recipe.model
     arms = {"one model": measured(given.folder / "mixture", recipe)}
     tokenizers = load_tokenizers(given.folder / "mixture", recipe)
@@ -88,7 +86,7 @@ def main() -> None:
         parameters = sum(run["parameters"] for run in runs)
         arms[arm] = {"parameters": parameters, "minutes": sum(run["minutes"] for run in runs), "tasks": scores}
     found = {"recipe": recipe.model_dump(mode="json"), "arms": arms}
-    given.output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write(given.output, found)
     print(table(found))
 
 

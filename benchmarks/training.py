@@ -1,6 +1,6 @@
 """Training throughput of s2s against loops over torch.nn.Transformer, step by step in turn.
 
-    python benchmarks/training.py --root DIR      # DIR holds train.en, train.de (Multi30k's files, .gz or not)
+    python -m benchmarks.training --root DIR      # DIR holds train.en, train.de (Multi30k's files, .gz or not)
 
 Everyone trains the same shape on the same pieces: width 256, 3+3 layers, feed-forward 1024, 8,000 joint pieces,
 about 4,096 target positions a batch, dropout 0.1, Adam, clipping. The contestants take turns, one update each, so
@@ -11,12 +11,11 @@ that a noisy machine is noisy for all; what is compared is the median of real ta
 - unsorted: the same loop over shuffled, padded batches of as many sentences, as tutorials write it.
 """
 
-import argparse
 import resource
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,15 +23,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.contest import in_turns, multi30k, seconds
+from benchmarks.keeping import asked
 from s2s.data.batches import Batch, collate, plan
-from s2s.data.encoding import Encoded, encode_corpus
-from s2s.data.pairs import load
-from s2s.data.tokenizers import PAD, train_pair
+from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import PAD
 from s2s.models.contract import Seq2Seq
 from s2s.models.transformer import Settings, build
 from s2s.nn.embeddings import sinusoids
-from s2s.recipe.schema import DeviceSettings, SeedSettings, TokenizerSettings
-from s2s.tasks.translation.recipe import BatchSettings, DataSettings, TrainingSettings
+from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import choose, measure, prepare_process
 from s2s.training.trainer import Trainer
@@ -142,18 +142,21 @@ def unsorted_batches(data: Encoded, sentences: int) -> Iterator[Batch]:
             yield collate(*data.rows(rows), rows)
 
 
+def speed(update: Callable[[], tuple[int, float]]) -> float:
+    """Real target tokens a second of one update."""
+    made: list[int] = []
+    took = seconds(lambda: made.append(update()[0]))
+    return made[0] / took
+
+
 def main() -> None:
     """Runs the contest and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("--root", type=Path, required=True, help="folder with Multi30k's files")
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args()
     prepare_process(DeviceSettings(threads=2))
-    started = time.perf_counter()
-    corpus = load(DataSettings(corpus="bentrevett/multi30k", root=str(options.root)))
-    tokenizer, _ = train_pair(corpus.train["source"], corpus.train["target"], TokenizerSettings(size=8000))
-    data = encode_corpus(corpus.train, tokenizer, tokenizer)
-    print(f"data ready after {time.perf_counter() - started:.1f} s")
+    data, tokenizer = multi30k(options.root)
     batches = plan(data.source_lengths, data.target_lengths, TOKENS, 1, 0)
     sentences = round(len(data) / len(batches))
     contestants = {
@@ -162,13 +165,7 @@ def main() -> None:
         "nn.Transformer, sorted": tutorial_loop(tokenizer.size, sorted_batches(data)),
         "nn.Transformer, unsorted": tutorial_loop(tokenizer.size, unsorted_batches(data, sentences)),
     }
-    speeds: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(options.rounds + 2):
-        for name, update in contestants.items():
-            began = time.perf_counter()
-            tokens, _ = update()
-            if turn >= 2:
-                speeds[name].append(tokens / (time.perf_counter() - began))
+    speeds = in_turns({name: partial(speed, update) for name, update in contestants.items()}, options.rounds)
     base = statistics.median(speeds["s2s"])
     print(f"{'real target tokens/s':28} {'median':>8} {'min':>8} {'max':>8} {'s2s is':>8}")
     for name, values in speeds.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from s2s.run.tasks import AnyTask
     from s2s.run.trained import Run
-    from s2s.training.trainer import Update
+    from s2s.training.update import Update
 
 Overrides = Mapping[str, object]
 """Values by dotted key, as in `{"training.updates": 500}`; they take the place of what a recipe says."""

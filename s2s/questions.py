@@ -1,6 +1,6 @@
 """What a comparison asks: the rows of each task's table, and which of them a profile can settle in its time."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -158,12 +158,12 @@ class Plan:
     experiments: tuple[str, ...]  # those that its time is enough for
     why: str = ""  # why not the others
 
-    def beyond(self, experiments: Iterable[str]) -> list[str]:
+    def beyond(self, experiments: Collection[str]) -> list[str]:
         """Those of the experiments that it cannot settle."""
         return [name for name in experiments if name not in self.experiments]
 
 
-PLANS: dict[Profile, Plan] = {
+PLANS: dict[str, Plan] = {
     "quick": Plan(
         "compare",
         3,
@@ -178,10 +178,15 @@ PLANS: dict[Profile, Plan] = {
     ),
     "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
 }
-"""Of comparisons of translators, by the word that is typed after `--profile`."""
+"""Of comparisons of translators, by the word that is typed after `--profile`, the shortest first."""
 
 
 def plan_of(task: Task, profile: str) -> Plan:
     """A comparison's plan; it asks everything of classifiers, and where a profile is of an older version."""
     everything = Plan("", 3, experiments_of(task))
-    return everything if task != "translation" else {**PLANS}.get(profile, everything)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    return PLANS.get(profile, everything) if task == "translation" else everything
+
+
+def settling(experiments: Collection[str]) -> str:
+    """The shortest profile of translators that can settle all of these experiments."""
+    return next(profile for profile, plan in PLANS.items() if not plan.beyond(experiments))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import shlex
 import shutil
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import language_models
+from benchmarks.keeping import written
 from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 
@@ -46,13 +47,13 @@ def test_every_command_of_the_page_works(folder):
     assert len(shown) == 14
     for program, *words in shown:
         if program == "python":
-            benchmark = runpy.run_path(str(ROOT / words[0]))
-            rulers = benchmark["yardsticks"](Path(words[1]))
+            assert words[:2] == ["-m", "benchmarks.language_models"]
+            rulers = language_models.yardsticks(Path(words[2]))
             assert 0 < rulers["n_gram"] < 8
             assert {"gzip -9", "bz2 -9", "xz -9e"} == set(rulers["compressors"])
-            for run in words[1:]:
+            for run in words[2:]:
                 test = json.loads((folder / run / "evaluation-test.json").read_text(encoding="utf-8"))
-                assert benchmark["summary"](Path(run))["bytes"] == rulers["test_bytes"] == test["bytes"]
+                assert language_models.summary(Path(run))["bytes"] == rulers["test_bytes"] == test["bytes"]
             continue
         small = []
         if words[0] == "train":
@@ -71,7 +72,6 @@ def test_every_command_of_the_page_works(folder):
 
 
 def test_the_table_is_what_the_kept_runs_say():
-    table = runpy.run_path(str(ROOT / "benchmarks" / "language_models.py"))["table"]()
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
+    table = language_models.table()
     page = PAGE.read_text(encoding="utf-8")
     assert written(page, table, "language_models") == page

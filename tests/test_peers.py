@@ -11,11 +11,11 @@ import torch
 from scipy import stats
 
 from benchmarks import training
+from benchmarks.keeping import written
 from benchmarks.peers import ctranslate2, eole, joeynmt, marian, ours, task, telling, turns
 from benchmarks.peers.contestants import DECODING, ENVIRONMENTS, TRAINING, Contestant, Failed
 from benchmarks.peers.measuring import Contest, checked, counted, measure
 from benchmarks.peers.task import SPECIALS, Task
-from benchmarks.results import written
 from s2s.data.batches import collate
 from s2s.models.transformer import Settings, build
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import classification, comparison, results, tasks
+from benchmarks.keeping import written
 from s2s.cli.main import commands
 from s2s.data.phrasebook import phrases
 from s2s.experiments import tuning
@@ -153,34 +154,27 @@ def test_every_command_shown_works(page, folder, monkeypatch):
 
 
 def test_the_tables_of_results_are_what_the_kept_runs_say():
-    results = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
-    for name, content, rows in (("README.md", results["table"](), 3), ("docs/ladder.md", results["ladder"](), 1)):
+    for name, content, rows in (("README.md", results.table(), 3), ("docs/ladder.md", results.ladder(), 1)):
         page = (ROOT / name).read_text(encoding="utf-8")
-        assert results["written"](page, content) == page
+        assert written(page, content, "results") == page
         assert content.count("| `") >= rows
 
 
 def test_the_table_of_classifiers_is_what_the_kept_runs_say():
-    results = runpy.run_path(str(ROOT / "benchmarks" / "classification.py"))
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
     for name in ("README.md", "docs/classification.md"):
         page = (ROOT / name).read_text(encoding="utf-8")
-        assert written(page, results["table"](), "classification") == page
-    assert results["table"]().count("| `") >= 2
+        assert written(page, classification.table(), "classification") == page
+    assert classification.table().count("| `") >= 2
 
 
 def test_the_table_of_tasks_is_what_the_kept_runs_say():
-    tasks = runpy.run_path(str(ROOT / "benchmarks" / "tasks.py"))
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
     page = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert written(page, tasks["table"](), "tasks") == page
-    assert tasks["table"]().count("| `") >= 4
+    assert written(page, tasks.table(), "tasks") == page
+    assert tasks.table().count("| `") >= 4
 
 
 def test_what_the_kept_comparison_found_is_what_the_pages_say():
-    comparison = runpy.run_path(str(ROOT / "benchmarks" / "comparison.py"))
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
-    for name, content in (("README.md", comparison["table"]()), ("docs/comparison.md", comparison["verdicts"]())):
+    for name, content in (("README.md", comparison.table()), ("docs/comparison.md", comparison.verdicts())):
         page = (ROOT / name).read_text(encoding="utf-8")
         assert written(page, content, "comparison") == page
         assert all(row in content.lower() for row in ROWS)

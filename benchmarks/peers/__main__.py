@@ -33,12 +33,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.keeping import RESULTS, write_tables
 from benchmarks.peers import task as given
 from benchmarks.peers.contestants import ENVIRONMENTS, LEFT_OUT, PARTS, ROOT, Failed, make_environment, versions
 from benchmarks.peers.measuring import Contest, Measured, measure, note, players_of
 from benchmarks.peers.task import SIDES, SPECIALS, Task
 from benchmarks.peers.telling import table
-from benchmarks.results import written
 from s2s.data.batches import plan
 from s2s.data.pairs import load, load_split
 from s2s.export.ctranslate2 import vocabulary
@@ -46,7 +46,7 @@ from s2s.files import whole, write_atomically
 from s2s.run.loaded import load as load_run
 from s2s.run.manifest import git_commit, processor
 
-RESULT, PAGE, WRITER = ROOT / "docs" / "results" / "peers.json", ROOT / "docs" / "speed.md", "peers/__main__"
+WRITER = "peers/__main__"
 _EPOCHS = 8
 
 
@@ -196,11 +196,10 @@ def main() -> None:
         save = lambda: write_atomically(unfinished, json.dumps(found, indent=1) + "\n")  # noqa: E731
         measure(contest, found[part], asked.rounds, save)
     shutil.rmtree(folder / name / "scratch", ignore_errors=True)
-    write_atomically(asked.out or RESULT, json.dumps(found, indent=1) + "\n")
+    write_atomically(asked.out or RESULTS / "peers.json", json.dumps(found, indent=1) + "\n")
     print(table(found))
     if asked.out is None:
-        page = PAGE.read_text(encoding="utf-8")
-        write_atomically(PAGE, written(page, table(found), WRITER))
+        write_tables({"docs/speed.md": table(found)}, WRITER)
     unfinished.unlink(missing_ok=True)
 
 

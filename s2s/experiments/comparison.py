@@ -27,7 +27,7 @@ from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
-from s2s.questions import TABLES, plan_of
+from s2s.questions import TABLES, plan_of, settling
 from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_summary
 from s2s.results import write as write_part
@@ -191,7 +191,7 @@ def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]
     lines = [told(each, runs, beside)]
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
-        lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile lecture settles it")
+        lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile {settling(beyond)} settles it")
     return "\n".join(lines), sum(one.seconds for one in each)
 
 

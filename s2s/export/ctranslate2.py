@@ -11,8 +11,9 @@ import numpy as np
 from torch import Tensor, nn
 
 from s2s.data.tokenizers import SPECIALS, Tokenizer
-from s2s.errors import UserError
+from s2s.export.exportable import check_installed
 from s2s.models.contract import Seq2Seq
+from s2s.models.transformer import Settings
 from s2s.models.transformer_network import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
 from s2s.nn.attention import Attention
 from s2s.nn.embeddings import Embedding, sinusoids
@@ -23,7 +24,9 @@ POSITIONS = 2048
 """Pieces of a text that an exported model knows, where ours has no limit: its table of positions has an end."""
 
 
-def save(model: Seq2Seq, settings: Any, tokenizers: tuple[Tokenizer, ...], folder: Path, quantization: str) -> None:
+def save(
+    model: Seq2Seq, settings: Settings, tokenizers: tuple[Tokenizer, ...], folder: Path, quantization: str
+) -> None:
     """Writes `model.bin`, `config.json` and the vocabulary into a folder that is there.
 
     Args:
@@ -74,14 +77,14 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _specs() -> Any:
-    try:
-        from ctranslate2 import specs
-    except ImportError:
-        raise UserError("CTranslate2 is not installed", remedy="pip install 's2s[export]'") from None
+    """Its own types say that what is None at first stays so."""
+    check_installed("ctranslate2")
+    from ctranslate2 import specs
+
     return specs
 
 
-def _empty(specs: Any, settings: Any) -> tuple[Any, Any]:
+def _empty(specs: Any, settings: Settings) -> tuple[Any, Any]:
     """The specifications of encoder and decoder without numbers."""
     common = {
         "num_heads": settings.heads,

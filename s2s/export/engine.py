@@ -23,6 +23,7 @@ from s2s.decoding.beam import Hypothesis
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError
 from s2s.export.ctranslate2 import POSITIONS, vocabulary
+from s2s.export.exportable import check_installed
 from s2s.recipe.schema import DecodingSettings
 from s2s.run.folder import TOKENIZER, Opened
 from s2s.run.loaded import computer_for, load_tokenizers
@@ -71,10 +72,9 @@ class Engine:
     """
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, device: str, threads: int) -> None:
-        try:
-            from ctranslate2 import Translator
-        except ImportError:
-            raise UserError("CTranslate2 is not installed", remedy="pip install 's2s[export]'") from None
+        check_installed("ctranslate2")
+        from ctranslate2 import Translator
+
         before = torch.get_num_threads()
         try:
             # a GPU is one worker, as it is one device

@@ -1,13 +1,17 @@
 """What a model can become outside of s2s: the one place that knows, asked before anything heavy is loaded."""
 
-from typing import Any, Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
 
 from s2s.errors import UserError
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
 
 Format = Literal["ctranslate2", "onnx", "hub"]
 
 
-def exportable(recipe: Any) -> list[str]:
+def exportable(recipe: "AnyTask") -> list[str]:
     """The engines that can run a recipe's model.
 
     ONNX holds any, as far as a recipe tells; what its graphs cannot hold is refused when they are made. A folder for
@@ -16,7 +20,7 @@ def exportable(recipe: Any) -> list[str]:
     return [*(name for name, obstacle in _OBSTACLES.items() if obstacle(recipe) is None), "onnx"]
 
 
-def check_exportable(recipe: Any, to: Format, where: str = "") -> None:
+def check_exportable(recipe: "AnyTask", to: Format, where: str) -> None:
     """Refuses what an engine has no means for.
 
     Raises:
@@ -27,7 +31,18 @@ def check_exportable(recipe: Any, to: Format, where: str = "") -> None:
         raise UserError(f"cannot be exported to {to}: {obstacle}", where, f"choose {' or '.join(others)}")
 
 
-def _ctranslate2(recipe: Any) -> str | None:
+def check_installed(*packages: str) -> None:
+    """Refuses to go on without what makes or loads an export.
+
+    Raises:
+        UserError: one of the packages is not installed.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise UserError(f"{package} is not installed", remedy="pip install 's2s[export]'")
+
+
+def _ctranslate2(recipe: "AnyTask") -> str | None:
     """What of a recipe CTranslate2 cannot compute; None where it can compute all."""
     model = recipe.model
     if recipe.task != "translation":

@@ -16,6 +16,9 @@ from s2s.models.contract import Classifier, Rows, Seq2Seq
 from s2s.models.language_model import LanguageModel
 from s2s.models.masked_lm import MaskedLM
 
+Writer = Seq2Seq | LanguageModel
+"""What writes piece by piece."""
+
 
 def leaves(bundle: object) -> list[Tensor]:
     """The tensors of a bundle, in the order of its fields."""
@@ -87,7 +90,7 @@ class Step(nn.Module):
         state: after at least one step; likewise.
     """
 
-    def __init__(self, model: Seq2Seq | LanguageModel, context: Any, state: Any) -> None:
+    def __init__(self, model: Writer, context: Rows | None, state: Rows) -> None:
         super().__init__()
         self.model = model
         self.context = context
@@ -124,7 +127,7 @@ class Example:
     written: Tensor
 
 
-def after(model: Any, example: Example) -> tuple[Any, Any]:
+def after(model: Writer, example: Example) -> tuple[Rows | None, Rows]:
     """A decoder's context and state when all but the last piece were fed; the context of a language model is None."""
     if isinstance(model, LanguageModel):
         state = model.decoder.start(len(example.written), apart=False)
@@ -137,7 +140,7 @@ def _length(example: Example) -> int:
     return 0 if example.valid is None else example.valid.shape[1]
 
 
-def begun(model: Any, example: Example) -> list[Tensor]:
+def begun(model: Writer, example: Example) -> list[Tensor]:
     """The tensors of a state before the first step; none of them where there is nothing to keep yet."""
     if isinstance(model, LanguageModel):
         return leaves(model.decoder.start(len(example.written), apart=False))

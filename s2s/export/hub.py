@@ -14,7 +14,7 @@ from s2s.models.contract import parameter_count
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
 from s2s.run import manifest
-from s2s.run.folder import MANIFEST
+from s2s.run.folder import MANIFEST, home_of
 from s2s.run.hub import is_on_hub
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
@@ -44,15 +44,12 @@ def save(run: Loaded[Any, Any], folder: Path) -> None:
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
         shutil.copyfile(run.checkpoint / POOLER, folder / POOLER)
-    starts = [{key: start[key] for key in _KEPT if key in start} for start in manifest.read(_own(run) / MANIFEST)]
+    starts = [
+        {key: start[key] for key in _KEPT if key in start} for start in manifest.read(home_of(run.path) / MANIFEST)
+    ]
     if starts:
         (folder / MANIFEST).write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
     (folder / CARD).write_text(card(run, starts), encoding="utf-8")
-
-
-def _own(run: Loaded[Any, Any]) -> Path:
-    """The run's folder, also where a checkpoint in it was named."""
-    return run.path if (run.path / MANIFEST).exists() else run.path.parent.parent
 
 
 def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
@@ -83,7 +80,7 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
 
 def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
     """What the run's own checkpoint scored, by split, as `s2s evaluate` kept it."""
-    path = _own(run) / SCORES
+    path = home_of(run.path) / SCORES
     if not path.exists():
         return {}
     try:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from s2s.errors import UserError
-from s2s.export.graphs import Answer, Example, Start, Step, after, begun, counts, leaves
+from s2s.export.exportable import check_installed
+from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, begun, counts, leaves
 from s2s.export.recurrent import replaced, translations
 from s2s.models.contract import Classifier, Seq2Seq
 from s2s.models.masked_lm import MaskedLM
@@ -32,7 +33,7 @@ _EXAMPLES = ((2, 7, 4), (3, 11, 6))
 _OTHERS = ((1, 5, 3), (4, 19, 9))
 
 
-def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
+def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: Path) -> None:
     """Writes the graphs of a model, and `onnx.json`, which says what they take and give.
 
     Args:
@@ -43,7 +44,7 @@ def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
     Raises:
         UserError: onnx is not installed, or the model has something that no graph can do.
     """
-    _check_installed()
+    check_installed("onnx", "onnxruntime", "onnxscript")
     make = _Examples(model, sizes)
     two, others = [make(*shape) for shape in _EXAMPLES], [make(*shape) for shape in _OTHERS]
     described: dict[str, Any] = {"graphs": {}}
@@ -56,7 +57,7 @@ def save(model: nn.Module, sizes: tuple[int, int], folder: Path) -> None:
     (folder / DESCRIBED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
 
-def _save_writer(model: Any, examples: list[Example], folder: Path, described: dict[str, Any]) -> None:
+def _save_writer(model: Writer, examples: list[Example], folder: Path, described: dict[str, Any]) -> None:
     bundles = [after(model, example) for example in examples]
     context, state = bundles[0]
     context_names = [f"context_{i}" for i in range(len(leaves(context)))]
@@ -101,7 +102,7 @@ def _empty(shapes: Sequence[torch.Size], rows: list[int]) -> list[int]:
 class _Examples:
     """Makes inputs of a model of given sizes, the last rows of which are shorter."""
 
-    def __init__(self, model: Any, sizes: tuple[int, int]) -> None:
+    def __init__(self, model: nn.Module, sizes: tuple[int, int]) -> None:
         self.sizes = sizes
         encoder = getattr(model, "encoder", None)
         table = getattr(getattr(encoder, "embedding", None), "tokens", getattr(encoder, "embedding", None))
@@ -189,15 +190,6 @@ def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[An
                 off = float(np.abs(a.numpy() - b).max()) if a.shape == b.shape else b.shape
                 raise UserError(f"{path.stem} gives other numbers than the model: output {number}, {off}", "--to onnx")
     return takes
-
-
-def _check_installed() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise UserError(f"{error.name} is not installed", remedy="pip install 's2s[export]'") from None
 
 
 @contextmanager

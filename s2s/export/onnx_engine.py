@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator, Translator
 from s2s.errors import UserError
+from s2s.export.exportable import check_installed
 from s2s.export.onnx import DESCRIBED
 from s2s.models.contract import Rows
 from s2s.run.folder import TOKENIZER, Opened
@@ -64,10 +65,9 @@ class Graphs(nn.Module):
 
     def __init__(self, folder: Path, threads: int) -> None:
         super().__init__()
-        try:
-            import onnxruntime
-        except ImportError:
-            raise UserError("onnxruntime is not installed", remedy="pip install 's2s[export]'") from None
+        check_installed("onnxruntime")
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         try:

@@ -67,23 +67,22 @@ class Blocks(Section):
     takes whichever is faster for the device, the precision and the length."""
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "Blocks":
+    def _fits(self) -> "Blocks":
         if self.width % self.heads and self.heads_kind == "split":
             raise ValueError(f"heads ({self.heads}) must divide width ({self.width})")
         if self.heads % (self.key_value_heads or 1):
             raise ValueError(f"key_value_heads ({self.key_value_heads}) must divide heads ({self.heads})")
+        positions = {getattr(self, f"{side}_positions", "none") for side in ("encoder", "decoder")}
+        if self.width % 2 and "sinusoidal" in positions:
+            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+        if self.head_size % 2 and "rope" in positions:
+            raise ValueError(f"a head of {self.head_size} numbers has no pairs to turn; rope needs an even number")
         return self
 
     @property
     def head_size(self) -> int:
         """Numbers of one head's queries, keys and values."""
         return self.width if self.heads_kind == "wide" else self.width // self.heads
-
-    def _check_positions(self, positions: Positions) -> None:
-        if self.width % 2 and positions == "sinusoidal":
-            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
-        if self.head_size % 2 and positions == "rope":
-            raise ValueError(f"a head of {self.head_size} numbers has no pairs to turn; rope needs an even number")
 
 
 class EncoderSettings(Blocks):
@@ -95,11 +94,6 @@ class EncoderSettings(Blocks):
     """How the encoder knows where a token stands: by a vector that is added to it (`sinusoidal`, `learned`), in each
     layer's self-attention (`rope`, Su et al. 2021; `alibi`, Press et al. 2022; `relative`, as in T5, Raffel et al.
     2020), or not."""
-
-    @model_validator(mode="after")
-    def _source_positions_fit(self) -> "EncoderSettings":
-        self._check_positions(self.encoder_positions)
-        return self
 
 
 class Settings(EncoderSettings):
@@ -115,11 +109,6 @@ class Settings(EncoderSettings):
     output_bias: bool = False
     """Add a learned number to the score of each piece, as Marian does."""
 
-    @model_validator(mode="after")
-    def _positions_fit(self) -> "Settings":
-        self._check_positions(self.decoder_positions)
-        return self
-
 
 class LanguageSettings(Blocks):
     """The Transformer's section of a language model's recipe."""
@@ -131,11 +120,6 @@ class LanguageSettings(Blocks):
     it something (Haviv et al. 2022)."""
     tie: bool = True
     """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
-
-    @model_validator(mode="after")
-    def _text_positions_fit(self) -> "LanguageSettings":
-        self._check_positions(self.decoder_positions)
-        return self
 
 
 def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":

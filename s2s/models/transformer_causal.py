@@ -5,36 +5,34 @@ at what comes after it, and that keys and values are kept from step to step.
 """
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from s2s.models.contract import Rows
 from s2s.models.language_model import CausalDecoder, begins, places_in_documents
-from s2s.models.transformer_network import EncoderLayer, KeysAndValues, look_back, visible
-from s2s.nn.attention import Heads, Mask, biased
-from s2s.nn.embeddings import Embedding
-from s2s.nn.layers import Dropout, Tokens, Vectors
-from s2s.nn.positions import PositionBias
+from s2s.models.transformer_network import (
+    EncoderLayer,
+    KeysAndValues,
+    Layered,
+    TransformerState,
+    look_back,
+    unzipped,
+    visible,
+)
+from s2s.nn.attention import Mask
+from s2s.nn.layers import Tokens, Vectors
 
 
 @dataclass(frozen=True)
-class CausalState(Rows):
+class CausalState(TransformerState):
     """Each layer's keys and values of the row so far, and its length.
 
     Attributes:
-        keys: of each layer.
-        values: of each layer.
-        length: pieces of the row.
         documents: where documents are kept apart, the number of the document, in its row, that each piece is of.
         read: likewise, how many pieces of its last document each row has read.
     """
 
-    keys: tuple[Heads, ...]
-    values: tuple[Heads, ...]
-    length: int
     documents: Int[Tensor, "batch past"] | None
     read: Int[Tensor, " batch"] | None
 
@@ -48,24 +46,8 @@ class CausalLayer(EncoderLayer):
         return self.feedforward_block(x, self.feedforward), kept
 
 
-class CausalTransformer(CausalDecoder[CausalState]):
+class CausalTransformer(Layered[CausalLayer], CausalDecoder[CausalState]):
     """Reads a row with masked self-attention."""
-
-    def __init__(
-        self,
-        embedding: Embedding,
-        layers: list[CausalLayer],
-        norm: nn.Module,
-        dropout: float,
-        bias: PositionBias | None = None,
-    ) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.longest = embedding.longest
-        self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(layers)
-        self.norm = norm
-        self.bias = bias
 
     def start(self, rows: int, apart: bool) -> CausalState:
         """Nothing is kept yet."""
@@ -87,16 +69,14 @@ class CausalTransformer(CausalDecoder[CausalState]):
             if bool((documents != documents[:, :1]).any()):
                 mask = _same(documents, tokens.shape[1], mask)
         # distances are the same within a document, wherever in its row it stands
-        mask = biased(mask, self.bias and self.bias(tokens.shape[1], length))
+        mask = self.biased(mask, tokens.shape[1], length)
         x = self.dropout(self.embedding(tokens, state.length, places))
         kept: list[KeysAndValues] = []
-        for i, layer in enumerate(cast("list[CausalLayer]", list(self.layers))):
-            past = (state.keys[i], state.values[i]) if state.length else None
-            x, keep = layer.go_on(x, past, mask)
+        for i, layer in enumerate(self.each_layer()):
+            x, keep = layer.go_on(x, state.past(i), mask)
             kept.append(keep)
-        keys, values = tuple(key for key, _ in kept), tuple(value for _, value in kept)
         read = None if places is None else places[:, -1] + 1
-        return self.norm(x), CausalState(keys, values, length, documents, read)
+        return self.norm(x), CausalState(*unzipped(kept), length, documents, read)
 
 
 def _same(documents: Int[Tensor, "batch length"], new: int, mask: Mask) -> Bool[Tensor, "batch 1 new length"]:

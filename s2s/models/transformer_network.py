@@ -1,8 +1,9 @@
 """The Transformer's encoder and decoder (Vaswani et al. 2017), with normalisation before or after each block."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,6 +16,35 @@ from s2s.nn.layers import Dropout, FeedForward, Inputs, Looks, Residual, States,
 from s2s.nn.positions import PositionBias
 
 KeysAndValues = tuple[Tensor, Tensor]
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+class Layered(nn.Module, Generic[Layer]):
+    """What all that reads or writes by layers has: vectors of tokens, the layers, and what distances add to each."""
+
+    def __init__(
+        self, embedding: Embedding, layers: Sequence[Layer], norm: nn.Module, dropout: float, bias: PositionBias | None
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.longest = embedding.longest
+        self.dropout = Dropout(dropout)
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+        self.bias = bias
+
+    def each_layer(self) -> list[Layer]:
+        """The layers, by their own kind: a `ModuleList` does not know what it holds."""
+        return cast("list[Layer]", list(self.layers))
+
+    def biased(self, mask: Mask, new: int, length: int) -> Mask:
+        """The mask of the newest of that many positions, with what distances add."""
+        return biased(mask, self.bias and self.bias(new, length))
+
+
+def _looks(attention: Attention, block: Residual, x: Tensor, mask: Mask) -> Heads:
+    read = block.read(x)
+    return attention.weights(read, attention.keys_and_values(read)[0], mask)
 
 
 class EncoderLayer(nn.Module):
@@ -33,28 +63,11 @@ class EncoderLayer(nn.Module):
 
     def weights(self, x: Tensor, mask: Mask) -> Heads:
         """Where each position looks."""
-        read = self.attention_block.read(x)
-        return self.attention.weights(read, self.attention.keys_and_values(read)[0], mask)
+        return _looks(self.attention, self.attention_block, x, mask)
 
 
-class TransformerEncoder(Encoder):
+class TransformerEncoder(Layered[EncoderLayer], Encoder):
     """Reads the source with self-attention; the summary is the mean over real tokens."""
-
-    def __init__(
-        self,
-        embedding: Embedding,
-        layers: list[EncoderLayer],
-        norm: nn.Module,
-        dropout: float,
-        bias: PositionBias | None = None,
-    ) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.longest = embedding.longest
-        self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(layers)
-        self.norm = norm
-        self.bias = bias
 
     def read(self, vectors: States, valid: Valid) -> Memory:
         """One vector for each source position."""
@@ -76,14 +89,13 @@ class TransformerEncoder(Encoder):
         """Where each head of each layer looks."""
         x = self.dropout(self.embedding(source))
         mask, weights = self._mask(valid), []
-        for layer in cast("list[EncoderLayer]", list(self.layers)):
+        for layer in self.each_layer():
             weights.append(layer.weights(x, mask))
             x = layer(x, mask)
         return torch.stack(weights, dim=1)
 
     def _mask(self, valid: Valid) -> Mask:
-        length = valid.shape[1]
-        return biased(valid[:, None, None, :], self.bias and self.bias(length, length))
+        return self.biased(valid[:, None, None, :], valid.shape[1], valid.shape[1])
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,15 @@ class TransformerState(Rows):
     keys: tuple[Heads, ...]
     values: tuple[Heads, ...]
     length: int
+
+    def past(self, layer: int) -> KeysAndValues | None:
+        """What a layer has kept; None before anything was fed."""
+        return (self.keys[layer], self.values[layer]) if self.length else None
+
+
+def unzipped(pairs: Sequence[KeysAndValues]) -> tuple[tuple[Heads, ...], tuple[Heads, ...]]:
+    """The keys of all layers, and their values."""
+    return tuple(key for key, _ in pairs), tuple(value for _, value in pairs)
 
 
 def look_back(
@@ -157,40 +178,20 @@ class DecoderLayer(nn.Module):
 
     def self_weights(self, x: Tensor, mask: Mask) -> Heads:
         """Where each position of a whole target looks in the target."""
-        read = self.self_block.read(x)
-        return self.self_attention.weights(read, self.self_attention.keys_and_values(read)[0], mask)
+        return _looks(self.self_attention, self.self_block, x, mask)
 
     def weights(self, x: Tensor, key: Tensor, mask: Tensor) -> Heads:
         """Where each position, after `look_back`, looks in the source."""
         return self.cross_attention.weights(self.cross_block.read(x), key, mask)
 
 
-class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
+class TransformerDecoder(Layered[DecoderLayer], Decoder[TransformerContext, TransformerState]):
     """Writes the target with masked self-attention and attention over the source."""
-
-    def __init__(
-        self,
-        embedding: Embedding,
-        layers: list[DecoderLayer],
-        norm: nn.Module,
-        dropout: float,
-        bias: PositionBias | None = None,
-    ) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.longest = embedding.longest
-        self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(layers)
-        self.norm = norm
-        self.bias = bias
 
     def start(self, memory: Memory, limit: int) -> tuple[TransformerContext, TransformerState]:
         """Projects the source once for all steps; the target so far is empty."""
-        offers = [layer.cross_attention.keys_and_values(memory.states) for layer in self._layers()]
-        context = TransformerContext(
-            tuple(key for key, _ in offers), tuple(value for _, value in offers), memory.valid[:, None, None, :]
-        )
-        return context, TransformerState((), (), 0)
+        offers = [layer.cross_attention.keys_and_values(memory.states) for layer in self.each_layer()]
+        return TransformerContext(*unzipped(offers), memory.valid[:, None, None, :]), TransformerState((), (), 0)
 
     def forward(
         self, context: TransformerContext, state: TransformerState, tokens: Tokens
@@ -209,15 +210,11 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         length = tokens.shape[1]
         context, _ = self.start(memory, length)
         x, weights = self.dropout(self.embedding(tokens)), []
-        mask = biased(visible(length, length, tokens.device), self.bias and self.bias(length, length))
-        for i, layer in enumerate(self._layers()):
+        mask = self.biased(visible(length, length, tokens.device), length, length)
+        for i, layer in enumerate(self.each_layer()):
             weights.append(layer.self_weights(x, mask))
             x = layer.look_across(layer.look_back(x, None, mask)[0], context.keys[i], context.values[i], context.mask)
         return torch.stack(weights, dim=1)
-
-    def _layers(self) -> list[DecoderLayer]:
-        # a ModuleList does not know what it holds
-        return cast("list[DecoderLayer]", list(self.layers))
 
     def _feed(
         self, context: TransformerContext, state: TransformerState, tokens: Tensor, with_weights: bool
@@ -225,17 +222,15 @@ class TransformerDecoder(Decoder[TransformerContext, TransformerState]):
         x = self.dropout(self.embedding(tokens, state.length))
         length = state.length + tokens.shape[1]
         new = tokens.shape[1]
-        mask = biased(visible(new, length, tokens.device), self.bias and self.bias(new, length))
+        mask = self.biased(visible(new, length, tokens.device), new, length)
         kept, weights = [], []
-        for i, layer in enumerate(self._layers()):
-            past = (state.keys[i], state.values[i]) if state.length else None
-            x, keep = layer.look_back(x, past, mask)
+        for i, layer in enumerate(self.each_layer()):
+            x, keep = layer.look_back(x, state.past(i), mask)
             kept.append(keep)
             if with_weights:
                 weights.append(layer.weights(x, context.keys[i], context.mask))
             x = layer.look_across(x, context.keys[i], context.values[i], context.mask)
-        state = TransformerState(tuple(key for key, _ in kept), tuple(value for _, value in kept), length)
-        return self.norm(x), state, weights
+        return self.norm(x), TransformerState(*unzipped(kept), length), weights
 
 
 def visible(new: int, length: int, device: torch.device) -> Mask:

@@ -27,6 +27,14 @@ def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).view(length, width)
 
 
+def grown(table: Float[Tensor, "length width"], last: int) -> Float[Tensor, "longer width"]:
+    """A longer table of sinusoids, with a place for that position and as many more."""
+    # grown while decoding, it would be a tensor of inference, which training may not use;
+    # two threads may grow one at a time, each for itself
+    with torch.inference_mode(False):
+        return sinusoids(2 * last, table.shape[1]).to(table)
+
+
 class Embedding(nn.Module):
     """Token vectors, scaled by the root of the width, plus position vectors.
 
@@ -90,10 +98,7 @@ class Embedding(nn.Module):
         if self.table is not None:
             table = self.table
             if last > len(table):
-                # grown while decoding, it would be a tensor of inference, which training may not use
-                with torch.inference_mode(False):
-                    # two threads may grow it at a time, each for itself
-                    self.table = table = sinusoids(2 * last, self.width).to(table)
+                self.table = table = grown(table, last)
             return x + (table[first:last] if places is None else table[places])
         return x
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.nn.embeddings import sinusoids
+from s2s.nn.embeddings import grown, sinusoids
 
 Rotated = Float[Tensor, "batch head steps size"]
 Bias = Float[Tensor, "head target source"]
@@ -35,7 +35,6 @@ class Rotary(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.size = size
         # derived from the size alone, so it is neither saved nor trained
         self.register_buffer("table", sinusoids(256, size), persistent=False)
 
@@ -44,10 +43,7 @@ class Rotary(nn.Module):
         last = first + x.shape[2]
         table = self.table
         if last > len(table):
-            # grown while decoding, it would be a tensor of inference, which training may not use
-            with torch.inference_mode(False):
-                # two threads may grow it at a time, each for itself
-                self.table = table = sinusoids(2 * last, self.size).to(table)
+            self.table = table = grown(table, last)
         sine, cosine = table[first:last].unflatten(1, (-1, 2)).unbind(-1)
         # angles are exact to more digits than bf16 has: products are rounded once, at the end
         left, right = x.unflatten(-1, (-1, 2)).unbind(-1)

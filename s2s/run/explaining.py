@@ -4,15 +4,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from s2s.errors import UserError
 from s2s.evaluation.signs import Sign, Worst
 from s2s.evaluation.signs.learning import Learning, learning_signs
 from s2s.run.folder import Opened
-from s2s.run.loaded import part_to_score, ready, usual_split
+from s2s.run.loaded import evenly, part_to_score, ready, usual_split
 from s2s.run.tasks import task_of
 from s2s.training.logger import METRICS
 from s2s.training.progress import Meter
@@ -68,11 +65,10 @@ def explained(run: Opened, checkpoint: str | None, split: str | None, most: int,
     """
     loaded = ready(run, checkpoint)
     split = split or usual_split(loaded)
-    part: Any = part_to_score(run, loaded.recipe, split)
+    part = part_to_score(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy="name another one with --split")
-    # evenly taken: a corpus may be sorted
-    rows = np.unique(np.linspace(0, len(part) - 1, min(most, len(part))).astype(int))
+    rows = evenly(len(part), most)
     found = task_of(loaded.recipe).symptoms(loaded, part.select(rows), rows, meter)
     signs = [*found.signs, *learning_signs(Learning.of(_entries(loaded.path)), found.ignorant)]
     return Explanation(str(run.path), loaded.checkpoint.name, f"{split} set", found.summary, signs, found.worst)

@@ -119,6 +119,11 @@ def check_is_run(folder: Path) -> None:
         raise UserError(f"not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")
 
 
+def home_of(path: Path) -> Path:
+    """The folder of a run, also where a checkpoint in it is named."""
+    return path if (path / MANIFEST).exists() else path.parent.parent
+
+
 def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
     """The recipe of a run that goes on: its own, but for what may change.
 

@@ -5,9 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from jaxtyping import Int
 from rich.console import Console
 
+from s2s.data.sources import Rows
 from s2s.data.text_files import line_pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
@@ -16,9 +19,9 @@ from s2s.files import explained
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import manifest
-from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, opened
+from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of, opened
 from s2s.run.tasks import read, task_of
-from s2s.tasks.contract import Evaluation, Loaded, Prepared, Scoring, Task
+from s2s.tasks.contract import Evaluation, Loaded, Prepared, R, Scoring, Task
 from s2s.tasks.lines import Seen
 from s2s.tasks.seq2seq import translator_of
 from s2s.training.checkpoint import Checkpoints, load_weights
@@ -147,7 +150,7 @@ def evaluate(
     meter: Meter = silent,
     lowercase: bool = False,
     files: tuple[Path, Path] | None = None,
-) -> Any:
+) -> Evaluation:
     """Scores a run on a split, as its task does.
 
     Overrides (`section.key=value`) are for what may change after training, and for a run's folder alone; `keep` says
@@ -172,7 +175,12 @@ def usual_split(run: Loaded[Any, Any]) -> str:
     return "test" if run.recipe.data.test is not None else "validation"
 
 
-def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
+def evenly(count: int, most: int) -> Int[np.ndarray, " rows"]:
+    """At most so many rows of so many, evenly taken: a corpus may be sorted."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
+
+
+def part_to_score(run: Opened, recipe: "AnyTask", split: str) -> Rows:
     """The examples of a split, of which a run has learned none, by its recipe with what was changed for now.
 
     Raises:
@@ -185,8 +193,7 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
     wanted = getattr(recipe.data, split)
     if part is None and isinstance(wanted, int):
         part = getattr(source.load(), split)
-        folder = run.path if (run.path / MANIFEST).exists() else run.path.parent.parent
-        starts = manifest.read(folder / MANIFEST)
+        starts = manifest.read(home_of(run.path) / MANIFEST)
         then: dict[str, str] = starts[0]["hashes"] if starts else {}
         known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
         # runs of mixtures that were begun earlier have one digest of all their corpora
@@ -205,7 +212,7 @@ def part_to_score(run: Opened, recipe: Any, split: str) -> Any:
     return part
 
 
-def hashes_of(task: Task[Any, Any, Any], recipe: Any, data: Prepared) -> dict[str, str]:
+def hashes_of(task: Task[R, Any, Any], recipe: R, data: Prepared) -> dict[str, str]:
     """What a run's manifest keeps of its data, so that they are known again: what is learned, and what is held out."""
     source = task.source(recipe)
     held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]

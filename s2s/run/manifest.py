@@ -16,6 +16,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
+from s2s.run.folder import MANIFEST
 from s2s.training.devices import Computer
 from s2s.training.precision import GradientTimes
 
@@ -78,6 +79,12 @@ def read(path: Path, begun: bool = False) -> list[dict]:
     if wrong:
         raise UserError(wrong, where=str(path), remedy="restore it; without it nobody knows the run's data")
     return starts
+
+
+def trained_on(folder: Path) -> str:
+    """What a run was trained with last, in words; empty where nobody knows."""
+    starts = read(folder / MANIFEST)
+    return str(starts[-1].get("device") or "") if starts else ""
 
 
 def _identifies(start: object) -> bool:

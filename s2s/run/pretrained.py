@@ -236,8 +236,7 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str, w
         UserError: a tensor has another shape, or no name is the same.
     """
     wanted = dict(model.named_parameters())
-    tables = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
-    tables |= {"projection.weight"}
+    tables = {*_tables(model), "projection.weight"}
     loaded, partly, wrong = [], {}, []
     with torch.no_grad():
         for name, tensor in tensors.items():
@@ -273,12 +272,16 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str, w
 
 def freeze(model: nn.Module, names: Sequence[str], which: str) -> list[str]:
     """Keeps loaded tensors from learning: `nothing`, `embeddings` (tables of vectors) or `all`; gives their names."""
-    tables = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
+    tables = _tables(model)
     frozen = [n for n in names if which == "all" or (which == "embeddings" and n in tables)]
     parameters = dict(model.named_parameters())
     for name in frozen:
         parameters[name].requires_grad_(False)
     return frozen
+
+
+def _tables(model: nn.Module) -> set[str]:
+    return {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
 
 
 def _shape(tensor: Tensor) -> str:

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from s2s.errors import Stopped
 from s2s.files import explained, full
 from s2s.training.ranks import Lost, Ranks
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
 
 # Ctrl-C, the system's or a scheduler's wish, and a terminal that is closed
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -67,12 +70,12 @@ class Pause:
         return self.ranks.led(over or bool(self.wish.signal))
 
 
-def due(update: int, recipe: Any) -> bool:
+def due(update: int, recipe: "AnyTask") -> bool:
     """Whether the recipe has a validation after this update."""
     return update % recipe.validation.every == 0 or update == recipe.training.updates
 
 
-def pauses(update: int, recipe: Any, ranks: Ranks, wish: Wish, late: bool = False) -> Pause | None:
+def pauses(update: int, recipe: "AnyTask", ranks: Ranks, wish: Wish, late: bool = False) -> Pause | None:
     """The pause after an update, which a validation, or any process's wish to stop or to save, makes; None: no pause.
 
     Each process asks after each update.

@@ -136,7 +136,7 @@ class Run:
         read = run.tokenizers[0].encode_batch([prefix + source for source in sources])
         wanted = run.tokenizers[-1].encode_batch(list(targets))
         for pieces in zip(read, wanted, strict=True):
-            self._fitting(*pieces)
+            check_fits(run.model, *pieces)
         order = sorted(range(len(read)), key=lambda row: len(read[row]))
         for first in range(0, len(order), run.recipe.decoding.batch):
             rows = order[first : first + run.recipe.decoding.batch]
@@ -179,7 +179,7 @@ class Run:
     def looks(self, line: str, pieces: Sequence[int], task: str | None = None) -> AttentionMaps:
         """Where a model that writes looks while it writes the pieces of a target; no layers without attention."""
         read = self._read(line, task)
-        self._fitting(read, pieces)
+        check_fits(self.loaded.model, read, pieces)
         return attention_between(self.loaded, read, list(pieces))
 
     def alignment(
@@ -199,9 +199,6 @@ class Run:
         if not line.strip():
             raise UserError("the line is empty", remedy="give one with a word")
         return self.loaded.tokenizers[0].encode(prefix + line)
-
-    def _fitting(self, source: Sequence[int], target: Sequence[int]) -> None:
-        check_fits(self.loaded.model, source, target)
 
     def _without_attention(self) -> UserError:
         what = f"a model of kind {self.recipe.model.kind} has no attention"

@@ -28,7 +28,8 @@ from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
 from s2s.training.precision import GradientTimes, measure
 from s2s.training.ranks import ALONE, Lost, Ranks
-from s2s.training.trainer import Trainer, Update
+from s2s.training.trainer import Trainer
+from s2s.training.update import Update
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -115,8 +116,7 @@ class Running(Generic[R, D, M]):
 
     def _decide_precision(self) -> GradientTimes | None:
         """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
-        computer, starts = self.trainer.computer, manifest.read(self.folder / folders.MANIFEST)
-        before = precision_of(str(starts[-1].get("device"))) if starts else None
+        computer, before = self.trainer.computer, precision_of(manifest.trained_on(self.folder))
         if before is not None and computer.undecided:
             self.trainer.computer = replace(computer, precision=before, undecided=False)
         elif before is not None and before != computer.precision:
@@ -132,7 +132,7 @@ class Running(Generic[R, D, M]):
         return measured
 
     def _describe(self, measured: GradientTimes | None) -> None:
-        path, hashes = self.folder / folders.MANIFEST, hashes_of(self.task, self.recipe, self.course.data)
+        path, hashes = self.folder / folders.MANIFEST, hashes_of(self.task, self.course.recipe, self.course.data)
         for earlier in manifest.read(path, begun=self.checkpoints.last() is not None):
             if changed := _changed(hashes, earlier["hashes"]):
                 raise UserError(
@@ -178,8 +178,7 @@ class Running(Generic[R, D, M]):
                 self.say("no checkpoint yet: starting again from the first update")
             return Progress(0, 0, 0)
         tensors, progress = read_training(last)
-        place = {"update": progress.update, "epoch": progress.epoch, "position": progress.position}
-        self.trainer.load_state(tensors, place, last)
+        self.trainer.load_state(tensors, progress.place, last)
         self.say(f"continuing after update {progress.update}")
         return progress
 
@@ -261,7 +260,7 @@ def resume(
         UserError: it is not a run, or its recipe or its training data has changed since.
     """
     recipe = recipe or folders.check_resumable(folder, overrides)
-    return train(recipe, console, folder=folder, overrides=overrides, ranks=ranks)
+    return _ended(training(recipe, console, folder=folder, overrides=overrides, ranks=ranks))
 
 
 def train(
@@ -269,12 +268,14 @@ def train(
     console: Console,
     overwrite: bool = False,
     data: Prepared | None = None,
-    folder: Path | None = None,
-    overrides: Sequence[str] = (),
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Trains a run to its end; see `training`."""
-    under_way = training(recipe, console, overwrite, data, folder, overrides, ranks)
+    """Trains a new run to its end; see `training`."""
+    return _ended(training(recipe, console, overwrite, data, ranks=ranks))
+
+
+def _ended(under_way: Generator[Update, None, Path]) -> Path:
+    """What it returns, however many updates it yields before."""
     while True:
         try:
             next(under_way)

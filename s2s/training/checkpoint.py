@@ -54,6 +54,11 @@ class Progress:
     scores: list[tuple[int, float]] = field(default_factory=list)
     seconds: float = 0.0
 
+    @property
+    def place(self) -> dict[str, int]:
+        """Where in the data, as a trainer takes it."""
+        return {"update": self.update, "epoch": self.epoch, "position": self.position}
+
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """Writes a model's parameters; tied ones once."""

@@ -17,7 +17,7 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.training.noise import Noise, noise_scale
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
-from s2s.training.trainer import Update
+from s2s.training.update import Update
 
 METRICS = "metrics.jsonl"
 _CURVE_POINTS = 1000

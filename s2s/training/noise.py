@@ -10,6 +10,8 @@ learn little more than from that many.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from s2s.errors import UserError
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -44,3 +46,18 @@ def noise_scale(noises: Sequence[Noise]) -> float | None:
     """
     square = sum(noise.square for noise in noises)
     return sum(noise.spread for noise in noises) / square if square > 0 else None
+
+
+def check_several(batches: Sequence[int]) -> None:
+    """Refuses to measure noise where no update has several micro-batches; `batches` are those of each update.
+
+    Raises:
+        UserError: that is so.
+    """
+    if all(count < 2 for count in batches):
+        raise UserError(
+            "an update has one batch only: between batches there is nothing to compare",
+            where="training.noise_scale",
+            remedy="let an update learn from two batches or more: lower batches.tokens, or what gives a batch its "
+            "size, and set training.tokens_per_update or training.examples_per_update to what it was",
+        )

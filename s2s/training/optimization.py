@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -105,6 +105,23 @@ class Optimization:
         """Adds the gradient of a loss."""
         loss.backward()
 
+    def idle(self, batches: int) -> int:
+        """How often this process, with so many batches, has to compute for others alone: never, without shards."""
+        return 0
+
+    def apart(self, losses: Iterable[Tensor], norms: list[Tensor]) -> Iterator[Tensor]:
+        """The losses, each of which adds to the gradient as it comes; notes the norm of what each gave."""
+        whole = list[Tensor | None]()
+        for loss in losses:
+            own = [p.grad for p in self.parameters]
+            norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
+            # added up as autograd would have done
+            whole = [_sum(before, part) for before, part in zip(whole, own, strict=True)] if whole else own
+            self.forget_gradients()
+            yield loss
+        for p, gradient in zip(self.parameters, whole, strict=True):
+            p.grad = gradient
+
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Within it, the model has its parameters: always, where they are not sharded."""
@@ -154,6 +171,10 @@ class Optimization:
         self._optimizer.load(self._named, tensors)
         for name, a in self._averages().items():
             a.copy_(tensors[name])
+
+
+def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
+    return part if before is None else before if part is None else before.add_(part)
 
 
 @torch.no_grad()

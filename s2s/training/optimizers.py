@@ -4,7 +4,8 @@ The functions and not torch's classes: those import a compiler, which takes as l
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -36,16 +37,8 @@ class Optimizer(ABC):
         """What is kept of a parameter that has its first gradient."""
 
     @abstractmethod
-    def moved(
-        self,
-        some: list[Tensor],
-        gradients: list[Tensor],
-        kept: list[dict[str, Tensor]],
-        rate: float,
-        decay: float,
-        broken: Tensor | None,
-    ) -> None:
-        """Moves some parameters by their gradients, and changes what is kept of them, unless `broken` is 1."""
+    def moving(self, kept: Sequence[Mapping[str, Tensor]]) -> Callable[..., object]:
+        """What of torch moves parameters of which this is kept, as the settings say; what all take is left open."""
 
     @torch.no_grad()
     def move(self, group: Group, rate: float, decay: float, broken: Tensor | None) -> None:
@@ -54,9 +47,16 @@ class Optimizer(ABC):
         for name, p, _ in there:
             if not self.kept.get(name):
                 self.kept[name] = self.begun(p)
-        kept = [self.kept[name] for name, _, _ in there]
         if there:
-            self.moved([p for _, p, _ in there], [gradient for _, _, gradient in there], kept, rate, decay, broken)
+            self.moving([self.kept[name] for name, _, _ in there])(
+                [p for _, p, _ in there],
+                [gradient for _, _, gradient in there],
+                lr=rate,
+                weight_decay=decay,
+                fused=True,
+                found_inf=broken,
+                maximize=False,
+            )
 
     def _likes(self, p: Tensor) -> dict[str, Tensor]:
         """What is kept of a parameter, in shapes and kinds alone."""
@@ -99,33 +99,19 @@ class Adam(Optimizer):
             "exp_avg_sq": torch.zeros_like(p),
         }
 
-    def moved(
-        self,
-        some: list[Tensor],
-        gradients: list[Tensor],
-        kept: list[dict[str, Tensor]],
-        rate: float,
-        decay: float,
-        broken: Tensor | None,
-    ) -> None:
+    def moving(self, kept: Sequence[Mapping[str, Tensor]]) -> Callable[..., object]:
         """By the mean over the root of the mean square."""
-        adam(
-            some,
-            gradients,
-            [moments["exp_avg"] for moments in kept],
-            [moments["exp_avg_sq"] for moments in kept],
-            [],
-            [moments["step"] for moments in kept],
-            fused=True,
-            found_inf=broken,
+        return partial(
+            adam,
+            exp_avgs=[moments["exp_avg"] for moments in kept],
+            exp_avg_sqs=[moments["exp_avg_sq"] for moments in kept],
+            max_exp_avg_sqs=[],
+            state_steps=[moments["step"] for moments in kept],
             decoupled_weight_decay=self.settings.optimizer == "adamw",
             amsgrad=False,
             beta1=self.settings.betas[0],
             beta2=self.settings.betas[1],
-            lr=rate,
-            weight_decay=decay,
             eps=self.settings.epsilon,
-            maximize=False,
         )
 
 
@@ -141,28 +127,14 @@ class Sgd(Optimizer):
         """The momentum, zero before the first gradient; nothing where there is none."""
         return {"momentum": torch.zeros_like(p)} if self.settings.momentum else {}
 
-    def moved(
-        self,
-        some: list[Tensor],
-        gradients: list[Tensor],
-        kept: list[dict[str, Tensor]],
-        rate: float,
-        decay: float,
-        broken: Tensor | None,
-    ) -> None:
+    def moving(self, kept: Sequence[Mapping[str, Tensor]]) -> Callable[..., object]:
         """By the gradient, or by the momentum."""
-        sgd(
-            some,
-            gradients,
-            [moments.get("momentum") for moments in kept],
-            fused=True,
-            found_inf=broken,
-            weight_decay=decay,
+        return partial(
+            sgd,
+            momentum_buffer_list=[moments.get("momentum") for moments in kept],
             momentum=self.settings.momentum,
-            lr=rate,
             dampening=0.0,
             nesterov=self.settings.nesterov,
-            maximize=False,
         )
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,11 +24,12 @@ from s2s.training.ranks import Lost, Ranks, heard
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
+Whole = TypeVar("Whole", bound=nn.Module)
 Batch = TypeVar("Batch")
 Computed = tuple[Tensor, Tensor]
 
 
-class Sharded(Optimization):
+class Sharded(Optimization, Generic[Whole, Batch]):
     """An optimisation, and the model that it is of, from where every process has the same whole of them to its parts.
 
     Everything that it does, all processes do at once. It takes over the optimiser, and the model's parameters.
@@ -45,8 +46,8 @@ class Sharded(Optimization):
     def __init__(
         self,
         whole: Optimization,
-        model: nn.Module,
-        loss: Callable[[Any, Any], Computed],
+        model: Whole,
+        loss: Callable[[Whole, Batch], Computed],
         trial: Callable[[], Computed],
         device: torch.device,
         ranks: Ranks,
@@ -84,17 +85,21 @@ class Sharded(Optimization):
         numbers = {p for p in self._root.parameters() if p.dim() == 0}
         for module in modules:
             own = [p for p in module.parameters() if not _is_split(p)]
-            unit: Any = fully_shard(module, mesh=mesh, ignored_params=numbers)
+            unit = fully_shard(module, mesh=mesh, ignored_params=numbers)
             # each process has divided by the items of all; and gloo has no average
             unit.set_gradient_divide_factor(1.0)
             unit.set_force_sum_reduction_for_comms(True)
             for p in set(own) - numbers:
                 _empty(p, self._device)
 
-    def compute(self, batch: Any) -> Computed:
+    def compute(self, batch: Batch) -> Computed:
         """The loss of a batch, as the trainer's; every process calls it as often as the others."""
         with _lost_told():
             return self._root(batch)
+
+    def idle(self, batches: int) -> int:
+        """All gather and send as often: who has fewer batches than others computes a row, which counts nothing."""
+        return self.ranks.most(batches)[0] - batches
 
     def backward(self, loss: Tensor) -> None:
         """Adds each process's part of the sum of all their gradients."""
@@ -186,7 +191,7 @@ class Sharded(Optimization):
 
     @torch.no_grad()
     def _whole(self, name: str, part: Tensor) -> Tensor:
-        like: Any = self._twins[name]
+        like = self._twins[name]
         if not _is_split(like):
             return part.clone()
         from torch.distributed.tensor import DTensor
@@ -204,15 +209,15 @@ class Sharded(Optimization):
         return (parts[self.ranks.rank] if self.ranks.rank < len(parts) else whole[:0]).clone()
 
 
-class _Root(nn.Module):
+class _Root(nn.Module, Generic[Whole, Batch]):
     """The loss is computed within a module: it reads parameters itself, such as the projection's."""
 
-    def __init__(self, twin: nn.Module, loss: Callable[[Any, Any], Computed]) -> None:
+    def __init__(self, twin: Whole, loss: Callable[[Whole, Batch], Computed]) -> None:
         super().__init__()
         self.twin = twin
         self._loss = loss
 
-    def forward(self, batch: Any) -> Computed:
+    def forward(self, batch: Batch) -> Computed:
         """The loss to learn from, and the one to report."""
         return self._loss(self.twin, batch)
 
@@ -235,12 +240,12 @@ def units(model: nn.Module, trial: Callable[[], Computed]) -> list[str]:
                     readers[id(leaf)].append(tuple(inside))
             return func(*args, **(kwargs or {}))
 
-    def enter(module: nn.Module, _inputs: Any) -> None:
+    def enter(module: nn.Module, _inputs: object) -> None:
         """What is read from here on is read within it."""
         inside.append(names[id(module)])
         calls[inside[-1]] += 1
 
-    def leave(_module: nn.Module, _inputs: Any, output: Any) -> None:
+    def leave(_module: nn.Module, _inputs: object, output: object) -> None:
         """What it gave, and how often that had been changed."""
         name = inside.pop()
         tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
@@ -277,13 +282,13 @@ def units(model: nn.Module, trial: Callable[[], Computed]) -> list[str]:
     return [name for name in dict.fromkeys(chosen) if not any(name.startswith(f"{other}.") for other in chosen)]
 
 
-def _is_split(p: Tensor) -> bool:
+def _is_split(p: Tensor) -> TypeGuard["DTensor"]:
     return hasattr(p, "placements")
 
 
-def _part(p: "Tensor | DTensor") -> Tensor:
+def _part(p: Tensor) -> Tensor:
     """What this process has of it."""
-    return p.detach().to_local() if _is_split(p) else p.detach()  # pyright: ignore[reportAttributeAccessIssue]
+    return (p.to_local() if _is_split(p) else p).detach()
 
 
 def _empty(p: nn.Parameter, device: torch.device) -> None:

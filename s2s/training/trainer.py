@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -21,136 +21,17 @@ from s2s.training.checkpoint import check_fit
 from s2s.training.devices import Computer, seed_for, seed_generators
 from s2s.training.finite import check_weights, explain
 from s2s.training.freezing import freeze
-from s2s.training.noise import Noise, noise_of
+from s2s.training.noise import check_several
 from s2s.training.optimization import Optimization, learning_rate
 from s2s.training.ranks import check_shared
 from s2s.training.sharding import Computed, Sharded
+from s2s.training.update import Measured, Update
 
 Whole = TypeVar("Whole", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Collated)
 
 Loss = Callable[[Whole, Batch], tuple[Tensor, Tensor]]
 """Of a model and a batch: the loss to learn from and the plain one to report, both summed over `batch.count` items."""
-
-
-class Measured:
-    """The loss of an update, and the norms of its gradient: read when they are asked for.
-
-    A CUDA device sends them by itself, and only who asks too early waits.
-    """
-
-    def __init__(self, loss: Tensor, layer_norms: Mapping[str, Tensor], part_norms: Sequence[Tensor] = ()) -> None:
-        self._names = list(layer_norms)
-        self._on_device = torch.cat([number.view(1) for number in (loss, *layer_norms.values(), *part_norms)])
-        self._numbers = self._on_device
-        self._sent: torch.cuda.Event | None = None
-        if self._on_device.device.type == "cuda":
-            self._numbers = torch.empty(self._on_device.shape, dtype=self._on_device.dtype, pin_memory=True)
-            self._numbers.copy_(self._on_device, non_blocking=True)
-            self._sent = torch.cuda.Event()
-            self._sent.record()
-
-    @property
-    def broken(self) -> Tensor:
-        """1 where one of them is not finite, 0 otherwise, on the device: what Adam leaves the weights alone for."""
-        return (~self._on_device.isfinite()).any().float()
-
-    @property
-    def arrived(self) -> bool:
-        """Whether to ask for the numbers is not to wait."""
-        return self._sent is None or self._sent.query()
-
-    @cached_property
-    def _values(self) -> list[float]:
-        if self._sent is not None:
-            self._sent.synchronize()
-        return self._numbers.tolist()
-
-    @property
-    def finite(self) -> bool:
-        """Whether all of them are finite."""
-        return all(map(math.isfinite, self._values))
-
-    @property
-    def loss(self) -> float:
-        """The plain loss, summed."""
-        return self._values[0]
-
-    @property
-    def layer_norms(self) -> dict[str, float]:
-        """The gradient's norm, layer by layer."""
-        return dict(zip(self._names, self._values[1:], strict=False))
-
-    @property
-    def part_norms(self) -> list[float]:
-        """The norm of what each micro-batch gave to the gradient, where it was asked for."""
-        return self._values[1 + len(self._names) :]
-
-
-@dataclass(frozen=True)
-class Update:
-    """What one update did.
-
-    Attributes:
-        update: its number, from 1 on.
-        epoch: passes over the data before it.
-        count: items that `loss` is the mean of.
-        tokens: real tokens it learned from: target tokens in translation, those read in tasks that only read.
-        seconds: how long it took; where a GPU computes, the processor's time from one update to the next.
-        cpu_seconds: of all processor threads of this process together.
-        learning_rate: of this step.
-        real_share: real tokens among all positions of its batches.
-        clip: the longest gradient allowed; None where any is.
-        measured: what the device found; to ask for it is to wait for the device.
-        parts: items of each micro-batch.
-    """
-
-    update: int
-    epoch: int
-    count: int
-    tokens: int
-    seconds: float
-    cpu_seconds: float
-    learning_rate: float
-    real_share: float
-    clip: float | None
-    measured: Measured
-    parts: tuple[int, ...] = ()
-
-    @property
-    def ready(self) -> bool:
-        """Whether the numbers below are there; those of an update that fails never are."""
-        return self.measured.arrived and self.measured.finite
-
-    @property
-    def loss(self) -> float:
-        """The plain loss, in nats per item (target token, example or masked token, by task), before the step."""
-        return self.measured.loss / self.count
-
-    @property
-    def gradient_norm(self) -> float:
-        """Of the whole gradient, before clipping."""
-        return math.sqrt(sum(norm**2 for norm in self.layer_norms.values()))
-
-    @property
-    def layer_norms(self) -> dict[str, float]:
-        """The gradient's norm, layer by layer."""
-        return self.measured.layer_norms
-
-    @property
-    def noise(self) -> Noise | None:
-        """What the micro-batches say of the gradient's noise; None where it is not measured, or cannot be."""
-        norms = self.measured.part_norms
-        if not norms or 0 in self.parts:
-            return None
-        # the gradient is divided by the items of the update, and here each micro-batch's by its own
-        squares = [(norm * self.count / part) ** 2 for norm, part in zip(norms, self.parts, strict=True)]
-        return noise_of(self.parts, squares, self.gradient_norm**2)
-
-    @property
-    def clipped(self) -> bool:
-        """Whether the gradient was longer than allowed."""
-        return self.clip is not None and self.gradient_norm > self.clip
 
 
 @dataclass(frozen=True)
@@ -198,13 +79,8 @@ class Trainer(Generic[Whole, Batch]):
         self.update = 0
         self._go_to(0, 0)
         check_shared(self.ranks, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
-        if training.noise_scale and all(len(batches) < 2 for batches in self.groups):
-            raise UserError(
-                "an update has one batch only: between batches there is nothing to compare",
-                where="training.noise_scale",
-                remedy="let an update learn from two batches or more: lower batches.tokens, or what gives a batch its "
-                "size, and set training.tokens_per_update or training.examples_per_update to what it was",
-            )
+        if training.noise_scale:
+            check_several(list(map(len, self.groups)))
         self._ahead = Ahead(examples, computer.device)
         self._unproven: _Unproven[Batch] | None = None
         # what torch.compile gives calls like the model and has its attributes
@@ -336,25 +212,15 @@ class Trainer(Generic[Whole, Batch]):
 
         Where noise is measured, also the norm of what each of several batches gave.
         """
-        if not self.settings.noise_scale or len(batches) < 2:
-            idle = self.ranks.most(len(batches))[0] - len(batches) if self.computer.shard else 0
-            found = [self._add_gradient(self._compute, count, batch) for batch in batches]
-            for _ in range(idle):
-                # all gather and send as often: who has nothing left computes a row, which counts nothing
-                self._add_gradient(self._compute, math.inf, self.examples.collate(self.groups[self.position][0][:1], 0))
-            # of several processes, one may have none of the batches
-            return torch.stack(found or [torch.zeros((), device=self.computer.device)]).sum(), []
-        losses, norms, whole = [], [], list[Tensor | None]()
-        for batch in batches:
-            losses.append(self._add_gradient(self._compute, count, batch))
-            own = [p.grad for p in self.optimization.parameters]
-            norms.append(nn.utils.get_total_norm([part for part in own if part is not None]))
-            # added up as autograd would have done
-            whole = [_sum(before, part) for before, part in zip(whole, own, strict=True)] if whole else own
-            self.optimization.forget_gradients()
-        for p, gradient in zip(self.optimization.parameters, whole, strict=True):
-            p.grad = gradient
-        return torch.stack(losses).sum(), norms
+        norms, idle = [], self.optimization.idle(len(batches))
+        losses = (self._add_gradient(self._compute, count, batch) for batch in batches)
+        if self.settings.noise_scale and len(batches) > 1:
+            losses = self.optimization.apart(losses, norms)
+        found = list(losses)
+        for _ in range(idle):
+            self._add_gradient(self._compute, math.inf, self.examples.collate(self.groups[self.position][0][:1], 0))
+        # of several processes, one may have none of the batches
+        return torch.stack(found or [torch.zeros((), device=self.computer.device)]).sum(), norms
 
     def _add_gradient(self, compute: Callable[[Batch], Computed], count: int | float, batch: Batch) -> Tensor:
         """Adds a batch's part to the gradient of the mean over `count` items; its plain loss, summed."""
@@ -376,10 +242,6 @@ class Trainer(Generic[Whole, Batch]):
         again = partial(self._add_gradient, partial(self.loss, self.model), last.count)
         with self.optimization.whole():
             raise explain(self.model, again, last.batches, last.number, self.examples.noun, self.ranks)
-
-
-def _sum(before: Tensor | None, part: Tensor | None) -> Tensor | None:
-    return part if before is None else before if part is None else before.add_(part)
 
 
 def mean_loss(model: Whole, examples: Examples[Batch], loss: Loss[Whole, Batch], computer: Computer) -> float:

@@ -274,12 +274,19 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     assert read_summary(folder / COMPARISON).seeds == [1, 2, 3]
 
 
-def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(counting, tmp_path, monkeypatch):
-    planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("quality",), out=tmp_path / "quality"))
-    monkeypatch.setattr(comparison, "EXPERIMENTS", {"quality": comparison.all_experiments()["quality"]})
+@pytest.mark.parametrize(
+    ("profile", "experiment", "settles"),
+    [("quick", "quality", "lecture"), ("quick", "scaling", "definitive"), ("lecture", "scaling", "definitive")],
+)
+def test_what_a_profile_cannot_settle_is_measured_when_asked_for_and_said(
+    profile, experiment, settles, counting, tmp_path, monkeypatch
+):
+    asked = Order(("rnn", "lstm", *TINY), profile, 1, experiments=(experiment,), out=tmp_path / experiment)
+    planned = order(asked)
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {experiment: comparison.all_experiments()[experiment]})
     told = comparison.costs(planned.folder, planned.summary, planned.base).splitlines()
-    assert told[-1].startswith("too short for quality: ")
-    assert told[-1].endswith("--profile lecture settles it")
+    assert told[-1].startswith(f"too short for {experiment}: ")
+    assert told[-1].endswith(f"--profile {settles} settles it")
 
 
 def _on(monkeypatch, name: str) -> None:

@@ -1,8 +1,9 @@
 """The page of reproductions is what the kept files say."""
 
-import runpy
 from pathlib import Path
 
+from benchmarks import reproductions
+from benchmarks.keeping import written
 from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
 from s2s.experiments.reproduce.reproducing import checks
 from s2s.reproduced import read
@@ -12,11 +13,9 @@ RESULTS = ROOT / "docs" / "results" / "reproductions"
 
 
 def test_the_table_is_what_the_kept_files_say():
-    ours = runpy.run_path(str(ROOT / "benchmarks" / "reproductions.py"))
-    written = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["written"]
     page = (ROOT / "docs" / "reproductions.md").read_text(encoding="utf-8")
-    assert written(page, ours["table"](), "reproductions") == page
-    assert len(ours["kept"]()) == len(list(RESULTS.glob("*.json"))) > 0
+    assert written(page, reproductions.table(), "reproductions") == page
+    assert len(reproductions.kept()) == len(list(RESULTS.glob("*.json"))) > 0
 
 
 def test_the_kept_files_were_judged_by_the_bands_of_today():

@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import shlex
 import shutil
 from dataclasses import fields
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import serving
+from benchmarks.keeping import written
 from s2s.cli.main import commands
 from s2s.serving.messages import Limits
 from tests.serving.conftest import served
@@ -49,9 +50,8 @@ def test_the_request_of_the_page_has_the_answer_that_it_promises(loaded):
 
 
 def test_the_table_is_what_was_kept():
-    serving = runpy.run_path(str(ROOT / "benchmarks" / "serving.py"))
     kept = json.loads((ROOT / "docs" / "results" / "serve.json").read_text(encoding="utf-8"))
-    assert serving["written"](PAGE, serving["table"](kept)) == PAGE
+    assert written(PAGE, serving.table(kept), "serving") == PAGE
     assert kept["memory"][-1][0] >= 10_000
 
 
@@ -60,8 +60,7 @@ def test_a_server_under_load_fails_nobody(small_runs):
     # imported, it would put its own threads in the place of Python's
     if find_spec("locust") is None:
         pytest.skip("locust is not installed")
-    serving = runpy.run_path(str(ROOT / "benchmarks" / "serving.py"))
-    found = serving["measure"](small_runs / "t", clients=8, rounds=1, seconds=5, requests=600)
+    found = serving.measure(small_runs / "t", clients=8, rounds=1, seconds=5, requests=600)
     every = [*found["one"], *found["many"]]
     assert [each["failures"] for each in every] == [0, 0]
     assert all(each["requests"] > 10 for each in every)

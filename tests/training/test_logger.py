@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from s2s.training.logger import RunLog
-from s2s.training.trainer import Measured, Update
+from s2s.training.update import Measured, Update
 
 UPDATE = Update(
     update=1,

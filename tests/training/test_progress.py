@@ -11,7 +11,7 @@ from rich.console import Console
 from s2s.training import progress
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import meter, row_of, silent
-from s2s.training.trainer import Measured, Update
+from s2s.training.update import Measured, Update
 
 
 def _console(width: int = 100, terminal: bool = True) -> Console:

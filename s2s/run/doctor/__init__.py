@@ -8,15 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from s2s.data.examples import Examples
 from s2s.errors import UserError
 from s2s.run.doctor import gradients, keeping
 from s2s.run.doctor.equalities import Patient, alone, padding, rescoring, stepping
 from s2s.run.doctor.findings import Examination, Finding
 from s2s.run.folder import Opened
-from s2s.run.loaded import part_to_score, ready, usual_split
+from s2s.run.loaded import evenly, part_to_score, ready, usual_split
+from s2s.run.manifest import trained_on
 from s2s.run.tasks import task_of
 from s2s.tasks.contract import Loaded, Say
 
@@ -47,7 +46,7 @@ def examined(run: Opened, checkpoint: str | None, say: Say = lambda line: None) 
     loaded = ready(run, checkpoint)
     split, examples = held_out(run, loaded)
     # a long document is read through many windows
-    patient = Patient(task_of(loaded.recipe), loaded, examples, _evenly(len(examples)), say)
+    patient = Patient(task_of(loaded.recipe), loaded, examples, evenly(len(examples), EXAMPLES), say)
     findings = [_finding(name, check, patient) for name, check in CHECKS.items()]
     described = f"{len(patient.rows)} examples of its {split} set"
     return Examination(str(run.path), loaded.checkpoint.name, described, _computer(loaded), findings)
@@ -55,7 +54,7 @@ def examined(run: Opened, checkpoint: str | None, say: Say = lambda line: None) 
 
 def _computer(loaded: Loaded[Any, Any]) -> str:
     """What computes here and, where that is another device, on what the run was trained."""
-    here, before = str(loaded.computer), keeping.trained_on(loaded.path).partition(",")[0]
+    here, before = str(loaded.computer), trained_on(loaded.path).partition(",")[0]
     return f"{here}, trained on {before}" if before not in ("", here.partition(",")[0]) else here
 
 
@@ -75,10 +74,4 @@ def held_out(run: Opened, loaded: Loaded[Any, Any]) -> tuple[str, Examples[Any]]
     part = part_to_score(run, loaded.recipe, split)
     if not len(part):
         raise UserError(f"the {split} set is empty", where=str(run.path), remedy=f"name another one: data.{split}=NAME")
-    # a corpus may be sorted
-    return split, task_of(loaded.recipe).read(loaded, part.select(_evenly(len(part))))
-
-
-def _evenly(count: int) -> np.ndarray:
-    """As many rows as are looked at, of so many."""
-    return np.unique(np.linspace(0, count - 1, EXAMPLES).astype(int))
+    return split, task_of(loaded.recipe).read(loaded, part.select(evenly(len(part), EXAMPLES)))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from s2s.data.examples import Examples
+from s2s.data.examples import Collated, Examples
 from s2s.run.doctor.findings import Finding, held, not_applicable
 from s2s.tasks.contract import Loaded, Say, Task
 
@@ -35,7 +35,7 @@ class Patient:
     say: Say = lambda line: None
 
     @cached_property
-    def whole(self) -> Any:
+    def whole(self) -> Collated:
         """All of the examples."""
         return self.batch(self.rows)
 
@@ -44,12 +44,12 @@ class Patient:
         """The answers to all of them: what everything else is held against."""
         return self.answers(self.whole)
 
-    def batch(self, rows: np.ndarray) -> Any:
+    def batch(self, rows: np.ndarray) -> Collated:
         """Examples by their rows, on the model's device."""
         return self.examples.collate(rows, 0).to(self.run.computer.device)
 
     @torch.no_grad()
-    def answers(self, batch: Any) -> Tensor:
+    def answers(self, batch: Collated) -> Tensor:
         """Log probabilities of the batch's items; where the task has none, the loss."""
         found = self.task.log_probabilities(self.run.model, batch)
         return self.task.loss(self.run.recipe)(self.run.model, batch)[1].view(1, 1) if found is None else found
@@ -117,16 +117,17 @@ def alone(name: str, patient: Patient) -> Finding:
 def padding(name: str, patient: Patient) -> Finding:
     """Without and with more columns of padding."""
     whole, right = patient.whole, patient.right
-    if whole.padded(1) is None:
-        return not_applicable(name, "its batches have no padding")
     columns = min(_COLUMNS, _room(patient.run.model, whole))
+    wider = whole.padded(max(1, columns))
+    if wider is None:
+        return not_applicable(name, "its batches have no padding")
     if columns < 1:
         return not_applicable(name, "the batch already has all positions that the model knows")
     said = f"{patient.told(right)}: without, and with {columns} more columns of padding"
-    return held(name, said, apart(patient.answers(whole.padded(columns)), right), *allowed(right))
+    return held(name, said, apart(patient.answers(wider), right), *allowed(right))
 
 
-def _room(model: torch.nn.Module, batch: Any) -> int:
+def _room(model: torch.nn.Module, batch: Collated) -> int:
     """How many more positions the model knows than the batch has."""
     known = [getattr(module, "longest", None) for module in model.modules()]
     limits = [longest for longest in known if isinstance(longest, int)]

@@ -7,10 +7,10 @@ step moves each weight a little, and seldom across the kink of a ReLU.
 
 import copy
 import math
-from typing import Any
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from s2s.run.doctor.equalities import Patient
 from s2s.run.doctor.findings import Finding, held, not_applicable
@@ -34,9 +34,8 @@ def slopes(name: str, patient: Patient) -> Finding:
         """The loss that training makes small, in nats per item."""
         return loss(model, batch)[0] / max(1, batch.count)
 
-    found = [
-        p.new_zeros(p.shape) if g is None else g for p, g in zip(learning, _gradient(value(), learning), strict=True)
-    ]
+    gradient = torch.autograd.grad(value(), learning, allow_unused=True)
+    found = [p.new_zeros(p.shape) if g is None else g for p, g in zip(learning, gradient, strict=True)]
     size = math.sqrt(sum(float(g.square().sum()) for g in found))
     # what a random direction has of a gradient: its length over the root of the number of weights
     usual = size / math.sqrt(max(1, sum(p.numel() for p in learning)))
@@ -46,12 +45,10 @@ def slopes(name: str, patient: Patient) -> Finding:
     return held(name, said, worst, _TOLERANCE, reason)
 
 
-def _gradient(loss: Tensor, parameters: list[Tensor]) -> Any:
-    return torch.autograd.grad(loss, parameters, allow_unused=True)
-
-
 @torch.no_grad()
-def _error(value: Any, weights: list[Any], gradient: list[Tensor], usual: float, seed: int) -> float:
+def _error(
+    value: Callable[[], Tensor], weights: list[nn.Parameter], gradient: list[Tensor], usual: float, seed: int
+) -> float:
     generator = torch.Generator().manual_seed(seed)
     drawn = [torch.randn(p.shape, generator=generator, dtype=torch.float64).to(p.device) for p in weights]
     length = math.sqrt(sum(float(d.square().sum()) for d in drawn))

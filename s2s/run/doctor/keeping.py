@@ -102,7 +102,7 @@ def resuming(name: str, patient: Patient) -> Finding:
     # a schedule that ends with the run would leave nothing to be learned
     longer = recipe.training.model_copy(update={"updates": max(until + 1, recipe.training.updates)})
     recipe = recipe.model_copy(update={"training": longer})
-    before = precision_of(trained_on(folder))
+    before = precision_of(manifest.trained_on(folder))
     computer = replace(patient.run.computer, precision=before or patient.run.computer.precision, undecided=False)
 
     def fresh() -> Trainer[Any, Any]:
@@ -127,16 +127,9 @@ def resuming(name: str, patient: Patient) -> Finding:
     return held(name, said, wrong, 0, _BITS)
 
 
-def trained_on(folder: Path) -> str:
-    """What the run was trained with last, in words; empty where nobody knows."""
-    starts = manifest.read(folder / folders.MANIFEST)
-    return str(starts[-1].get("device") or "") if starts else ""
-
-
 def _from(trainer: Trainer[Any, Any], tensors: dict[str, Tensor], progress: Progress, where: Path) -> Trainer[Any, Any]:
-    place = {"update": progress.update, "epoch": progress.epoch, "position": progress.position}
     # what is loaded may be taken over, and is needed again
-    trainer.load_state({name: tensor.clone() for name, tensor in tensors.items()}, place, where)
+    trainer.load_state({name: tensor.clone() for name, tensor in tensors.items()}, progress.place, where)
     return trainer
 
 

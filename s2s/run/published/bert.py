@@ -50,7 +50,7 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
     _model(theirs, config, order).save(place / "model.safetensors")
     if "pooler.dense.weight" in theirs.tensors:
         pooler = Weights()
-        _linear(theirs, "pooler.dense", pooler, "pooling.dense")
+        pooler.take_over(theirs, "pooler.dense", "pooling.dense")
         pooler.save(place / POOLER)
 
 
@@ -137,23 +137,18 @@ def _model(theirs: Weights, config: dict[str, Any], order: Tensor) -> Weights:
     ours.tensors["encoder.embedding.tokens.weight"] = theirs.take("embeddings.word_embeddings.weight")[order]
     kinds = theirs.take("embeddings.token_type_embeddings.weight")
     ours.tensors["encoder.embedding.positions.weight"] = theirs.take("embeddings.position_embeddings.weight") + kinds[0]
-    _linear(theirs, "embeddings.LayerNorm", ours, "encoder.embedding.norm")
+    ours.take_over(theirs, "embeddings.LayerNorm", "encoder.embedding.norm")
     for number in range(config["num_hidden_layers"]):
         there, here = f"encoder.layer.{number}.", f"encoder.layers.{number}."
         for part in ("query", "key", "value"):
-            _linear(theirs, f"{there}attention.self.{part}", ours, f"{here}attention.{part}")
-        _linear(theirs, f"{there}attention.output.dense", ours, f"{here}attention.output")
-        _linear(theirs, f"{there}attention.output.LayerNorm", ours, f"{here}attention_block.norm")
-        _linear(theirs, f"{there}intermediate.dense", ours, f"{here}feedforward.expand")
-        _linear(theirs, f"{there}output.dense", ours, f"{here}feedforward.contract")
-        _linear(theirs, f"{there}output.LayerNorm", ours, f"{here}feedforward_block.norm")
+            ours.take_over(theirs, f"{there}attention.self.{part}", f"{here}attention.{part}")
+        ours.take_over(theirs, f"{there}attention.output.dense", f"{here}attention.output")
+        ours.take_over(theirs, f"{there}attention.output.LayerNorm", f"{here}attention_block.norm")
+        ours.take_over(theirs, f"{there}intermediate.dense", f"{here}feedforward.expand")
+        ours.take_over(theirs, f"{there}output.dense", f"{here}feedforward.contract")
+        ours.take_over(theirs, f"{there}output.LayerNorm", f"{here}feedforward_block.norm")
     if f"{_HEAD}transform.dense.weight" in theirs.tensors:
-        _linear(theirs, f"{_HEAD}transform.dense", ours, "transform.0")
-        _linear(theirs, f"{_HEAD}transform.LayerNorm", ours, "transform.2")
+        ours.take_over(theirs, f"{_HEAD}transform.dense", "transform.0")
+        ours.take_over(theirs, f"{_HEAD}transform.LayerNorm", "transform.2")
         ours.tensors["projection.bias"] = theirs.take(f"{_HEAD}bias")[order]
     return ours
-
-
-def _linear(theirs: Weights, there: str, ours: Weights, here: str) -> None:
-    for kind in ("weight", "bias"):
-        ours.tensors[f"{here}.{kind}"] = theirs.take(f"{there}.{kind}")

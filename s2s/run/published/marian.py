@@ -106,7 +106,7 @@ def _weights(config: dict[str, Any], theirs: Weights, order: list[tuple[str, int
     ours.tensors["projection.bias"] = bias
     for side in ("encoder", "decoder"):
         for layer in range(config[f"{side}_layers"]):
-            _layer(theirs, f"model.{side}.layers.{layer}.", ours.tensors, f"{side}.layers.{layer}.", places)
+            _layer(theirs, f"model.{side}.layers.{layer}.", ours, f"{side}.layers.{layer}.", places)
     return ours
 
 
@@ -117,20 +117,16 @@ def _rows(config: dict[str, Any], order: list[tuple[str, int]]) -> Tensor:
     return torch.tensor([*first, *(number for _, number in order)])
 
 
-def _layer(theirs: Weights, there: str, ours: dict[str, Tensor], here: str, places: Tensor) -> None:
+def _layer(theirs: Weights, there: str, ours: Weights, here: str, places: Tensor) -> None:
     encoder = here.startswith("encoder.")
-    attentions = {"self_attn": ("attention" if encoder else "self_attention", "attention" if encoder else "self")}
+    attentions = {"self_attn": ("attention", "attention") if encoder else ("self_attention", "self")}
     if not encoder:
         attentions["encoder_attn"] = ("cross_attention", "cross")
     for name, (attention, block) in attentions.items():
         for part, mine in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
-            ours[f"{here}{attention}.{mine}.weight"] = theirs.take(f"{there}{name}.{part}.weight")[:, places]
-            ours[f"{here}{attention}.{mine}.bias"] = theirs.take(f"{there}{name}.{part}.bias")
-        for kind in ("weight", "bias"):
-            ours[f"{here}{attention}.output.{kind}"] = theirs.take(f"{there}{name}.out_proj.{kind}")[places]
-            ours[f"{here}{block}_block.norm.{kind}"] = theirs.take(f"{there}{name}_layer_norm.{kind}")[places]
-    ours[f"{here}feedforward.expand.weight"] = theirs.take(f"{there}fc1.weight")[:, places]
-    ours[f"{here}feedforward.expand.bias"] = theirs.take(f"{there}fc1.bias")
-    for kind in ("weight", "bias"):
-        ours[f"{here}feedforward.contract.{kind}"] = theirs.take(f"{there}fc2.{kind}")[places]
-        ours[f"{here}feedforward_block.norm.{kind}"] = theirs.take(f"{there}final_layer_norm.{kind}")[places]
+            ours.take_over(theirs, f"{there}{name}.{part}", f"{here}{attention}.{mine}", columns=places)
+        ours.take_over(theirs, f"{there}{name}.out_proj", f"{here}{attention}.output", rows=places)
+        ours.take_over(theirs, f"{there}{name}_layer_norm", f"{here}{block}_block.norm", rows=places)
+    ours.take_over(theirs, f"{there}fc1", f"{here}feedforward.expand", columns=places)
+    ours.take_over(theirs, f"{there}fc2", f"{here}feedforward.contract", rows=places)
+    ours.take_over(theirs, f"{there}final_layer_norm", f"{here}feedforward_block.norm", rows=places)

@@ -38,6 +38,16 @@ class Weights:
             raise UserError(f"has no tensor {name}", str(self.path), "fetch the model again")
         return self.tensors[name].float()
 
+    def take_over(
+        self, theirs: "Weights", there: str, here: str, columns: Tensor | None = None, rows: Tensor | None = None
+    ) -> None:
+        """A linear layer or a norm of others under our name, reading and giving its numbers in this order."""
+        weight, bias = (theirs.take(f"{there}.{kind}") for kind in ("weight", "bias"))
+        self.tensors[f"{here}.weight"] = weight[:, columns] if columns is not None else weight
+        self.tensors[f"{here}.bias"] = bias
+        if rows is not None:
+            self.tensors |= {f"{here}.{kind}": self.tensors[f"{here}.{kind}"][rows] for kind in ("weight", "bias")}
+
     def save(self, path: Path) -> None:
         """Writes them as a checkpoint has them."""
         save_tensors(self.tensors, path)

@@ -1,0 +1,111 @@
+"""What the scripts alike do that keep results in docs/results and write the tables of the documentation from them."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+BEGIN, END = "<!-- benchmarks/{writer}.py writes this -->\n", "<!-- end of what it writes -->\n"
+
+Told = dict[str, Any]
+
+
+def read(path: Path) -> Any:
+    """What a file of JSON holds."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write(path: Path, found: object) -> None:
+    """Keeps something as JSON."""
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def recipe_of(run: Path) -> Told:
+    """A run's recipe as it is written."""
+    return YAML(typ="safe").load(run / "recipe.yaml")
+
+
+def described(run: Path) -> Told:
+    """What a run of any task was: model, machine, seeds, and what it cost.
+
+    Args:
+        run: the folder of a finished run.
+    """
+    start = read(run / "manifest.json")[-1]
+    checkpoint = max((p for p in (run / "checkpoints").iterdir() if p.name.isdigit()), key=lambda p: p.name)
+    state = read(checkpoint / "state.json")
+    return {
+        "kind": recipe_of(run)["model"]["kind"],
+        "machine": f"{start['processor']}, {start['device']}",
+        "torch": start["packages"]["torch"],
+        "commit": start["git"]["commit"] if start["git"] else "unknown",
+        "date": start["started"][:10],
+        "seeds": start["seeds"],
+        "parameters": start["parameters"],
+        "updates": state["update"],
+        "minutes": round(state["seconds"] / 60, 1),
+    }
+
+
+def entries(run: Path) -> list[Told]:
+    """The lines of a run's log."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def learned_from(run: Path, what: str) -> int:
+    """How many of something, `tokens` or `count`, all updates of a run learned from."""
+    return sum(entry[what] for entry in entries(run) if what in entry)
+
+
+def machines(kept: Iterable[Told]) -> str:
+    """What measured, each once."""
+    made = (f"{one['machine']}, torch {one['torch']}, {one['date']}, commit {one['commit'][:7]}" for one in kept)
+    return f"Machine: {'; '.join(dict.fromkeys(made))}."
+
+
+def written(page: str, content: str, writer: str) -> str:
+    """The page with what is written today in it, between the marks of its writer."""
+    mark = BEGIN.format(writer=writer)
+    before, _, rest = page.partition(mark)
+    return before + mark + content + END + rest.partition(END)[2]
+
+
+def write_tables(tables: Mapping[str, str], writer: str) -> None:
+    """Writes anew what each of these pages has of a writer."""
+    for name, content in tables.items():
+        page = ROOT / name
+        page.write_text(written(page.read_text(encoding="utf-8"), content, writer), encoding="utf-8")
+
+
+def asked(about: str | None) -> argparse.ArgumentParser:
+    """The command line of a script, which its own words describe."""
+    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def keep_runs(
+    about: str | None,
+    folder: Path,
+    summary: Callable[[Path], Told],
+    tables: Mapping[str, Callable[[], str]],
+    writer: str,
+) -> None:
+    """The whole of such a script: keeps what is worth it of the runs that are named, and writes its tables.
+
+    Args:
+        about: what the script says of itself.
+        folder: where a file is kept for each run.
+        summary: of a finished and tested run, by its folder.
+        tables: by the page that they are on.
+        writer: the script's name.
+    """
+    parser = asked(about)
+    parser.add_argument("runs", nargs="*", type=Path)
+    folder.mkdir(exist_ok=True)
+    for run in parser.parse_args().runs:
+        write(folder / f"{run.resolve().name}.json", summary(run))
+    write_tables({name: table() for name, table in tables.items()}, writer)
