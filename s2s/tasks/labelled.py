@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ from s2s.evaluation.signs.pieces import entropy
 from s2s.interpretability.classifier import Read, inspection_of
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
-from s2s.recipe.schema import AnyRecipe
-from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, check_comparable, draw
+from s2s.tasks.contract import Course, D, Evaluation, Loaded, R, Say, Scoring, Task, check_comparable, draw
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 _LOOKED_AT = 1000
 _SHOWN_CLASSES = 8
 
-R = TypeVar("R", bound=AnyRecipe)
-D = TypeVar("D", bound=Prepared)
 Advance = Callable[[int], object]
 
 
@@ -248,9 +245,6 @@ class Labelling(Task[R, D, Classifier]):
         """Signs in what is read; none, unless a task has some."""
         return []
 
-    def compare(self, evaluations: "Sequence[LabelledEvaluation]") -> list[ClassifierComparison]:
-        return compare_evaluations(evaluations)
-
 
 def classified(
     task: Labelling[Any, Any], run: Loaded[Any, Classifier], chunks: Iterable[list[str]], probabilities: bool
@@ -321,22 +315,18 @@ class LabelledEvaluation(Evaluation):
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
         yield "reliability", reliability_picture(self.scores.calibration)
 
-
-def compare_evaluations(evaluations: Sequence[LabelledEvaluation]) -> list[ClassifierComparison]:
-    """Tests each run against the first with McNemar's test.
-
-    Raises:
-        UserError: the runs did not classify the same examples.
-    """
-    first = evaluations[0]
-    for other in evaluations[1:]:
-        if other.digest == first.digest and other.classes != first.classes:
-            raise UserError(
-                f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
-                remedy="compare runs whose data.classes are the same, in the same order",
-            )
-    check_comparable(evaluations, lambda each: (each.digest, each.truth))
-    return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> list[ClassifierComparison]:
+        """With McNemar's test."""
+        first = evaluations[0]
+        for other in evaluations[1:]:
+            if other.digest == first.digest and other.classes != first.classes:
+                raise UserError(
+                    f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
+                    remedy="compare runs whose data.classes are the same, in the same order",
+                )
+        check_comparable(evaluations, lambda each: (each.digest, each.truth))
+        return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
 
 
 def _listed(classes: Sequence[str] | None) -> str:

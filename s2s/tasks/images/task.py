@@ -189,6 +189,9 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
     def source(self, recipe: ImageRecipe) -> ImageSource:
         return ImageSource(recipe.data)
 
+    def tokenizer_names(self, recipe: ImageRecipe) -> tuple[str, ...]:
+        return ()
+
     def prepare(self, recipe: ImageRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedImages:
         return PreparedImages(ImageSource(recipe.data).load())
 

@@ -1,6 +1,5 @@
 """Language models: from texts to a decoder that goes on with them."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.data.encoding import SIDE, PreparedTexts, cut, encode_texts
+from s2s.data.encoding import PreparedTexts, cut, encode_texts
 from s2s.data.phrasebook.likelihood import grammar_nats
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -23,16 +22,7 @@ from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
 from s2s.tasks.language_model.insides import insides
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.language_model.scoring import (
-    LanguageComparison,
-    LanguageScores,
-    bits_per_byte,
-    compare_scores,
-    measure,
-    nats_of,
-    size_of,
-    spans,
-)
+from s2s.tasks.language_model.scoring import LanguageScores, bits_per_byte, measure, nats_of, size_of, spans
 from s2s.tasks.language_model.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
 from s2s.tasks.writing import by_steps
@@ -61,9 +51,6 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
     def source(self, recipe: LanguageRecipe) -> DocumentSource:
         return DocumentSource(recipe.data)
 
-    def tokenizer_names(self, recipe: LanguageRecipe) -> tuple[str, ...]:
-        return (SIDE,)
-
     def prepare(self, recipe: LanguageRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> LanguageData:
         corpus = self.source(recipe).load()
         known = tokenizers[0] if tokenizers else None
@@ -91,9 +78,6 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
             return cross_entropy(model(batch.read, apart), model.projection.weight, batch.following, batch.valid)
 
         return loss
-
-    def guessing(self, data: LanguageData) -> float:
-        return math.log(data.tokenizer.size)
 
     def counts(self, course: LanguageCourse) -> dict[str, int]:
         return {"test": 0, **super().counts(course), "rows": len(course.trainer.examples)}
@@ -177,9 +161,6 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
     def inspect(self, run: LanguageRun, focus: Focus) -> Inspection:
         return insides(run, focus)
-
-    def compare(self, evaluations: Sequence[LanguageScores]) -> list[LanguageComparison]:
-        return compare_scores(evaluations)
 
 
 def _check_positions(longest: int | None, recipe: LanguageRecipe) -> None:
