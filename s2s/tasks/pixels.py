@@ -157,6 +157,10 @@ def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Fl
     return mean, np.where(deviation > 0, deviation, 1.0)
 
 
+DAMAGED = " are of a single colour: damaged?"
+"""What to say of `plain` images."""
+
+
 def plain(pixels: Pixels) -> list[int]:
     """Rows, from 1 on, whose image is of a single colour."""
     flat = pixels.reshape(len(pixels), pixels.shape[1], -1)
