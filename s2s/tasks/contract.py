@@ -354,11 +354,11 @@ def check_comparable(
             raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
 
 
-def check_positions(longest: int | None, wanted: int, remedy: str) -> None:
-    """Refuses texts of `batches.max_length` where a model learns fewer positions; None stands for any number."""
+def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:
+    """Refuses texts of so many pieces as a key says where a model learns fewer positions; None: it knows any number."""
     if longest is not None and longest < wanted:
         raise UserError(
-            f"the model knows {longest} positions, but batches.max_length is {wanted}",
+            f"the model knows {longest} positions, but {key} is {wanted}",
             where="model.max_positions",
             remedy=remedy,
         )

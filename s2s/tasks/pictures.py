@@ -118,17 +118,15 @@ def curves_picture(curves: Sequence[Curve]) -> "Figure":
     return figure
 
 
-def lengths_picture(
-    lengths: Int[np.ndarray, " examples"], max_length: int | None = None, unit: str = "pieces"
-) -> "Figure":
-    """How many examples have which length; what is longer than `max_length`, and cut off, is marked."""
+def lengths_picture(lengths: Int[np.ndarray, " examples"], max_length: int | None = None) -> "Figure":
+    """How many examples have which length in pieces; what is longer than `max_length`, and cut off, is marked."""
     figure = blank(5.2, 3.0)
     panel = figure.subplots()
     longest = int(lengths.max(initial=1))
     # bins of whole numbers: no bin holds more lengths than its neighbours
     step = max(1, -(-longest // 60))
     panel.hist(lengths, bins=np.arange(0, longest + step + 1, step).tolist(), color=_BLUE)
-    panel.set(xlabel=f"length ({unit})", ylabel="examples")
+    panel.set(xlabel="length (pieces)", ylabel="examples")
     title = f"{len(lengths):,} examples, median {np.median(lengths) if len(lengths) else 0:.0f}, longest {longest:,}"
     if max_length is not None:
         longer = int((lengths > max_length).sum())

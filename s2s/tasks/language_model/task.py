@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.data.encoding import PreparedTexts, cut, encode_texts
+from s2s.data.encoding import Lists, PreparedTexts, cut, encode_texts
 from s2s.data.phrasebook.likelihood import grammar_nats
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -17,12 +17,12 @@ from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import build_language_model
-from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, draw
-from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size
+from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, check_positions, draw
+from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size, windows_of
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
 from s2s.tasks.language_model.insides import insides
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.language_model.scoring import LanguageScores, bits_per_byte, measure, nats_of, size_of, spans
+from s2s.tasks.language_model.scoring import LanguageScores, Size, bits_per_byte, measure, nats_of, size_of, spans
 from s2s.tasks.language_model.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
 from s2s.tasks.writing import by_steps
@@ -96,7 +96,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
     def validate(self, course: LanguageCourse, log: RunLog) -> float:
         data, recipe = course.data, course.recipe
-        found = measure(course.model, _windows(recipe, data.validation), course.trainer.computer)
+        found = measure(course.model, windows_of(recipe, data.validation), course.trainer.computer)
         size = _size(data.corpus.validation, data.validation, data.tokenizer)
         scores = {"loss": found.loss, "bits_per_byte": bits_per_byte(float(found.documents.sum()), size.bytes)}
         log.validation(course.trainer.update, scores)
@@ -119,13 +119,13 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         ]
 
     def read(self, run: LanguageRun, part: "datasets.Dataset") -> Windows:
-        return _windows(run.recipe, encode_texts(part, run.tokenizers[0]))
+        return windows_of(run.recipe, encode_texts(part, run.tokenizers[0]))
 
     def evaluate(self, run: LanguageRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter) -> LanguageScores:
         recipe, tokenizer = run.recipe, run.tokenizers[0]
         _check_positions(run.model.decoder.longest, recipe)
         pieces = encode_texts(part, tokenizer)
-        windows = _windows(recipe, pieces)
+        windows = windows_of(recipe, pieces)
         with meter("measuring", len(windows)) as advance:
             found = measure(run.model, windows, run.computer, advance)
         size = _size(part, pieces, tokenizer)
@@ -164,21 +164,11 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
 
 def _check_positions(longest: int | None, recipe: LanguageRecipe) -> None:
-    wanted = {"batches.length": recipe.batches.length, "scoring.context": recipe.context}
-    for key, pieces in wanted.items():
-        if longest is not None and longest < pieces:
-            raise UserError(
-                f"the model knows {longest} positions, but {key} is {pieces}",
-                where="model.max_positions",
-                remedy=f"set model.max_positions={pieces} or higher",
-            )
+    for key, pieces in (("batches.length", recipe.batches.length), ("scoring.context", recipe.context)):
+        check_positions(longest, pieces, f"set model.max_positions={pieces} or higher", key)
 
 
-def _windows(recipe: LanguageRecipe, pieces: Any) -> Windows:
-    return Windows(pieces, recipe.context, recipe.stride, recipe.batches.tokens)
-
-
-def _size(part: "datasets.Dataset", pieces: Any, tokenizer: Tokenizer) -> Any:
+def _size(part: "datasets.Dataset", pieces: Lists, tokenizer: Tokenizer) -> Size:
     return size_of(part["text"], pieces.rows(np.arange(len(part))), tokenizer)
 
 

@@ -1,14 +1,13 @@
 """Text to text: several tasks in, one model out, that does each by its prefix (Raffel et al. 2020)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from s2s.data.corruption import SENTINELS
-from s2s.data.mixing import Mixed, every_one, told
+from s2s.data.mixing import Mixed, PairsOfPieces, every_one, told
 from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.signs import Symptoms
@@ -30,6 +29,7 @@ from s2s.training.progress import Meter, silent
 # validation sources that tell how much is new in any text
 _COMPARED = 2000
 
+MixtureRun = Loaded[TextToTextRecipe, Seq2Seq]
 MixtureCourse = Course[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
 
@@ -59,15 +59,13 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         check_lengths(batches, model, found, every_one(data.validation, batches), recipe.model.kind)
         return found
 
-    def read(self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture) -> Mixed:
+    def read(self, run: MixtureRun, part: Mixture) -> Mixed:
         recipe, cut = run.recipe, run.tokenizers[0]
         longest, corpora = recipe.batches.max_length, recipe.data.corpora
         pieces = {name: in_pieces(each, corpora[name], cut, longest)[0] for name, each in part.parts.items()}
         return every_one(pieces, recipe.batches)
 
-    def symptoms(
-        self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter
-    ) -> Symptoms:
+    def symptoms(self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
         return symptoms(run, part, rows, meter)
 
     def introduce(self, course: MixtureCourse, say: Say) -> None:
@@ -93,14 +91,12 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
 
     def validate(self, course: MixtureCourse, log: RunLog) -> float:
         recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer
-        everything = every_one(data.validation, recipe.batches)
-        found = {LOSS: trainer.mean_loss(model, everything, sequence_loss(0.0), computer)}
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         now = recipe.model_copy(update={"decoding": decoding})
         run = Loaded(Path(recipe.name), Path(recipe.name), now, model.eval(), data.tokenizers, computer)
-        tasks, samples = [], []
+        tasks, samples, found = [], [], {LOSS: self._loss_of(run, data.validation)}
         for name, part in data.corpus.validation.parts.items():
-            loss = self._loss_of(course.recipe, {name: data.validation[name]}, model, computer)
+            loss = self._loss_of(run, {name: data.validation[name]})
             rows = part.select(range(min(recipe.validation.sentences or len(part), len(part))))
             tasks.append(score := score_task(run, name, recipe.data.corpora[name], rows, silent, loss))
             found |= {f"{name}/{LOSS}": loss, f"{name}/{score.metric}": score.value}
@@ -117,21 +113,19 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         chosen = next(each for each in tasks if each.task == metric)
         return -chosen.value if chosen.percent is None else chosen.percent
 
-    def evaluate(
-        self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, scoring: Scoring, meter: Meter
-    ) -> TextToTextEvaluation:
+    def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
         recipe, losses = run.recipe, {}
         for name, each in part.parts.items():
             pieces, _ = in_pieces(each, recipe.data.corpora[name], run.tokenizers[0], recipe.batches.max_length)
-            losses[name] = self._loss_of(recipe, {name: pieces}, run.model, run.computer)
+            losses[name] = self._loss_of(run, {name: pieces})
         return evaluate_tasks(run, part.parts, losses, scoring, meter)
 
-    def inspect(self, run: Loaded[TextToTextRecipe, Seq2Seq], focus: Focus) -> Inspection:
+    def inspect(self, run: MixtureRun, focus: Focus) -> Inspection:
         return insides(run, focus)
 
-    def _loss_of(self, recipe: TextToTextRecipe, pieces: Any, model: Seq2Seq, computer: Any) -> float:
+    def _loss_of(self, run: MixtureRun, pieces: Mapping[str, PairsOfPieces]) -> float:
         """Without smoothing, in nats for each target piece."""
-        return trainer.mean_loss(model, every_one(pieces, recipe.batches), sequence_loss(0.0), computer)
+        return trainer.mean_loss(run.model, every_one(pieces, run.recipe.batches), sequence_loss(0.0), run.computer)
 
 
 TASK = TextToText()
