@@ -5,7 +5,8 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -226,24 +227,39 @@ class Labelling(Task[R, D, Classifier]):
         examples = self.read(run, part)
         with meter("classifying", len(examples)) as advance:
             probabilities = class_probabilities(run.model, examples, advance)
-        truth, right = examples.labels, measures.accuracy(examples.labels, probabilities.argmax(axis=1))
-        worst = []
-        for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
-            said, wanted = int(probabilities[row].argmax()), int(truth[row])
-            given = f"row {rows[row] + 1}, {part.names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
-            answer = f"{part.names[said]} ({probabilities[row, said]:.3f})"
-            worst.append(Worst(self.described(part, row), answer, part.names[wanted], given))
-        return Symptoms(
-            summary=f"{len(part):,} {self.evaluation.noun}: accuracy {right.value:.2f} % ({right.low:.2f} to "
-            f"{right.high:.2f})",
-            signs=[*class_signs(truth, probabilities, part.names), *self.strange(run, part)],
-            worst=worst,
-            ignorant=entropy(truth),
+        places = [f"row {row + 1}" for row in rows]
+        found = class_symptoms(
+            (examples.labels, probabilities, part.names), self.evaluation.noun, places, partial(self.described, part)
         )
+        return replace(found, signs=[*found.signs, *self.strange(run, part)], ignorant=entropy(examples.labels))
 
     def strange(self, run: Loaded[R, Classifier], part: Any) -> list[Sign]:
         """Signs in what is read; none, unless a task has some."""
         return []
+
+
+def class_symptoms(
+    answered: tuple[Int[np.ndarray, " examples"], Float[np.ndarray, "examples classes"], Sequence[str]],
+    noun: str,
+    places: Sequence[str],
+    described: Callable[[int], str],
+) -> Symptoms:
+    """Signs in the classes that examples were taken for, and the examples whose own class had the least probability.
+
+    Args:
+        answered: of examples, their classes and the probabilities of all classes; the classes' names.
+        noun: what the examples are called, in the plural.
+        places: of each, in words.
+        described: an example, by its row here, as a line can show it.
+    """
+    truth, probabilities, names = answered
+    right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
+    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
+        said, wanted = int(probabilities[row].argmax()), int(truth[row])
+        given = f"{places[row]}, {names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
+        worst.append(Worst(described(row), f"{names[said]} ({probabilities[row, said]:.3f})", names[wanted], given))
+    summary = f"{len(truth):,} {noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
+    return Symptoms(summary, class_signs(truth, probabilities, names), worst)
 
 
 def classified(

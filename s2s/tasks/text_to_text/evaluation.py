@@ -1,6 +1,6 @@
 """What a model scores on each task of a mixture, by the task's own metric."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -10,7 +10,7 @@ from s2s.evaluation.classification import ClassificationScores, classification_s
 from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
+from s2s.tasks.contract import Evaluation, Loaded, check_comparable
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
@@ -144,13 +144,3 @@ def score_task(
     texts = scores(written, references)
     value = loss if settings.metric == LOSS else texts[settings.metric].value
     return TaskScore(name, settings.metric, value, sources, references, written, texts)
-
-
-def evaluate_tasks(
-    run: Run, parts: Mapping[str, "datasets.Dataset"], losses: Mapping[str, float], scoring: Scoring, meter: Meter
-) -> TextToTextEvaluation:
-    """Scores a model on each task that has such a split."""
-    corpora = run.recipe.data.corpora
-    found = [score_task(run, name, corpora[name], part, meter, losses[name]) for name, part in parts.items()]
-    beam = run.recipe.decoding.beam
-    return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean_of(found), found)

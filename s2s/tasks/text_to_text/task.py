@@ -17,7 +17,7 @@ from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
 from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare
-from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, evaluate_tasks, mean_of, score_task
+from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task
 from s2s.tasks.text_to_text.insides import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 from s2s.tasks.text_to_text.symptoms import symptoms
@@ -114,11 +114,13 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         return -chosen.value if chosen.percent is None else chosen.percent
 
     def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
-        recipe, losses = run.recipe, {}
+        recipe, found = run.recipe, []
         for name, each in part.parts.items():
-            pieces, _ = in_pieces(each, recipe.data.corpora[name], run.tokenizers[0], recipe.batches.max_length)
-            losses[name] = self._loss_of(run, {name: pieces})
-        return evaluate_tasks(run, part.parts, losses, scoring, meter)
+            settings = recipe.data.corpora[name]
+            pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
+            found.append(score_task(run, name, settings, each, meter, self._loss_of(run, {name: pieces})))
+        beam, mean = recipe.decoding.beam, mean_of(found)
+        return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean, found)
 
     def inspect(self, run: MixtureRun, focus: Focus) -> Inspection:
         return insides(run, focus)

@@ -22,15 +22,15 @@ from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.figure import attention_picture
 from s2s.interpretability.inspection import Focus, Inspection
+from s2s.interpretability.seq2seq import inspection_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import build_model, check_lengths, mean_loss, translation_trainer
+from s2s.tasks.seq2seq import build_model, check_lengths, mean_loss, pair_of, translation_trainer
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.data import TranslationSource
 from s2s.tasks.translation.evaluation import TranslationEvaluation, evaluate_pairs
-from s2s.tasks.translation.insides import insides
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.writing import WritingTask
@@ -150,7 +150,11 @@ class Translation(WritingTask[Recipe, Prepared]):
         return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
 
     def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
-        return insides(run, focus)
+        """Where it looks while it writes its own translation, or the one that the focus has."""
+        # an example of a split has the prefix
+        texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
+        pairs = [pair_of(run, text, focus.output) for text in texts]
+        return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
 
 
 TASK = Translation()
