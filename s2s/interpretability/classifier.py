@@ -5,37 +5,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
 from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Positions, SameWord
 from s2s.interpretability.positions import positions_of
 from s2s.interpretability.saliency import attention_on_words, explained, score_of_class
-from s2s.interpretability.walk import Source, chosen_words, patch, same_word
+from s2s.interpretability.walk import Source, chosen_words, same_word
 from s2s.models.contract import Classifier
 
 
 @dataclass(frozen=True)
 class Read:
-    """An example as a classifier reads it.
-
-    Attributes:
-        source: its pieces and words, or patches.
-        text: what names it.
-        baseline: the vectors of an example with nothing in it.
-        image: its pixels, where it is one.
-        across: patches in a row of an image.
-    """
+    """An example as a classifier reads it, what names it, and the vectors of an example with nothing in it."""
 
     source: Source
     text: str
     baseline: Float[Tensor, "1 source width"]
-    image: UInt8[np.ndarray, "channels height width"] | None = None
-    across: int = 0
-
-    def place(self, wanted: str | None) -> int | None:
-        """The patch of an image that is looked into: the one in the middle, where none is wanted; None of a text."""
-        return None if self.image is None else patch(self.source, self.across, wanted)
 
 
 def inspection_of(
@@ -47,14 +33,12 @@ def inspection_of(
         UserError: a word, a layer or a head is not there.
     """
     sources, encoder = [each.source for each in read], model.encoder
-    patches = [each.place(focus.word) for each in read]
-    words = [patch for patch in patches if patch is not None] or chosen_words(encoder, sources, focus.word)
+    words = chosen_words(encoder, sources, focus.word)
     examples = [_inspected(model, each, word, (classes, truth), focus) for each, word in zip(read, words, strict=True)]
     longest = max(len(source.pieces) for source in sources)
-    same = same_word(encoder, sources, words) if len(read) > 1 else None
     # an image has no more positions than it has patches
-    positions = positions_of("encoder", encoder.embedding, longest, *([0] if patches[0] is not None else []))
-    return examples, same, positions
+    positions = positions_of("encoder", encoder.embedding, longest, *([0] if sources[0].across else []))
+    return examples, same_word(encoder, sources, words), positions
 
 
 def _inspected(
@@ -73,4 +57,4 @@ def _inspected(
     remark = " · ".join(f"{name} {share:.3f}" for share, name in likely) + (f"; it is {truth}" if truth else "")
     maps = [AttentionMaps("encoder", weights, source.pieces, source.pieces)] if len(weights) else []
     walk = source.walk(encoder, focus, word)
-    return Inspected(read.text, classes[label], remark, maps, found, walk, read.image, read.across)
+    return Inspected(read.text, classes[label], remark, maps, found, walk, source.image, source.across)

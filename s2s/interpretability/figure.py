@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Inspection, Saliency
 from s2s.training.drawing import blank
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure, FigureBase
 
@@ -136,7 +137,7 @@ def _weights(methods: Sequence[Saliency], title: str) -> _Band:
         for panel, found in zip(panels, methods, strict=True):
             weights = found.weights[:_DRAWN, :_DRAWN]
             end = float(np.abs(weights).max()) or 1.0
-            image = panel.imshow(weights, cmap=_diverging(), vmin=-end, vmax=end, aspect="auto")
+            image = panel.imshow(weights, cmap=diverging(), vmin=-end, vmax=end, aspect="auto")
             panel.set_xticks(range(len(words)), words, rotation=90, fontsize=_SMALL, parse_math=False)
             panel.set_title(found.method, fontsize=_SMALL)
             bar = figure.colorbar(image, ax=panel, fraction=0.04)
@@ -173,18 +174,24 @@ def _patches(example: Inspected, focus: Focus, whose: str) -> _Band:
         for panel in panels:
             panel.set_axis_off()
         pixels = image if image is not None else np.zeros((1, 1, 1))
-        panels[0].imshow(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
+        show_image(panels[0], pixels)
         panels[0].set_title("image", fontsize=_SMALL)
         for panel, (name, weights, signed) in zip(panels[1:], maps, strict=False):
             end = float(np.abs(weights).max()) or 1.0
-            colours = {"cmap": _diverging() if signed else "Greys", "vmin": -end if signed else 0, "vmax": end}
+            colours = {"cmap": diverging() if signed else "Greys", "vmin": -end if signed else 0, "vmax": end}
             panel.imshow(weights.reshape(across, across), **colours)
             panel.set_title(name, fontsize=_SMALL, parse_math=False)
 
     return _Band(columns * 1.9, rows * 2.0 + 0.6, draw)
 
 
-def _diverging() -> "Colormap":
+def show_image(panel: "Axes", image: Shaped[np.ndarray, "channels height width"]) -> None:
+    """Draws an image, grey or red, green and blue, whose numbers are from 0 to 255."""
+    panel.imshow(image[0] if len(image) == 1 else image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=255)
+
+
+def diverging() -> "Colormap":
+    """The colours of what weighs for, blue, and against, orange."""
     from matplotlib.colors import LinearSegmentedColormap
 
     # for the blind to red, green or blue (Okabe & Ito 2008), as in all pictures of what weighs for and against

@@ -1,11 +1,10 @@
 """The vectors that tell a model where a token stands."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import UInt8
-from torch import Tensor
+from torch import Tensor, nn
 
 from s2s.interpretability.inspection import Positions
 from s2s.nn.embeddings import Embedding, sinusoids
@@ -13,7 +12,7 @@ from s2s.nn.embeddings import Embedding, sinusoids
 _LENGTH = 64
 
 
-def position_vectors(embedding: Any, length: int) -> Tensor | None:
+def position_vectors(embedding: nn.Module | None, length: int) -> Tensor | None:
     """The first so many vectors that an `Embedding` adds to those of tokens, or fewer; None where it adds none."""
     if not isinstance(embedding, Embedding):
         return None
@@ -22,20 +21,20 @@ def position_vectors(embedding: Any, length: int) -> Tensor | None:
     return sinusoids(length, embedding.width) if embedding.kind == "sinusoidal" else None
 
 
-def positions_of(name: str, embedding: Any, wanted: int, least: int = _LENGTH) -> list[Positions]:
+def positions_of(name: str, embedding: nn.Module | None, wanted: int, least: int = _LENGTH) -> list[Positions]:
     """The vectors of an encoder's or a decoder's first positions, as many as are wanted and at least so many.
 
     Returns:
         One, or none where positions are not told by vectors.
     """
     vectors = position_vectors(embedding, max(wanted, least))
-    if vectors is None:
+    if vectors is None or not isinstance(embedding, Embedding):
         return []
     vectors = vectors.cpu().double()
     return [Positions(name, embedding.kind, vectors.numpy(), (vectors @ vectors.T).numpy())]
 
 
-def without_words(embedding: Any, vectors: Tensor) -> Tensor:
+def without_words(embedding: nn.Module, vectors: Tensor) -> Tensor:
     """The baseline of an input: no word anywhere, each place known as before; zeros where places are not told apart."""
     places = position_vectors(embedding, vectors.shape[1])
     nothing = torch.zeros_like(vectors) if places is None else places.to(vectors).expand_as(vectors).clone()

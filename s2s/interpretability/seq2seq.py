@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.tokenizers import BOS, EOS, Tokenizer
@@ -13,7 +13,7 @@ from s2s.errors import UserError
 from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Positions, Saliency, SameWord
 from s2s.interpretability.positions import positions_of, without_words
 from s2s.interpretability.saliency import Score, explained, rollout
-from s2s.interpretability.walk import Source, chosen_words, patch, same_word
+from s2s.interpretability.walk import Source, chosen_words, same_word
 from s2s.interpretability.words import words_of
 from s2s.models.contract import Seq2Seq
 from s2s.nn.layers import Inputs, States, Valid
@@ -29,8 +29,6 @@ class Pair:
         texts: what names the input, and the output.
         target: the names of the output's pieces, and of its end.
         baseline: the vectors of an input with nothing in it; those of a text without words when None.
-        image: the input's pixels, where it is one.
-        across: patches in a row of an image.
         remark: what else is to be said of the output.
     """
 
@@ -39,19 +37,13 @@ class Pair:
     texts: tuple[str, str]
     target: Sequence[str]
     baseline: Float[Tensor, "1 source width"] | None = None
-    image: UInt8[np.ndarray, "channels height width"] | None = None
-    across: int = 0
     remark: str = ""
-
-    def place(self, wanted: str | None) -> int | None:
-        """The patch of an image that is looked into; None of a text."""
-        return None if self.image is None else patch(self.source, self.across, wanted)
 
     def inspected(self, model: Seq2Seq, focus: Focus, word: int) -> Inspected:
         """All that is found of it."""
         walk = self.source.walk(model.encoder, focus, word)
         maps, weights = self._attention(model), list(self._saliency(model))
-        return Inspected(*self.texts, self.remark, maps, weights, walk, self.image, self.across)
+        return Inspected(*self.texts, self.remark, maps, weights, walk, self.source.image, self.source.across)
 
     def _fed(self) -> Tensor:
         return torch.tensor([[BOS, *self.written]], device=self.source.valid.device)
@@ -107,15 +99,15 @@ def inspection_of(
         UserError: a word, a layer or a head is not there.
     """
     sources, encoder = [pair.source for pair in pairs], model.encoder
-    patches = [place for pair in pairs if (place := pair.place(focus.word)) is not None]
-    words = patches or chosen_words(encoder, sources, focus.word)
+    words = chosen_words(encoder, sources, focus.word)
     examples = [pair.inspected(model, focus, word) for pair, word in zip(pairs, words, strict=True)]
     read, written = (max(map(len, lengths)) for lengths in ([s.pieces for s in sources], [p.target for p in pairs]))
-    # an image has no more positions than it has patches
     longest = max(read, written)
-    positions = positions_of("encoder", encoder.embedding, read if patches else longest, *([0] if patches else []))
+    # an image has no more positions than it has patches
+    of_encoder = (read, 0) if sources[0].across else (longest,)
+    positions = positions_of("encoder", encoder.embedding, *of_encoder)
     positions += positions_of("decoder", getattr(model.decoder, "embedding", None), longest)
-    return examples, same_word(encoder, sources, words) if len(pairs) > 1 else None, positions
+    return examples, same_word(encoder, sources, words), positions
 
 
 def source_of(tokenizer: Tokenizer, pieces: Sequence[int], read: Inputs, valid: Valid) -> Source:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -134,12 +135,18 @@ def _added(lookup: Lookup, head: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Source:
-    """An input as an encoder reads it, in a batch of its own: tokens or pixels, and its pieces and words by name."""
+    """An input as an encoder reads it, in a batch of its own: tokens or pixels, and its pieces and words by name.
+
+    Of an image, its pixels are there, too, and the words are its patches, row by row and so many `across`, after what
+    else is read; of a text, `across` is 0.
+    """
 
     read: Inputs
     valid: Valid
     pieces: list[str]
     words: list[Word]
+    image: UInt8[np.ndarray, "channels height width"] | None = None
+    across: int = 0
 
     def walk(self, encoder: Encoder, focus: Focus, word: int) -> Walk | None:
         """A word's attention in the encoder; None where the encoder has no scaled dot products.
@@ -174,13 +181,16 @@ class Source:
 def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None) -> list[int]:
     """Which word of each input is looked into: the wanted one, or else that which two inputs make most different.
 
-    Of one input, it is the longest. Special pieces are no choice.
+    Of one input, it is the longest; of an image, the patch in the middle. Special pieces are no choice.
 
     Raises:
         UserError: the word is not in each input, or two have none in common.
     """
     if wanted is not None:
         return [find_word(source.words, wanted) for source in sources]
+    if across := sources[0].across:
+        middle = (across // 2) * (across + 1)
+        return [len(image.words) - across * across + middle for image in sources]
     if len(sources) == 1:
         lengths = [len(word.bare) if not _special(word) else 0 for word in sources[0].words]
         return [lengths.index(max(lengths))]
@@ -198,21 +208,6 @@ def chosen_words(encoder: Encoder, sources: Sequence[Source], wanted: str | None
     return list(min(pairs, key=alike))
 
 
-def patch(image: Source, across: int, wanted: str | None) -> int:
-    """The patch of that name, such as `3,4`, among an image's words; the one in the middle, where none is wanted.
-
-    Args:
-        image: whose words are patches, row by row, after what else is read.
-        across: patches in a row.
-        wanted: row and column, from 1 on.
-
-    Raises:
-        UserError: there is no such patch.
-    """
-    middle = len(image.words) - across * across + (across // 2) * (across + 1)
-    return middle if wanted is None else find_word(image.words, wanted)
-
-
 def _occurrences(words: Sequence[Word]) -> Iterator[tuple[tuple[str, int], int]]:
     """Each word and how often it stood before, and its place."""
     counts: Counter[str] = Counter()
@@ -226,8 +221,10 @@ def _special(word: Word) -> bool:
     return word.text.startswith("<") and word.text.endswith(">")
 
 
-def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int]) -> SameWord:
-    """How one word differs between two inputs, layer by layer."""
+def same_word(encoder: Encoder, sources: Sequence[Source], words: Sequence[int]) -> SameWord | None:
+    """How one word differs between two inputs, layer by layer; None of a single input."""
+    if len(sources) < 2:
+        return None
     first, second = (source.vectors(encoder, word) for source, word in zip(sources, words, strict=True))
     cosines = [float(functional.cosine_similarity(a, b, dim=0)) for a, b in zip(first, second, strict=True)]
     looked = [source.looked(encoder, word) for source, word in zip(sources, words, strict=True)]

@@ -29,6 +29,15 @@ def patches(across: int, before: int = 0) -> list[Word]:
     return [Word(name, (place,)) for place, name in enumerate([*["first"] * before, *names])]
 
 
+def check_length(pieces: int, longest: int | None, what: str = "text") -> None:
+    """Refuses a text of more pieces than the positions that a model has learned; None stands for any number."""
+    if longest is not None and pieces > longest:
+        raise UserError(
+            f"a {what} of {pieces} pieces is longer than the {longest} positions that the model has learned",
+            remedy="shorten it",
+        )
+
+
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Word]:
     """The words of a text's pieces.
 

@@ -75,7 +75,7 @@ def _what(error: Mapping[str, Any], key: Location, field: FieldInfo | None, tree
     return f"is {found}, expected {words}" + (f"; did you mean {near}?" if near else "")
 
 
-def _value_at(location: Location, tree: Mapping[str, Any]) -> Any:
+def _value_at(location: Location, tree: Mapping[str, Any]) -> object:
     value: Any = tree
     for part in location:
         value = value[part]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import MaxDepthExceededError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
@@ -67,7 +67,7 @@ def read_page(path: Path) -> Page:
     return Page(values, reader.lines, reader.twice)
 
 
-def read_value(text: str) -> Any:
+def read_value(text: str) -> object:
     """A value as the command line gives it; a `YAMLError` where it is none."""
     return _Reader().read(text)
 
@@ -76,7 +76,7 @@ class BeyondAPage(MarkedYAMLError):
     """YAML, but with more in it, or other characters, than any recipe has."""
 
 
-def _nested(place: Any) -> BeyondAPage:
+def _nested(place: StreamMark | None) -> BeyondAPage:
     return BeyondAPage(problem=f"more than {_DEEPEST} brackets or indentations within each other", problem_mark=place)
 
 
@@ -88,14 +88,14 @@ class _Reader:
         self._yaml = YAML(typ="safe", pure=True)
         self._yaml.max_depth = _DEEPEST
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> object:
         try:
             node = self._yaml.compose(text)
         except MaxDepthExceededError as error:
             raise _nested(error.problem_mark) from None
         return None if node is None else self._value(node, (), ())
 
-    def _value(self, node: Node, location: Location, around: tuple[Node, ...]) -> Any:
+    def _value(self, node: Node, location: Location, around: tuple[Node, ...]) -> object:
         if node in around:
             raise MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
         self._values += 1

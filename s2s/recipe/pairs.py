@@ -4,17 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from s2s.recipe.schema import (
-    Length,
-    OptimizationSettings,
-    Probability,
-    Section,
-    Seed,
-    SourceSettings,
-    Split,
-    Tokens,
-    Word,
-)
+from s2s.recipe import schema
 
 MADE = ("built-in", "homonyms")
 """Corpora that are made to measure: a number says how many examples are made, and none is held out of others."""
@@ -23,10 +13,10 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 Prefix = Annotated[str, Field(max_length=200)]
 
 
-class FilterSettings(Section):
+class FilterSettings(schema.Section):
     """Which training pairs are dropped before anything is learned from them; empty sides always are."""
 
-    max_words: Length | None = 250
+    max_words: schema.Length | None = 250
     """Longest side, in white-space separated words."""
     max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = 9.0
     """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
@@ -34,26 +24,26 @@ class FilterSettings(Section):
     """What happens to the second and later copies of a pair."""
 
 
-class LearnedPairs(SourceSettings):
+class LearnedPairs(schema.SourceSettings):
     """Pairs that are learned from."""
 
-    corpus: Word = "built-in"
+    corpus: schema.Word = "built-in"
     """`built-in`, `files`, or the name of a Hugging Face data set such as `bentrevett/multi30k`. `homonyms` is built
     in, too: English words of two meanings, which German tells apart."""
-    root: Word | None = None
+    root: schema.Word | None = None
     """A local folder: with a hub data set, read files of the usual names there instead (`train.en`, `val.de.gz`,
     `test.tsv` …); with `files`, what relative paths start from (the recipe's folder when absent)."""
-    source: Word = "en"
+    source: schema.Word = "en"
     """Language or column that is read: a file's ending (`train.en`), a table's or a data set's column, or, for a table
     without a header, the column's position from 0, in quotes. The built-in corpus has `en`, `de` and `cases`: for
     each German word the grammatical case it stands in, `-` for none; of other German sentences, `singular` and
     `plural`; of others again, `sentence` and `judgement`: whether it is `acceptable` or `unacceptable`."""
-    target: Word = "de"
+    target: schema.Word = "de"
     """Language or column that is written; as `source`."""
-    train: Split = "train"
+    train: schema.Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
     built-in corpus, how many sentence pairs to generate."""
-    seed: Seed = 1
+    seed: schema.Seed = 1
     """Seed of the built-in corpus, of the pairs held out, and of how many pairs are joined."""
     words: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the nouns, verbs, adjectives and adverbs of each kind that the built-in corpus is made of; numbers in
@@ -65,26 +55,26 @@ class LearnedPairs(SourceSettings):
 class PairSettings(LearnedPairs):
     """The parallel corpus."""
 
-    validation: Split = "validation"
+    validation: schema.Split = "validation"
     """As `train`; a number with files or a hub data set holds that many pairs out of the training data."""
-    test: Split | None = "test"
+    test: schema.Split | None = "test"
     """As `validation`; nothing is tested when null."""
 
 
-class BatchSettings(Section):
+class BatchSettings(schema.Section):
     """How examples become batches of similar length."""
 
-    tokens: Tokens = 4096
+    tokens: schema.Tokens = 4096
     """Hard limit of one batch: rows times the longest side, padding included."""
-    max_length: Length = 256
+    max_length: schema.Length = 256
     """Longest side in pieces; longer training pairs are counted, reported and left out."""
 
 
-class TrainingSettings(OptimizationSettings):
+class TrainingSettings(schema.OptimizationSettings):
     """The optimisation."""
 
-    tokens_per_update: Tokens | None = None
+    tokens_per_update: schema.Tokens | None = None
     """Target tokens that one update learns from, over all micro-batches and devices; `batches.tokens` when absent.
     The number of micro-batches follows from it."""
-    label_smoothing: Probability = 0.1
+    label_smoothing: schema.Probability = 0.1
     """Share of each target's probability spread evenly over the vocabulary."""

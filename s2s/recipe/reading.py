@@ -24,6 +24,7 @@ from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
 _ON_HUB = "hf:"
+_SPLITS = ("train", "validation", "test")
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
 
 
@@ -124,7 +125,7 @@ def dump(recipe: AnyRecipe[Any]) -> str:
     return text.getvalue()
 
 
-def _flowing(value: Any) -> Any:
+def _flowing(value: object) -> object:
     if isinstance(value, dict):
         return {key: _flowing(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -250,66 +251,60 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 
 def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
     """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
-    data = _data(recipe)
-    several: dict[str, dict[str, Any]] = {}
-    for (group, name), each in _corpora(data):
-        several.setdefault(group, {})[name] = _absolute_data(each, ("data", group, name), folder, given)
-    data = data if hasattr(data, "corpora") else _absolute_data(data, ("data",), folder, given)
+    data = dict(recipe)["data"]
+    several: dict[str, dict[str, Section]] = {}
+    for where, section in _corpora(data):
+        if where == ("data",):
+            data = _absolute_data(data, where, folder, given)
+        else:
+            several.setdefault(where[1], {})[where[2]] = _absolute_data(section, where, folder, given)
     return recipe.model_copy(update={"data": data.model_copy(update=several)})
 
 
-def _absolute_data(data: Any, where: Location, folder: Path, given: set[Location]) -> Any:
-    """A section that says where examples are, with absolute paths."""
-
-    def absolute(file: str, key: str, root: Path | None = None) -> str:
+def _absolute_data(section: Section, where: Location, folder: Path, given: set[Location]) -> Section:
+    """A section that says where examples are, with absolute paths; files start from its root, where it has one."""
+    changes: dict[str, str | tuple[str, ...]] = {}
+    for key, named in _paths(section):
         above = {(*where, key)[:depth] for depth in range(1, len(where) + 2)}
-        start = root or (Path.cwd() if above & given else folder.absolute())
-        return str(start / os.path.expanduser(file))  # noqa: PTH111  Path.expanduser fails for an unknown user's ~
+        start = Path.cwd() if above & given else folder.absolute()
+        if key in _SPLITS and "root" in changes:
+            start = Path(str(changes["root"]))
+        # Path.expanduser fails for an unknown user's ~
+        files = tuple(str(start / os.path.expanduser(file)) for file in named)  # noqa: PTH111
+        changes[key] = files[0] if isinstance(getattr(section, key), str) else files
+    return section.model_copy(update=changes)
 
-    changes: dict[str, Any] = {}
-    if data.root is not None:
-        changes["root"] = absolute(data.root, "root")
-    root = Path(changes["root"]) if data.root is not None else None
-    run = getattr(data, "back_translated_by", None)
+
+def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:
+    """The sections that say where examples are, by place: `data`, unless it only has `corpora`, and further ones."""
+    if not hasattr(data, "corpora"):
+        yield ("data",), data
+    for group in ("corpora", "more"):
+        for name, each in getattr(data, group, {}).items():
+            yield ("data", group, name), each
+
+
+def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The keys of a section that name folders, runs and files on this machine, and what they name; its root first."""
+    values = dict(section)
+    if values["root"] is not None:
+        yield "root", (values["root"],)
+    run = values.get("back_translated_by")
     if run is not None and not run.startswith(_ON_HUB):
-        changes["back_translated_by"] = absolute(run, "back_translated_by")
-    for key, files in _own_files(data):
-        changes[key] = tuple(absolute(file, key, root) for file in files)
-        if isinstance(getattr(data, key), str):
-            (changes[key],) = changes[key]
-    return data.model_copy(update=changes)
-
-
-def _corpora(data: Any) -> list[tuple[tuple[str, str], Any]]:
-    """The sections of further corpora, by key and name; where `data` has `corpora`, it is none itself."""
-    groups = {group: getattr(data, group, {}) for group in ("corpora", "more")}
-    return [((group, name), each) for group, several in groups.items() for name, each in several.items()]
+        yield "back_translated_by", (run,)
+    for key in _SPLITS if values["corpus"] == "files" else ():
+        split = values.get(key)
+        if isinstance(split, str | tuple):
+            yield key, (split,) if isinstance(split, str) else split
 
 
 def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
     """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
-    data = _data(recipe)
-    named: list[tuple[str, str | None]] = []
-    sections = [(f"data.{group}.{name}", each) for (group, name), each in _corpora(data)]
-    for place, each in sections if hasattr(data, "corpora") else [("data", data), *sections]:
-        named.append((f"{place}.root", each.root))
-        run = getattr(each, "back_translated_by", None)
-        named.append((f"{place}.back_translated_by", None if run and run.startswith(_ON_HUB) else run))
-        named += [(f"{place}.{key}", file) for key, files in _own_files(each) for file in files]
-    named.append(("init_from", getattr(recipe, "init_from", None)))
-    return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if file and not Path(file).exists()]
-
-
-def _data(recipe: AnyRecipe[Any]) -> Any:
-    return dict(recipe)["data"]
-
-
-def _own_files(data: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The files that each part of a corpus of files is read from."""
-    for key in ("train", "validation", "test") if data.corpus == "files" else ():
-        split = getattr(data, key, None)
-        if isinstance(split, str | tuple):
-            yield key, (split,) if isinstance(split, str) else split
+    values = dict(recipe)
+    sections = [(".".join(where), section) for where, section in _corpora(values["data"])]
+    named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
+    named += [("init_from", origin)] if (origin := values.get("init_from")) else []
+    return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if not Path(file).exists()]
 
 
 def _missing(path: Path) -> str:

@@ -243,7 +243,7 @@ def score_together(
     evaluations = [
         evaluate(run, scoring.split, checkpoint, (), False, shown, scoring.lowercase, scoring.files) for run in runs
     ]
-    comparisons = task_of(runs[0].recipe).compare(evaluations) if len(runs) > 1 else ()
+    comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 else ()
     # what another search, checkpoint or corpus scores is not the run's result
     own = checkpoint is None and not runs[0].overrides
     for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):

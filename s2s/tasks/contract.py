@@ -6,6 +6,7 @@
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from s2s.data.encoding import SIDE
 from s2s.data.examples import Examples
 from s2s.data.sources import Corpus, Source
 from s2s.data.tokenizers import Tokenizer
@@ -131,6 +133,15 @@ class Evaluation(ABC):
     def main_scores(self) -> dict[str, float]:
         """The numbers that stand for the whole, by name."""
 
+    @classmethod
+    def compare(cls, evaluations: Sequence[Any]) -> Sequence[Any]:
+        """Tests each evaluation, all of this class, against the first; nothing where the task has no test.
+
+        Raises:
+            UserError: they are not of the same examples.
+        """
+        return ()
+
     def to_json(self) -> str:
         """Everything."""
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
@@ -197,8 +208,8 @@ class Task(ABC, Generic[R, D, M]):
         """Where its examples come from."""
 
     def tokenizer_names(self, recipe: R) -> tuple[str, ...]:
-        """The names under which a run keeps its tokenizers, in the order in which they are handed around."""
-        return ()
+        """The names under which a run keeps its tokenizers, in the order in which they are handed around: here one."""
+        return (SIDE,)
 
     @abstractmethod
     def prepare(self, recipe: R, tokenizers: tuple[Tokenizer, ...], say: Say) -> D:
@@ -249,9 +260,12 @@ class Task(ABC, Generic[R, D, M]):
         """How many examples there are, by split; a task adds how many were left out or cut."""
         return {name: len(part) for name, part in course.data.corpus.parts().items()}
 
-    @abstractmethod
     def guessing(self, data: D) -> float:
-        """The loss of a model that has learned nothing and guesses, for each item; in nats where it is an entropy."""
+        """The loss of a model that has learned nothing and guesses, for each item; in nats where it is an entropy.
+
+        Here that of who guesses among the pieces of the last tokenizer.
+        """
+        return math.log(data.tokenizers[-1].size)
 
     @abstractmethod
     def introduce(self, course: Course[R, D, M], say: Say) -> None:
@@ -320,14 +334,6 @@ class Task(ABC, Generic[R, D, M]):
         """What is to be seen in a model's answers to a part; `rows` say where its examples stand in their split."""
         return Symptoms(f"{len(part):,} examples; only the log of the training was looked at")
 
-    def compare(self, evaluations: Sequence[Any]) -> Sequence[Any]:
-        """Tests each evaluation against the first; nothing where the task has no test.
-
-        Raises:
-            UserError: they are not of the same examples.
-        """
-        return ()
-
 
 E = TypeVar("E", bound=Evaluation)
 
@@ -348,11 +354,11 @@ def check_comparable(
             raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
 
 
-def check_positions(longest: int | None, wanted: int, remedy: str) -> None:
-    """Refuses texts of `batches.max_length` where a model learns fewer positions; None stands for any number."""
+def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:
+    """Refuses texts of so many pieces as a key says where a model learns fewer positions; None: it knows any number."""
     if longest is not None and longest < wanted:
         raise UserError(
-            f"the model knows {longest} positions, but batches.max_length is {wanted}",
+            f"the model knows {longest} positions, but {key} is {wanted}",
             where="model.max_positions",
             remedy=remedy,
         )

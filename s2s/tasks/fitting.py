@@ -18,6 +18,7 @@ from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
 from s2s.recipe.schema import LONGEST_NAME, PieceSettings
+from s2s.tasks.inspection import IMBALANCE
 
 if TYPE_CHECKING:
     import datasets
@@ -31,8 +32,6 @@ _SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 400, 350, 300)
 _TRIED = 20_000
 _SEEN = 50
 _FEWEST = 20
-# as `s2s data check` has it
-_IMBALANCE = 10
 
 
 Files = Path | tuple[Path, Path]
@@ -193,7 +192,7 @@ def course(updates: int, size: float, examples: float) -> dict[str, object]:
 
 def classes_metric(counts: Collection[int]) -> str:
     """By what checkpoints of a classifier are compared, as a line of a recipe, by the examples of each class."""
-    return "macro_f1 # the classes are uneven" if max(counts) > _IMBALANCE * min(counts) else "accuracy"
+    return "macro_f1 # the classes are uneven" if max(counts) > IMBALANCE * min(counts) else "accuracy"
 
 
 def header_line(header: bool | None, what: str) -> str:

@@ -5,9 +5,10 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -25,8 +26,7 @@ from s2s.evaluation.signs.pieces import entropy
 from s2s.interpretability.classifier import Read, inspection_of
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
-from s2s.recipe.schema import AnyRecipe
-from s2s.tasks.contract import Course, Evaluation, Loaded, Prepared, Say, Scoring, Task, check_comparable, draw
+from s2s.tasks.contract import Course, D, Evaluation, Loaded, R, Say, Scoring, Task, check_comparable, draw
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _LOOKED_AT = 1000
 _SHOWN_CLASSES = 8
 
-R = TypeVar("R", bound=AnyRecipe)
-D = TypeVar("D", bound=Prepared)
 Advance = Callable[[int], object]
 
 
@@ -229,27 +227,39 @@ class Labelling(Task[R, D, Classifier]):
         examples = self.read(run, part)
         with meter("classifying", len(examples)) as advance:
             probabilities = class_probabilities(run.model, examples, advance)
-        truth, right = examples.labels, measures.accuracy(examples.labels, probabilities.argmax(axis=1))
-        worst = []
-        for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
-            said, wanted = int(probabilities[row].argmax()), int(truth[row])
-            given = f"row {rows[row] + 1}, {part.names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
-            answer = f"{part.names[said]} ({probabilities[row, said]:.3f})"
-            worst.append(Worst(self.described(part, row), answer, part.names[wanted], given))
-        return Symptoms(
-            summary=f"{len(part):,} {self.evaluation.noun}: accuracy {right.value:.2f} % ({right.low:.2f} to "
-            f"{right.high:.2f})",
-            signs=[*class_signs(truth, probabilities, part.names), *self.strange(run, part)],
-            worst=worst,
-            ignorant=entropy(truth),
+        places = [f"row {row + 1}" for row in rows]
+        found = class_symptoms(
+            (examples.labels, probabilities, part.names), self.evaluation.noun, places, partial(self.described, part)
         )
+        return replace(found, signs=[*found.signs, *self.strange(run, part)], ignorant=entropy(examples.labels))
 
     def strange(self, run: Loaded[R, Classifier], part: Any) -> list[Sign]:
         """Signs in what is read; none, unless a task has some."""
         return []
 
-    def compare(self, evaluations: "Sequence[LabelledEvaluation]") -> list[ClassifierComparison]:
-        return compare_evaluations(evaluations)
+
+def class_symptoms(
+    answered: tuple[Int[np.ndarray, " examples"], Float[np.ndarray, "examples classes"], Sequence[str]],
+    noun: str,
+    places: Sequence[str],
+    described: Callable[[int], str],
+) -> Symptoms:
+    """Signs in the classes that examples were taken for, and the examples whose own class had the least probability.
+
+    Args:
+        answered: of examples, their classes and the probabilities of all classes; the classes' names.
+        noun: what the examples are called, in the plural.
+        places: of each, in words.
+        described: an example, by its row here, as a line can show it.
+    """
+    truth, probabilities, names = answered
+    right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
+    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
+        said, wanted = int(probabilities[row].argmax()), int(truth[row])
+        given = f"{places[row]}, {names[wanted]} has a probability of {probabilities[row, wanted]:.3g}"
+        worst.append(Worst(described(row), f"{names[said]} ({probabilities[row, said]:.3f})", names[wanted], given))
+    summary = f"{len(truth):,} {noun}: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
+    return Symptoms(summary, class_signs(truth, probabilities, names), worst)
 
 
 def classified(
@@ -321,22 +331,18 @@ class LabelledEvaluation(Evaluation):
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
         yield "reliability", reliability_picture(self.scores.calibration)
 
-
-def compare_evaluations(evaluations: Sequence[LabelledEvaluation]) -> list[ClassifierComparison]:
-    """Tests each run against the first with McNemar's test.
-
-    Raises:
-        UserError: the runs did not classify the same examples.
-    """
-    first = evaluations[0]
-    for other in evaluations[1:]:
-        if other.digest == first.digest and other.classes != first.classes:
-            raise UserError(
-                f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
-                remedy="compare runs whose data.classes are the same, in the same order",
-            )
-    check_comparable(evaluations, lambda each: (each.digest, each.truth))
-    return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> list[ClassifierComparison]:
+        """With McNemar's test."""
+        first = evaluations[0]
+        for other in evaluations[1:]:
+            if other.digest == first.digest and other.classes != first.classes:
+                raise UserError(
+                    f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
+                    remedy="compare runs whose data.classes are the same, in the same order",
+                )
+        check_comparable(evaluations, lambda each: (each.digest, each.truth))
+        return compare_classifiers(np.array(first.truth), {e.run: np.array(e.predicted) for e in evaluations})
 
 
 def _listed(classes: Sequence[str] | None) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 
 from s2s.evaluation.classification import Calibration, shortened
+from s2s.interpretability.figure import diverging, show_image
 from s2s.training.drawing import blank
 
 if TYPE_CHECKING:
@@ -118,17 +119,15 @@ def curves_picture(curves: Sequence[Curve]) -> "Figure":
     return figure
 
 
-def lengths_picture(
-    lengths: Int[np.ndarray, " examples"], max_length: int | None = None, unit: str = "pieces"
-) -> "Figure":
-    """How many examples have which length; what is longer than `max_length`, and cut off, is marked."""
+def lengths_picture(lengths: Int[np.ndarray, " examples"], max_length: int | None = None) -> "Figure":
+    """How many examples have which length in pieces; what is longer than `max_length`, and cut off, is marked."""
     figure = blank(5.2, 3.0)
     panel = figure.subplots()
     longest = int(lengths.max(initial=1))
     # bins of whole numbers: no bin holds more lengths than its neighbours
     step = max(1, -(-longest // 60))
     panel.hist(lengths, bins=np.arange(0, longest + step + 1, step).tolist(), color=_BLUE)
-    panel.set(xlabel=f"length ({unit})", ylabel="examples")
+    panel.set(xlabel="length (pieces)", ylabel="examples")
     title = f"{len(lengths):,} examples, median {np.median(lengths) if len(lengths) else 0:.0f}, longest {longest:,}"
     if max_length is not None:
         longer = int((lengths > max_length).sum())
@@ -194,7 +193,7 @@ def images_picture(
     for panel in panels:
         panel.set_axis_off()
     for panel, image, caption in zip(panels, images, captions, strict=False):
-        _show(panel, image)
+        show_image(panel, image)
         panel.set_title(caption, fontsize=7, y=-0.22, parse_math=False)
     return figure
 
@@ -205,27 +204,17 @@ def seen_picture(
     captions: Sequence[str],
 ) -> "Figure":
     """Images, and below each what its patches weighed: blue for the predicted class, orange against it."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    colours = LinearSegmentedColormap.from_list("weights", [_ORANGE, "white", _BLUE])
     count = max(1, len(images))
     figure = blank(1.7 * count, 3.6)
     panels = figure.subplots(2, count, squeeze=False)
     for panel in panels.flat:
         panel.set_axis_off()
     for column, (image, weights, caption) in enumerate(zip(images, maps, captions, strict=True)):
-        _show(panels[0, column], image)
+        show_image(panels[0, column], image)
         panels[0, column].set_title(caption, fontsize=7, parse_math=False)
         end = float(np.abs(weights).max()) or 1.0
-        panels[1, column].imshow(weights, cmap=colours, vmin=-end, vmax=end)
+        panels[1, column].imshow(weights, cmap=diverging(), vmin=-end, vmax=end)
     return figure
-
-
-def _show(panel: "Axes", image: UInt8[np.ndarray, "channels height width"]) -> None:
-    if len(image) == 1:
-        panel.imshow(image[0], cmap="gray", vmin=0, vmax=255)
-    else:
-        panel.imshow(image.transpose(1, 2, 0))
 
 
 def _lines(words: Sequence[str], weights: Sequence[float]) -> Iterator[list[tuple[int, str, float]]]:

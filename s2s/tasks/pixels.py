@@ -4,21 +4,27 @@ Pixels are kept as bytes, four times smaller than numbers a network computes wit
 only formats are read that hold nothing but an image, and none that unpacks to more than memory is for.
 """
 
+import difflib
 import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from s2s.data.sources import hub_split
 from s2s.errors import UserError, check_regular
+from s2s.recipe.images import PixelSettings
+from s2s.recipe.schema import SourceSettings
 
 if TYPE_CHECKING:
+    import datasets
     from PIL.Image import Image
 
 Pixels = UInt8[np.ndarray, "images channels height width"]
+Picture = UInt8[np.ndarray, "channels height width"]
 
 # what Pillow may open of whatever a file says that it is: no PostScript, which it hands to a program
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
@@ -27,21 +33,7 @@ _MOST_PIXELS = 2**26
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
-class Wanted(Protocol):
-    """What images are made: squares of so many pixels a side, grey (one channel) or red, green, blue (three)."""
-
-    @property
-    def size(self) -> int:
-        """Height and width in pixels."""
-        ...
-
-    @property
-    def channels(self) -> int:
-        """1: grey; 3: red, green, blue."""
-        ...
-
-
-def read_image(file: Path, wanted: Wanted, where: str = "") -> UInt8[np.ndarray, "channels height width"]:
+def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
     """One image, scaled and coloured as is wanted; messages name the file, or where it is named.
 
     Raises:
@@ -52,7 +44,7 @@ def read_image(file: Path, wanted: Wanted, where: str = "") -> UInt8[np.ndarray,
     return _read(file, where or str(file), wanted)
 
 
-def _read(file: Path | io.BytesIO, where: str, wanted: Wanted) -> UInt8[np.ndarray, "channels height width"]:
+def _read(file: Path | io.BytesIO, where: str, wanted: PixelSettings) -> Picture:
     from PIL import Image, UnidentifiedImageError
 
     # our own limit follows; below it, Pillow would warn in words that no user understands
@@ -72,7 +64,7 @@ def _read(file: Path | io.BytesIO, where: str, wanted: Wanted) -> UInt8[np.ndarr
     raise UserError(f"cannot be read: {why}", where=where, remedy="remove or replace the file")
 
 
-def pixels_of(image: "Image", wanted: Wanted) -> UInt8[np.ndarray, "channels height width"]:
+def pixels_of(image: "Image", wanted: PixelSettings) -> Picture:
     """An opened image, scaled and coloured as is wanted.
 
     Raises:
@@ -96,7 +88,7 @@ def pixels_of(image: "Image", wanted: Wanted) -> UInt8[np.ndarray, "channels hei
     return found[None] if found.ndim == 2 else found.transpose(2, 0, 1)
 
 
-def read_all(files: Sequence[Path], wanted: Wanted, places: Sequence[str] | None = None) -> Pixels:
+def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str] | None = None) -> Pixels:
     """The images of files, in their order; see `read_image`. Several are read at once.
 
     Raises:
@@ -108,7 +100,32 @@ def read_all(files: Sequence[Path], wanted: Wanted, places: Sequence[str] | None
         )
 
 
-def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: Wanted) -> UInt8[np.ndarray, "channels height width"]:
+def hub_images(
+    settings: SourceSettings, split: str, folder: Path | None, columns: Sequence[tuple[str, str]]
+) -> tuple["datasets.Dataset", str]:
+    """A split of a data set on the hub, or of its own files in a folder, and its place in words.
+
+    The columns are told by key of `data` and name, that of the images first; their cells are for `read_cell`.
+
+    Raises:
+        UserError: it is not there, or lacks a column.
+    """
+    from datasets import Image
+
+    where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
+    for key, column in columns:
+        if column not in found.column_names:
+            near = difflib.get_close_matches(column, found.column_names, n=1)
+            raise UserError(
+                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
+                where=where,
+                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
+            )
+    # as bytes or as paths: what they may unpack to is decided where they are read
+    return found.cast_column(columns[0][1], Image(decode=False)), where
+
+
+def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings) -> Picture:
     """The image in a cell of a data set, as bytes or as a path.
 
     Raises:
@@ -119,21 +136,7 @@ def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: Wanted) -> UIn
     return _read(Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"]), where, wanted)
 
 
-class Standardized(Protocol):
-    """Settings of images that may say how their pixels are brought to mean 0 and variance 1."""
-
-    @property
-    def mean(self) -> tuple[float, ...] | None:
-        """Mean of each channel, as a share of white."""
-        ...
-
-    @property
-    def deviation(self) -> tuple[float, ...] | None:
-        """Standard deviation of each channel."""
-        ...
-
-
-def statistics_for(settings: Standardized, pixels: Pixels) -> dict[str, tuple[float, ...]]:
+def statistics_for(settings: PixelSettings, pixels: Pixels) -> dict[str, tuple[float, ...]]:
     """The `mean` and `deviation` of a resolved recipe: what it says, or those of the training images."""
     statistics = pixel_statistics(pixels)
     mean, deviation = (tuple(round(float(number), 6) for number in part) for part in statistics)
@@ -155,6 +158,10 @@ def pixel_statistics(pixels: Pixels) -> tuple[Float[np.ndarray, " channels"], Fl
     mean = counts @ values / total
     deviation = np.sqrt((counts * (values - mean[:, None]) ** 2).sum(axis=1) / total)
     return mean, np.where(deviation > 0, deviation, 1.0)
+
+
+DAMAGED = " are of a single colour: damaged?"
+"""What to say of `plain` images."""
 
 
 def plain(pixels: Pixels) -> list[int]:

@@ -95,24 +95,15 @@ def written_by(translator: Translator, lines: list[str]) -> list[list[int]]:
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
 
 
-class Prefixed(Protocol):
-    """The section of a corpus, with what stands before each of its sources."""
-
-    @property
-    def prefix(self) -> str:
-        """Empty where there is nothing."""
-        ...
-
-
-def check_prefixes(sections: Mapping[str, Prefixed], tokenizer: Tokenizer) -> None:
+def check_prefixes(prefixes: Mapping[str, str], tokenizer: Tokenizer) -> None:
     """Refuses a prefix with unknown pieces, which the model could not tell from another, by its section in the recipe.
 
     A tokenizer that is learned from the corpora knows all of them; one of another run may not.
     """
-    for section, each in sections.items():
-        if UNK in tokenizer.encode(each.prefix):
+    for section, prefix in prefixes.items():
+        if UNK in tokenizer.encode(prefix):
             raise UserError(
-                f"has pieces that the tokenizer does not know: {each.prefix!r}",
+                f"has pieces that the tokenizer does not know: {prefix!r}",
                 where=f"{section}.prefix",
                 remedy="take words that it knows, or leave out init_from, so that a tokenizer is made for them",
             )

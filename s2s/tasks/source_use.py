@@ -46,9 +46,7 @@ def exchanged_rows(lengths: Int[np.ndarray, " pairs"], seed: int = 1) -> Int[np.
     return rows
 
 
-def source_use(
-    model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer, seed: int = 1
-) -> SourceUse | None:
+def source_use(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: Computer) -> SourceUse | None:
     """The losses of a translator with the sources of validation pairs and with exchanged ones.
 
     Pairs whose source was exchanged for the same text do not count; None where there are no others.
@@ -57,7 +55,7 @@ def source_use(
         return None
     everything = np.arange(len(data))
     sources, targets = data.rows(everything)
-    others = exchanged_rows(data.source_lengths, seed)
+    others = exchanged_rows(data.source_lengths)
     kept = np.array([not np.array_equal(sources[i], sources[j]) for i, j in enumerate(others.tolist())])
     if not kept.any():
         return None

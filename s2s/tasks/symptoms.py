@@ -9,7 +9,7 @@ from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from s2s.data.batches import collate_sources
-from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.encoding import encode_corpus
 from s2s.data.examples import sent
 from s2s.data.pairs import prefixed
 from s2s.data.tokenizers import EOS, UNK
@@ -24,7 +24,7 @@ from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
 from s2s.tasks.lines import Seen
 from s2s.tasks.seq2seq import translator_of
-from s2s.tasks.source_use import source_use
+from s2s.tasks.source_use import SourceUse, source_use
 from s2s.tasks.writing import collapsed, sequence_scores
 from s2s.training.progress import Meter
 
@@ -59,7 +59,7 @@ def pair_symptoms(
         signs=[
             *text_signs(sources, outputs, references, cut_off(translations)),
             collapsed(sources, outputs),
-            _source_ignored(run, data),
+            source_ignored(source_use(run.model, data, run.recipe.batches, run.computer)),
             unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
             search_errors(
                 run,
@@ -79,25 +79,19 @@ def cut_off(written: Sequence[Translation]) -> int:
     return sum(bool(each.candidates) and each.candidates[0].hypothesis.cut for each in written)
 
 
-def _source_ignored(run: Loaded[Any, Seq2Seq], data: Encoded) -> Sign:
-    worth = source_use(run.model, data, run.recipe.batches, run.computer)
-    return source_ignored(worth and (worth.right, worth.exchanged, worth.pairs))
-
-
-def source_ignored(worth: tuple[float, float, int] | None, noun: str = "source", more: str = "") -> Sign:
-    """Whether sources count: the losses with the right ones and with exchanged ones, of how many examples."""
+def source_ignored(worth: SourceUse | None, noun: str = "source") -> Sign:
+    """Whether sources count, by what they are worth; None where no two are different."""
     name = f"ignores the {noun}"
     remedy = (
-        f"train for longer (training.updates), lower training.learning_rate, raise training.warmup{more}, and look for "
+        "train for longer (training.updates), lower training.learning_rate, raise training.warmup, and look for "
         "misaligned pairs with `s2s data check`"
     )
     if worth is None:
         return plain_sign(name, False, f"there are no two different {noun}s to exchange", 0.0, "", remedy)
-    right, exchanged, count = worth
-    gate = uses_its_source(right, exchanged)
-    said = f"of {count:,} pairs, {gate.sentence}".replace("sources", f"{noun}s")
+    gate = uses_its_source(worth.right, worth.exchanged)
+    said = f"of {worth.pairs:,} pairs, {gate.sentence}".replace("sources", f"{noun}s")
     threshold = f"where {noun}s are worth less than {SOURCE:g} nats per target piece, as comparisons ask of translators"
-    return plain_sign(name, not gate.passed, said, exchanged - right, threshold, remedy)
+    return plain_sign(name, not gate.passed, said, worth.exchanged - worth.right, threshold, remedy)
 
 
 @torch.inference_mode()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
 
 from s2s.data.batches import Batch, collate
 from s2s.decoding.beam import Hypothesis
@@ -14,29 +14,53 @@ from s2s.decoding.translator import Translator, collapse
 from s2s.evaluation.signs import Sign, plain_sign
 from s2s.models.contract import Rows, Seq2Seq
 from s2s.nn.layers import Tokens, Vectors
-from s2s.tasks.contract import Loaded, Rescored
+from s2s.recipe.installed import module_of
+from s2s.tasks.contract import Course, D, Loaded, R, Rescored, Task
+from s2s.tasks.seq2seq import sequence_loss
+from s2s.training.trainer import Loss
 
-R = TypeVar("R", bound=Rows)
-
-
-def teacher_forced(model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
-    """Log probabilities of all pieces at each real place of the targets, all fed at once."""
-    logits = model.logits(batch.source, batch.source_valid, batch.target_in)
-    return logits.log_softmax(-1)[batch.target_valid]
+State = TypeVar("State", bound=Rows)
 
 
-def stepped(model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
-    """The same, each place fed by itself; see `by_steps`."""
-    memory = model.encoder(batch.source, batch.source_valid)
-    begin = _Fed(*model.decoder.start(memory, batch.target_in.shape[1]))
+class WritingTask(Task[R, D, Seq2Seq]):
+    """A task that writes a target for each source."""
 
-    def feed(fed: _Fed, tokens: Tokens) -> tuple[Vectors, _Fed]:
-        """One step of the decoder."""
-        states, state = model.decoder(fed.context, fed.state, tokens)
-        return states, _Fed(fed.context, state)
+    perplexity: ClassVar[bool] = True
 
-    states = by_steps(feed, begin, batch.target_in, turned)
-    return model.projection(states).log_softmax(-1)[batch.target_valid]
+    def build_smallest(self, recipe: R) -> nn.Module:
+        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
+
+    def loss(self, recipe: R) -> Loss[Seq2Seq, Batch]:
+        return sequence_loss(dict(recipe)["training"].label_smoothing)
+
+    def counts(self, course: Course[R, D, Seq2Seq]) -> dict[str, int]:
+        return {"test": 0, **super().counts(course), "too_long": course.trainer.examples.left_out}
+
+    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
+        """Of all pieces at each real place of the targets, all fed at once."""
+        logits = model.logits(batch.source, batch.source_valid, batch.target_in)
+        return logits.log_softmax(-1)[batch.target_valid]
+
+    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
+        """The same, each place fed by itself; see `by_steps`."""
+        memory = model.encoder(batch.source, batch.source_valid)
+        begin = _Fed(*model.decoder.start(memory, batch.target_in.shape[1]))
+
+        def feed(fed: _Fed, tokens: Tokens) -> tuple[Vectors, _Fed]:
+            """One step of the decoder."""
+            states, state = model.decoder(fed.context, fed.state, tokens)
+            return states, _Fed(fed.context, state)
+
+        states = by_steps(feed, begin, batch.target_in, turned)
+        return model.projection(states).log_softmax(-1)[batch.target_valid]
+
+    def rescored(self, run: Loaded[R, Seq2Seq], batch: Batch) -> Rescored:
+        """All hypotheses of the beam that the recipe asks for, of a batch's sources; all in fp32."""
+        real = zip(batch.source, batch.source_valid, strict=True)
+        sources = [row[valid].tolist()[:-1] for row, valid in real]
+        exact = dict(run.recipe)["decoding"].model_copy(update={"precision": "fp32"})
+        found = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
+        return rescored(run.model, batch.source, batch.source_valid, found)
 
 
 @dataclass(frozen=True)
@@ -47,7 +71,9 @@ class _Fed(Rows):
     state: Rows
 
 
-def by_steps(feed: Callable[[R, Tokens], tuple[Vectors, R]], state: R, tokens: Tokens, turned: bool) -> Vectors:
+def by_steps(
+    feed: Callable[[State, Tokens], tuple[Vectors, State]], state: State, tokens: Tokens, turned: bool
+) -> Vectors:
     """The decoder's state after each given piece, before the projection, the pieces fed one after the other.
 
     With `turned`, the rows of the state are turned round before each step, as a search exchanges them.
@@ -71,15 +97,6 @@ def collapsed(sources: Sequence[str], outputs: Sequence[str]) -> Sign:
     threshold = "where answers are fewer than a tenth of the sources, or most are empty: different texts differ"
     remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
     return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
-
-
-def searched(run: Loaded[Any, Seq2Seq], batch: Batch) -> Rescored:
-    """All hypotheses of the beam that the recipe asks for, of a batch's sources, and scored again; all in fp32."""
-    real = zip(batch.source, batch.source_valid, strict=True)
-    sources = [row[valid].tolist()[:-1] for row, valid in real]
-    exact = run.recipe.decoding.model_copy(update={"precision": "fp32"})
-    found = Translator(run.model, run.tokenizers[0], run.tokenizers[-1], exact, exact.beam).search(sources)
-    return rescored(run.model, batch.source, batch.source_valid, found)
 
 
 def rescored(

@@ -129,8 +129,8 @@ def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
         assert not set(held) & learned
         assert len(found.train) == 9
         told = inspect_captions(found, CaptionSource(settings), "nfkc", 1)
-        assert told.images_in_train == {"validation": 0, "test": 0}
-        assert told.splits["train"].repeated == [2, 3, 5, 6, 8, 9]
+        assert told.in_train["images"] == {"validation": 0, "test": 0}
+        assert "6 images of train (rows 2, 3, 5, 6, 8 …) equal an earlier one" in str(told)
 
 
 def _without(folder: Path, key: str, row: int, change) -> None:

@@ -10,8 +10,7 @@ from s2s.errors import UserError
 from s2s.recipe.pairs import FilterSettings
 from s2s.run.tasks import read
 from s2s.tasks.translation.inspection import inspected
-from s2s.tasks.translation.joining import joined
-from s2s.tasks.translation.prepared import prepare
+from s2s.tasks.translation.prepared import joined, prepare
 from s2s.tasks.translation.recipe import DataSettings
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "compare.yaml"

@@ -10,6 +10,8 @@ from s2s.tasks.images.data import Images, ImageSource
 from s2s.tasks.images.inspection import inspect_images
 from s2s.tasks.images.recipe import ImageDataSettings
 
+_SPREAD = ("  of the shortest", "  of the middle one", "  of the longest")
+
 
 def _part(rows: list[tuple[str, int]]) -> Labelled:
     texts = datasets.Dataset.from_dict({"text": [text for text, _ in rows]})
@@ -19,8 +21,9 @@ def _part(rows: list[tuple[str, int]]) -> Labelled:
 def test_sound_texts_are_counted_and_nothing_is_said_of_them():
     train = _part([(f"text {number} here", number % 2) for number in range(20)])
     found = inspect_labelled(Corpus(train, _part([("another one", 0)]), None), 1)
-    assert found.splits["train"].counts == {"a": 10, "b": 10}
-    assert found.splits["train"].words == (60, 3, 3, 3)
+    rows = found.splits["train"].rows
+    assert [rows[name] for name in ("a", "b")] == [10, 10]
+    assert [rows[name] for name in ("words", *_SPREAD)] == [60, 3, 3, 3]
     assert list(found.splits) == ["train", "validation"]
     assert len(found.spots) == 10
     assert all(train.texts[int(spot.split()[0]) - 1]["text"] in spot for spot in found.spots)
@@ -32,12 +35,11 @@ def test_what_spoils_texts_is_named_with_its_rows():
     rows += [("text 3", 1), ("text 4", 0), ("  ", 0), ("bad \ufffd", 1)]
     test = _part([("text 7", 1), ("new", 0), ("text 8", 0)])
     found = inspect_labelled(Corpus(_part(rows), _part([("x", 0)]), test), 1)
-    train = found.splits["train"]
-    assert train.contradictory == [31]
-    assert train.repeated == [31, 32]
-    assert train.empty == [33]
-    assert train.suspicious == {"replacement character U+FFFD": [34]}
-    assert found.overlap == {"validation": 0, "test": 2}
+    rows = found.splits["train"].rows
+    assert rows["repeated with another class"] == 1
+    assert rows["repeated texts"] == 2
+    assert rows["empty texts"] == 1
+    assert found.in_train == {"texts": {"validation": 0, "test": 2}}
     shown = str(found)
     for words in (
         "1 texts of train are empty (row 33)",
@@ -59,7 +61,7 @@ def _images(*pictures: tuple[int, int]) -> Images:
 def test_sound_images_are_counted_and_nothing_is_said_of_them():
     train = _images(*((seed, seed % 2) for seed in range(20)))
     found = inspect_images(Corpus(train, _images((30, 0)), None), ImageSource(ImageDataSettings(size=4)))
-    assert found.splits["train"].counts == {"a": 10, "b": 10}
+    assert [found.splits["train"].rows[name] for name in ("a", "b")] == [10, 10]
     assert len(found.spots) == 10
     assert "nothing suspicious found" in str(found)
 

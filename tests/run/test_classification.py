@@ -14,7 +14,7 @@ from s2s.errors import Stopped, UserError
 from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 from s2s.tasks.classification.task import TASK, Classification
-from s2s.tasks.labelled import compare_evaluations
+from s2s.tasks.labelled import LabelledEvaluation
 
 CLASSES = ["World", "Sports", "Business"]
 TOPICS = {"World": "peace vote treaty war", "Sports": "goal match team coach", "Business": "bank stock oil profit"}
@@ -155,7 +155,7 @@ def test_runs_are_scored_again_and_compared_on_the_same_texts(folder, capsys):
     assert len(json.loads((folder / "runs/tiny/evaluation-validation.json").read_text())["truth"]) == 30
     other = evaluate(folder / "runs/gru", overrides=[f"data.test={folder / 'train.tsv'}"], keep=False)
     with pytest.raises(UserError, match=r"different test sets"):
-        compare_evaluations([evaluate(folder / "runs/tiny", keep=False), other])
+        LabelledEvaluation.compare([evaluate(folder / "runs/tiny", keep=False), other])
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):

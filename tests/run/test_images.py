@@ -18,7 +18,7 @@ from s2s.run.loaded import evaluate, load, score_together
 from s2s.run.tasks import read
 from s2s.tasks.contract import Scoring
 from s2s.tasks.images.task import TASK
-from s2s.tasks.labelled import classified, compare_evaluations
+from s2s.tasks.labelled import LabelledEvaluation, classified
 from s2s.training.logger import RunLog
 
 RECIPE = """
@@ -134,7 +134,7 @@ def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(p
     labels = Path("images/t10k-labels-idx1-ubyte")
     labels.write_bytes(labels.read_bytes()[:-1] + bytes([(labels.read_bytes()[-1] + 1) % 3]))
     with pytest.raises(UserError, match="different test sets"):
-        compare_evaluations([evaluations[0], evaluate(second, keep=False)])
+        LabelledEvaluation.compare([evaluations[0], evaluate(second, keep=False)])
 
 
 def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):

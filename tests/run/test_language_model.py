@@ -29,7 +29,7 @@ from s2s.tasks.contract import Loaded
 from s2s.tasks.language_model.data import Windows
 from s2s.tasks.language_model.generation import Sampling, Writing, drawn, generated, growing, write
 from s2s.tasks.language_model.induction import recall
-from s2s.tasks.language_model.scoring import compare_scores, measure, spans
+from s2s.tasks.language_model.scoring import LanguageScores, measure, spans
 from s2s.tasks.language_model.task import LanguageModelling
 from s2s.training.devices import choose
 
@@ -90,15 +90,15 @@ def test_what_is_scored_is_minus_the_log_of_the_product_over_each_document(run, 
 
 def test_two_runs_are_tested_on_the_same_documents(run):
     found = evaluate(run, keep=False)
-    same, again = compare_scores([found, replace(found, run="again")])
+    same, again = LanguageScores.compare([found, replace(found, run="again")])
     assert (same.p_value, again.p_value) == (None, 1.0)
-    worse = compare_scores([found, replace(found, run="worse", nats=[1.01 * nats for nats in found.nats])])[1]
+    worse = LanguageScores.compare([found, replace(found, run="worse", nats=[1.01 * nats for nats in found.nats])])[1]
     # of the 2⁸ ways in which eight documents may change places, none but all and none is as far apart
     assert worse.p_value == pytest.approx(2 / 2**8, abs=0.003)
     assert same.bits_per_byte.low < same.bits_per_byte.value < same.bits_per_byte.high
     assert same.bits_per_byte.value == pytest.approx(found.main_scores()["bits_per_byte"])
     with pytest.raises(UserError, match="different test sets"):
-        compare_scores([found, replace(found, digest="x")])
+        LanguageScores.compare([found, replace(found, digest="x")])
 
 
 def test_long_documents_are_read_through_windows_that_move_on(loaded):

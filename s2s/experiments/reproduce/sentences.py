@@ -18,12 +18,12 @@ from s2s.experiments.translating import corpus_score, counts_of, greedy, schoole
 from s2s.experiments.whole_runs import prepared
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.reading import shipped
-from s2s.recipe.schema import DeviceSettings, TokenizerSettings
+from s2s.recipe.schema import DecodingSettings, DeviceSettings, TokenizerSettings
 from s2s.reproduced import Band
 from s2s.results import Figure
 from s2s.run.tasks import read
 from s2s.tasks.translation.prepared import Prepared
-from s2s.tasks.translation.recipe import BatchSettings, DecodingSettings, Recipe
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
 from s2s.training.devices import choose
 

@@ -1,6 +1,5 @@
 """Images with captions: the built-in corpus, tables of captions beside a folder of images, and the hub."""
 
-import difflib
 import itertools
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,13 +10,13 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int
 
-from s2s.data.sources import Source, digest_of, digest_of_arrays, hub_split
+from s2s.data.sources import Source, digest_of, digest_of_arrays
 from s2s.errors import UserError
 from s2s.tasks.captioning.drawing import pictures
 from s2s.tasks.captioning.recipe import CaptionDataSettings
 from s2s.tasks.captioning.scenes import SPLITS, scenes
 from s2s.tasks.captioning.tables import Table, captions_of, listed
-from s2s.tasks.pixels import Pixels, read_all, read_cell
+from s2s.tasks.pixels import Pixels, hub_images, read_all, read_cell
 
 BUILT_IN = "built-in"
 _BUILT_IN_SIZES = {"train": 20_000, "validation": 500, "test": 1_000}
@@ -117,22 +116,11 @@ def _of_table(table: Table, folder: Path, settings: CaptionDataSettings) -> Capt
 
 
 def _from_hub(folder: Path | None, split: str, settings: CaptionDataSettings) -> Captioned:
-    from datasets import Image
-
-    where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
     columns = (settings.caption,) if isinstance(settings.caption, str) else settings.caption
-    for key, column in (("image", settings.image), *(("caption", column) for column in columns)):
-        if column not in found.column_names:
-            near = difflib.get_close_matches(column, found.column_names, n=1)
-            raise UserError(
-                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
-                where=where,
-                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
-            )
-    # as bytes or as paths: what they may unpack to is decided where they are read
-    rows = found.select_columns([settings.image, *columns]).cast_column(settings.image, Image(decode=False))
+    wanted = (("image", settings.image), *(("caption", column) for column in columns))
+    found, where = hub_images(settings, split, folder, wanted)
     images: dict[bytes, tuple[np.ndarray, str, list[str]]] = {}
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(found.select_columns([settings.image, *columns]), start=1):
         cells, place = cast("dict[str, Any]", row), f"{where} row {number}"
         pixels = read_cell(cells[settings.image], place, settings)
         captions = [text for column in columns for text in _texts(cells[column], column, place)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -83,6 +83,13 @@ class CaptionEvaluation(Evaluation):
         if self.looks:
             yield "attention", looks_picture(self.looks, "where the model looks for each word")
 
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
+        """By exchanging captions."""
+        first = evaluations[0]
+        check_comparable(evaluations, lambda each: (each.names, each.references))
+        return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)
+
 
 def evaluate_images(
     run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned, scoring: Scoring, meter: Meter
@@ -126,14 +133,3 @@ def facts_of(captions: Sequence[str], part: Captioned) -> dict[str, list[bool]]:
         if (scene := described(reference))
     ]
     return {field.name: [fact for each in told for fact in getattr(each, field.name)] for field in fields(Facts)}
-
-
-def compare_runs(evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:
-    """Tests each run against the first by exchanging captions.
-
-    Raises:
-        UserError: the runs were not scored on the same images.
-    """
-    first = evaluations[0]
-    check_comparable(evaluations, lambda each: (each.names, each.references))
-    return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)

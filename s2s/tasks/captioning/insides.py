@@ -47,6 +47,5 @@ def _pair(run: CaptionRun, pixels: Pixels, name: str) -> Pair:
     words = patches(across)
     with torch.no_grad():
         nothing = encoder.embedding(even_grey(read, recipe.data.mean))
-    source = Source(read, valid, [word.text for word in words], words)
-    target = tokenizer.pieces([*written, EOS])
-    return Pair(source, written, (name, caption.text), target, nothing, np.asarray(pixels[0]), across)
+    source = Source(read, valid, [word.text for word in words], words, np.asarray(pixels[0]), across)
+    return Pair(source, written, (name, caption.text), tokenizer.pieces([*written, EOS]), nothing)

@@ -61,9 +61,9 @@ def looks_picture(looks: Sequence["Look"], title: str) -> "Figure":
     return _sheet(panels, _ACROSS, 12, title)
 
 
-def captions_picture(pixels: Pixels, captions: Sequence[str], title: str = "", across: int = 6) -> "Figure":
+def captions_picture(pixels: Pixels, captions: Sequence[str], title: str) -> "Figure":
     """Images, each above its caption."""
-    return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], across, 22, title)
+    return _sheet([(enlarged(i), c) for i, c in zip(pixels, captions, strict=True)], 6, 22, title)
 
 
 def _sheet(panels: Sequence[tuple[Shown, str]], across: int, letters: int, title: str) -> "Figure":

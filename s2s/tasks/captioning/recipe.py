@@ -1,15 +1,16 @@
 """What a recipe of `task: captioning` says: images with captions, how a model reads the ones and writes the others."""
 
-from typing import Annotated, Generic, Literal, Self
+from typing import Generic, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from s2s.recipe import schema
+from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import translator_settings
 
 
-class CaptionDataSettings(schema.SourceSettings):
-    """The images and their captions."""
+class CaptionPlaces(schema.SourceSettings):
+    """Where the images and their captions are."""
 
     corpus: schema.Word = "built-in"
     """`built-in`, `files`, or the name of a Hugging Face data set such as `jxie/flickr8k`."""
@@ -31,22 +32,10 @@ class CaptionDataSettings(schema.SourceSettings):
     """As `train`; a number with files or a hub data set holds that many images out of the training part."""
     test: schema.Split | None = "test"
     """As `validation`; nothing is tested when null."""
-    size: schema.Pixels = 32
-    """Height and width in pixels; images of another size are scaled."""
-    channels: Literal[1, 3] = 3
-    """1: grey; 3: red, green, blue."""
-    mean: tuple[Annotated[float, Field(ge=-1000, le=1000)], ...] | None = None
-    """Mean of each channel, as a share of white, which is subtracted from all pixels; that of the training images when
-    null."""
-    deviation: tuple[schema.PositiveFloat, ...] | None = None
-    """Standard deviation of each channel, by which what is left is divided; that of the training images when null."""
 
-    @model_validator(mode="after")
-    def _channels_have_statistics(self) -> Self:
-        for key, values in (("mean", self.mean), ("deviation", self.deviation)):
-            if values is not None and len(values) != self.channels:
-                raise ValueError(f"{key} has {len(values)} numbers, but channels is {self.channels}")
-        return self
+
+class CaptionDataSettings(PixelSettings, CaptionPlaces):
+    """The images and their captions."""
 
 
 class StemSettings(schema.Section):

@@ -21,6 +21,7 @@ from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import write
 from s2s.tasks.contract import Loaded
 from s2s.tasks.seq2seq import sequence_loss
+from s2s.tasks.source_use import SourceUse
 from s2s.tasks.symptoms import cut_off, search_errors, source_ignored, worst_texts
 from s2s.tasks.writing import collapsed
 from s2s.training.progress import Meter
@@ -84,7 +85,7 @@ def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign
     pieces, losses = Lists.of(run.tokenizers[0].encode_batch(list(right.texts()))), []
     for each in (right, wrong):
         losses.append(mean_loss(run.model, examples_of(run.recipe, each, pieces), sequence_loss(0.0), run.computer))
-    return source_ignored((losses[0], losses[1], len(kept)), "image")
+    return source_ignored(SourceUse(losses[0], losses[1], len(kept)), "image")
 
 
 def facts_wrong(outputs: Sequence[str], part: Captioned) -> list[Sign]:

@@ -1,41 +1,36 @@
 """Captioning: from images with captions to a model that writes captions."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Int
 
 from s2s.data.batches import Batch
-from s2s.data.encoding import SIDE, Lists, learned
+from s2s.data.encoding import Lists, learned
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation, Writer, collapse
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
-from s2s.evaluation.significance import Comparison
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.installed import module_of
-from s2s.tasks import writing
 from s2s.tasks.captioning.data import Captioned, CaptionSource
-from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, compare_runs, evaluate_images
+from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, evaluate_images
 from s2s.tasks.captioning.examples import CaptionedImages, PreparedCaptions, examples_of, positions_of
 from s2s.tasks.captioning.insides import insides
 from s2s.tasks.captioning.pictures import captions_picture, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.symptoms import symptoms
 from s2s.tasks.captioning.writing import build_model, looks, write
-from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, Task, check_positions, draw
+from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, check_positions, draw
 from s2s.tasks.pixels import statistics_for
 from s2s.tasks.seq2seq import sequence_loss
+from s2s.tasks.writing import WritingTask, rescored
 from s2s.training import drawing
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
-from s2s.training.trainer import Loss, mean_loss
+from s2s.training.trainer import mean_loss
 
 _SAMPLES = 5
 _DRAWN, _LOOKED_AT = 18, 2
@@ -44,16 +39,11 @@ CaptionCourse = Course[CaptionRecipe, PreparedCaptions, Seq2Seq]
 CaptionRun = Loaded[CaptionRecipe, Seq2Seq]
 
 
-class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
+class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
     """Images in, captions out."""
-
-    perplexity: ClassVar[bool] = True
 
     def source(self, recipe: CaptionRecipe) -> CaptionSource:
         return CaptionSource(recipe.data)
-
-    def tokenizer_names(self, recipe: CaptionRecipe) -> tuple[str, ...]:
-        return (SIDE,)
 
     def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedCaptions:
         corpus: Corpus[Captioned] = CaptionSource(recipe.data).load()
@@ -69,26 +59,14 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
     def build(self, recipe: CaptionRecipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
         return build_model(recipe, tokenizers[0].size)
 
-    def build_smallest(self, recipe: CaptionRecipe) -> nn.Module:
-        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
-
     def examples(self, recipe: CaptionRecipe, data: PreparedCaptions, model: Seq2Seq) -> CaptionedImages:
         longest = recipe.batches.max_length
         check_positions(model.decoder.longest, longest, f"set model.max_positions={longest} or higher")
         return examples_of(recipe, data.corpus.train, data.train)
 
-    def loss(self, recipe: CaptionRecipe) -> Loss[Seq2Seq, Batch]:
-        return sequence_loss(recipe.training.label_smoothing)
-
     def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
         pieces = Lists.of(run.tokenizers[0].encode_batch(list(part.texts())))
         return examples_of(run.recipe, part, pieces)
-
-    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
-        return writing.teacher_forced(model, batch)
-
-    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
-        return writing.stepped(model, batch, turned)
 
     def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
         """All hypotheses of the beam that the recipe asks for, in fp32."""
@@ -96,13 +74,10 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
         writer = Writer(run.model, run.tokenizers[0], decoding, decoding.beam)
         limits = np.full(len(batch.source), decoding.max_length)
         found = writer.hypotheses(batch.source, batch.source_valid, limits)
-        return writing.rescored(run.model, batch.source, batch.source_valid, found)
+        return rescored(run.model, batch.source, batch.source_valid, found)
 
     def symptoms(self, run: CaptionRun, part: Captioned, rows: Int[np.ndarray, " images"], meter: Meter) -> Symptoms:
         return symptoms(run, part, rows, meter)
-
-    def guessing(self, data: PreparedCaptions) -> float:
-        return math.log(data.tokenizer.size)
 
     def counts(self, course: CaptionCourse) -> dict[str, int]:
         examples = course.trainer.examples
@@ -154,9 +129,6 @@ class Captioning(Task[CaptionRecipe, PreparedCaptions, Seq2Seq]):
 
     def inspect(self, run: CaptionRun, focus: Focus) -> Inspection:
         return insides(run, focus)
-
-    def compare(self, evaluations: Sequence[CaptionEvaluation]) -> list[Comparison]:
-        return compare_runs(evaluations)
 
 
 TASK = Captioning()

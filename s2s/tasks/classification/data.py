@@ -13,7 +13,7 @@ from torch import Tensor
 
 from s2s.data import sources
 from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
-from s2s.data.encoding import Pieces, PreparedTexts, cut
+from s2s.data.encoding import Lists, Pieces, PreparedTexts, cut
 from s2s.data.examples import LabelledExamples, Plan
 from s2s.data.sources import Source
 from s2s.data.text_files import Columns, place
@@ -188,19 +188,6 @@ Lengths = Int[np.ndarray, " texts"]
 _SPREAD = 0.05
 
 
-class Chosen:
-    """Some texts of a corpus, by their rows."""
-
-    def __init__(self, pieces: Pieces, chosen: Int[np.ndarray, " chosen"]) -> None:
-        self._pieces = pieces
-        self._chosen = chosen
-        self.lengths = pieces.lengths[chosen]
-
-    def rows(self, indices: Int[np.ndarray, " chosen"]) -> list[np.ndarray]:
-        """The pieces of the chosen texts, in that order."""
-        return self._pieces.rows(self._chosen[indices])
-
-
 class LabelledTexts(LabelledExamples):
     """Labelled texts under a recipe's limits.
 
@@ -250,12 +237,12 @@ class LabelledTexts(LabelledExamples):
         return collate_sources(texts, self.begin, int(_widths(lengths, self.settings).max(initial=1)))
 
     def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledTexts":
-        return LabelledTexts(Chosen(self.pieces, rows), self.labels[rows], self.settings, self.begin)
+        return LabelledTexts(Lists.of(self.pieces.rows(rows)), self.labels[rows], self.settings, self.begin)
 
-    def padding_share(self, seed: int, epoch: int = 0) -> float:
+    def padding_share(self, seed: int) -> float:
         """Share of an epoch's positions that hold padding, in [0, 1)."""
         widths = _widths(self.lengths, self.settings)
-        positions = sum(len(rows) * int(widths[rows].max()) for rows in self.plan(seed, epoch))
+        positions = sum(len(rows) * int(widths[rows].max()) for rows in self.plan(seed, 0))
         return 1 - int(self.lengths.sum()) / positions
 
 

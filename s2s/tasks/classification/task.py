@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from s2s.data.encoding import SIDE, Lists, encode_texts
+from s2s.data.encoding import Lists, encode_texts
 from s2s.data.examples import LabelledBatch
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError
@@ -111,9 +111,6 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
 
     def source(self, recipe: ClassificationRecipe) -> LabelledSource:
         return LabelledSource(recipe.data)
-
-    def tokenizer_names(self, recipe: ClassificationRecipe) -> tuple[str, ...]:
-        return (SIDE,)
 
     def prepare(self, recipe: ClassificationRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedLabelled:
         return prepare_texts(recipe, tokenizers[0] if tokenizers else None, say)

@@ -5,7 +5,6 @@ al. 1998), plain or compressed with gzip: two zero bytes, the type of the number
 dimension's size as a big-endian 32-bit number; then the numbers.
 """
 
-import difflib
 import gzip
 import io
 import math
@@ -19,10 +18,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays, hub_split
+from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays
 from s2s.errors import UserError, check_regular
 from s2s.tasks.images.recipe import ImageDataSettings
-from s2s.tasks.pixels import ENDINGS, Pixels, pixels_of, read_all, read_cell
+from s2s.tasks.pixels import ENDINGS, Pixels, hub_images, pixels_of, read_all, read_cell
 
 # MNIST's files, and those of all data sets made in its likeness
 _IDX_STEMS = {"train": "train", "test": "t10k"}
@@ -163,25 +162,13 @@ def class_folders(folder: Path) -> list[Path]:
 
 
 def _from_hub(folder: Path | None, split: str, settings: ImageDataSettings, names: tuple[str, ...] | None) -> Images:
-    import datasets
-
-    where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
-    for key in ("image", "label"):
-        column = getattr(settings, key)
-        if column not in found.column_names:
-            near = difflib.get_close_matches(column, found.column_names, n=1)
-            raise UserError(
-                f"data.{key} is {column!r}, but the columns are {', '.join(found.column_names)}",
-                where=where,
-                remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
-            )
+    columns = (("image", settings.image), ("label", settings.label))
+    found, where = hub_images(settings, split, folder, columns)
     _check_some(len(found), where)
     labels, names = _numbered(list(found[settings.label]), found.features[settings.label], names, where)
-    # as bytes or as paths: what they may unpack to is decided here
-    images = found.cast_column(settings.image, datasets.Image(decode=False))
     pixels = [
         read_cell(cast("Any", row)[settings.image], f"{where}, row {number}", settings)
-        for number, row in enumerate(images, start=1)
+        for number, row in enumerate(found, start=1)
     ]
     return Images(np.stack(pixels), labels, names)
 

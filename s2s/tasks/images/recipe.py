@@ -5,11 +5,12 @@ from typing import Annotated, Generic, Literal
 from pydantic import Field, model_validator
 
 from s2s.recipe import schema
+from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import encoder_settings
 
 
-class ImageDataSettings(schema.SourceSettings):
-    """The labelled images."""
+class ImagePlaces(schema.SourceSettings):
+    """Where the labelled images are."""
 
     root: schema.Word | None = None
     """A local folder: with a hub data set, read what lies there instead: IDX files of the usual names
@@ -28,22 +29,15 @@ class ImageDataSettings(schema.SourceSettings):
     classes: schema.Classes | None = None
     """Names of the classes, in the order of their numbers; when null, the folders by the alphabet, the hub's own, or
     the numbers of the training part."""
+
+
+class ImageDataSettings(PixelSettings, ImagePlaces):
+    """The labelled images."""
+
     size: schema.Pixels = 28
     """Height and width in pixels; images of another size are scaled."""
     channels: Literal[1, 3] = 1
     """1: grey; 3: red, green, blue."""
-    mean: tuple[Annotated[float, Field(ge=-1000, le=1000)], ...] | None = None
-    """Mean of each channel, as a share of white, which is subtracted from all pixels; that of the training images when
-    null."""
-    deviation: tuple[schema.PositiveFloat, ...] | None = None
-    """Standard deviation of each channel, by which what is left is divided; that of the training images when null."""
-
-    @model_validator(mode="after")
-    def _channels_have_statistics(self) -> "ImageDataSettings":
-        for key, values in (("mean", self.mean), ("deviation", self.deviation)):
-            if values is not None and len(values) != self.channels:
-                raise ValueError(f"{key} has {len(values)} numbers, but channels is {self.channels}")
-        return self
 
 
 class AugmentationSettings(schema.Section):

@@ -189,6 +189,9 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
     def source(self, recipe: ImageRecipe) -> ImageSource:
         return ImageSource(recipe.data)
 
+    def tokenizer_names(self, recipe: ImageRecipe) -> tuple[str, ...]:
+        return ()
+
     def prepare(self, recipe: ImageRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedImages:
         return PreparedImages(ImageSource(recipe.data).load())
 
@@ -248,8 +251,8 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
         pixels = batch.source[0].cpu().numpy()
         with torch.no_grad():
             baseline = encoder.embedding(even_grey(batch.source, data.mean))
-        source = Source(batch.source, batch.source_valid, [word.text for word in words], words)
-        return Read(source, text, baseline, pixels, across)
+        names = [word.text for word in words]
+        return Read(Source(batch.source, batch.source_valid, names, words, pixels, across), text, baseline)
 
     def explained(self, run: ImageRun, part: Images, batch: LabelledBatch, said: Classified) -> SeenImage:
         """An answer with what each patch of the image weighed for it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from s2s.data.phrasebook import phrases
 from s2s.data.text_files import COMPRESSIONS, check_there, lines, table_kind
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
-from s2s.tasks.language_model.recipe import DocumentSettings, PackingSettings
+from s2s.tasks.language_model.recipe import DocumentSettings, LanguageRecipe, PackingSettings
 from s2s.tasks.texts import TEXT, TextSource
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class DocumentSource(TextSource):
     """Texts of tables, of the hub, of files of plain text, or the built-in corpus's sentences."""
 
     noun: ClassVar[str] = "documents"
+    settings: DocumentSettings
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         """As elsewhere; the built-in corpus is made to measure, so that a number holds nothing out of it."""
@@ -55,11 +56,11 @@ class DocumentSource(TextSource):
         path = Path(str(split))
         if self.settings.corpus != "files" or (table_kind(path) not in (None, ".txt") and not path.is_dir()):
             return super().read(name, split, train)
-        files, unit = tuple(_text_files(path, name)), cast(DocumentSettings, self.settings).document
+        files, unit = tuple(_text_files(path, name)), self.settings.document
         return cached(partial(_documents, files, unit), files, f"documents by {unit}", TEXT)
 
 
-def built_in_size(settings: Any, name: str) -> int:
+def built_in_size(settings: DocumentSettings, name: str) -> int:
     """How many of the built-in corpus's sentences a part has."""
     size = getattr(settings, name)
     return size if isinstance(size, int) else BUILT_IN_SIZES[name]
@@ -227,6 +228,11 @@ class Windows(Examples[TextBatch]):
         chosen = self.windows[rows].tolist()
         stretches = [[(document, first, last)] for document, first, last, _ in chosen]
         return _collated(self.texts, stretches, rows, [skipped for *_, skipped in chosen])
+
+
+def windows_of(recipe: LanguageRecipe, texts: Pieces) -> Windows:
+    """Documents as they are scored by a recipe."""
+    return Windows(texts, recipe.context, recipe.stride, recipe.batches.tokens)
 
 
 def _windows(document: int, places: int, context: int, stride: int) -> Iterable[tuple[int, int, int, int]]:

@@ -10,7 +10,7 @@ from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Ins
 from s2s.interpretability.positions import positions_of, without_words
 from s2s.interpretability.saliency import Score, explained, rollout
 from s2s.interpretability.walk import Source, chosen_words, same_word
-from s2s.interpretability.words import words_of
+from s2s.interpretability.words import check_length, words_of
 from s2s.models.language_model import LanguageModel
 from s2s.nn.layers import States
 from s2s.tasks.contract import Loaded
@@ -35,7 +35,7 @@ def insides(run: LanguageRun, focus: Focus) -> Inspection:
     words = chosen_words(reader, sources, focus.word)
     examples = [_inspected(run, reader, each, focus, word) for each, word in zip(sources, words, strict=True)]
     positions = positions_of("decoder", reader.embedding, max(len(source.pieces) for source in sources))
-    same = same_word(reader, sources, words) if len(texts) > 1 else None
+    same = same_word(reader, sources, words)
     return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, examples, same, positions)
 
 
@@ -45,11 +45,7 @@ def _source(run: LanguageRun, text: str, cut: bool) -> Source:
         raise UserError("the text is empty", remedy="give one in quotes")
     ids = [BOS, *tokenizer.encode(text)]
     ids = ids[: min(_PIECES, longest or _PIECES)] if cut else ids
-    if longest is not None and len(ids) > longest:
-        raise UserError(
-            f"a text of {len(ids)} pieces is longer than the {longest} positions that the model has learned",
-            remedy="shorten it",
-        )
+    check_length(len(ids), longest)
     read = torch.tensor([ids], device=run.computer.device)
     return Source(read, torch.ones_like(read, dtype=torch.bool), tokenizer.pieces(ids), words_of(tokenizer, ids))
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -140,6 +140,29 @@ def spans(nats: Nats) -> list[Span]:
     return found
 
 
+def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
+    """Bits per byte, with the 95 % interval of documents drawn with replacement."""
+    found, bytes_ = np.array(nats), np.array(sizes)
+    resampled = [bits_per_byte(float(row @ found), int(row @ bytes_)) for row in drawn_rows(len(found))]
+    return estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), np.array(resampled))
+
+
+@dataclass(frozen=True)
+class LanguageComparison:
+    """A run's bits per byte, with how often chance alone would set it as far apart from the first; None for the first.
+
+    The p-value is that of paired approximate randomisation over documents, see `paired_p`.
+    """
+
+    run: str
+    bits_per_byte: Estimate
+    p_value: float | None
+
+    def __str__(self) -> str:
+        chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
+        return f"  {self.run:28} {_with_interval(self.bits_per_byte)} bits per byte{chance}"
+
+
 @dataclass(frozen=True)
 class LanguageScores(Evaluation):
     """How well a model goes on in the documents of a split.
@@ -209,43 +232,16 @@ class LanguageScores(Evaluation):
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield "by-place", by_place_picture([(span.first, span.last, span.loss) for span in self.spans])
 
-
-def interval_of(nats: Sequence[float], sizes: Sequence[int]) -> Estimate:
-    """Bits per byte, with the 95 % interval of documents drawn with replacement."""
-    found, bytes_ = np.array(nats), np.array(sizes)
-    resampled = [bits_per_byte(float(row @ found), int(row @ bytes_)) for row in drawn_rows(len(found))]
-    return estimate(bits_per_byte(float(found.sum()), int(bytes_.sum())), np.array(resampled))
-
-
-@dataclass(frozen=True)
-class LanguageComparison:
-    """A run's bits per byte, with how often chance alone would set it as far apart from the first; None for the first.
-
-    The p-value is that of paired approximate randomisation over documents, see `paired_p`.
-    """
-
-    run: str
-    bits_per_byte: Estimate
-    p_value: float | None
-
-    def __str__(self) -> str:
-        chance = "" if self.p_value is None else f"   p = {self.p_value:.4f} against the first"
-        return f"  {self.run:28} {_with_interval(self.bits_per_byte)} bits per byte{chance}"
-
-
-def compare_scores(evaluations: "Sequence[LanguageScores]") -> list[LanguageComparison]:
-    """Tests each run against the first.
-
-    Raises:
-        UserError: the runs did not read the same documents.
-    """
-    first, found = evaluations[0], []
-    check_comparable(evaluations, lambda each: each.digest)
-    for other in evaluations:
-        counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
-        chance = None if other is first else paired_p(counts[0], counts[1], _rate)
-        found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))
-    return found
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> list[LanguageComparison]:
+        """By exchanging documents."""
+        first, found = evaluations[0], []
+        check_comparable(evaluations, lambda each: each.digest)
+        for other in evaluations:
+            counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
+            chance = None if other is first else paired_p(counts[0], counts[1], _rate)
+            found.append(LanguageComparison(other.run, interval_of(other.nats, other.sizes), chance))
+        return found
 
 
 def _with_interval(found: Estimate) -> str:

@@ -14,7 +14,7 @@ from s2s.evaluation.inference import draws, estimate, ratios
 from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, plain_sign, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import repeated, unit_of
-from s2s.tasks.language_model.data import Windows
+from s2s.tasks.language_model.data import Windows, windows_of
 from s2s.tasks.language_model.generation import LanguageRun, Sampling, Writing, texts_after
 from s2s.tasks.language_model.scoring import bits_per_byte, measure, size_of
 from s2s.tasks.writing import collapsed
@@ -55,9 +55,8 @@ class Expected:
 
 def symptoms(run: LanguageRun, part: "datasets.Dataset", rows: Int[np.ndarray, " documents"], meter: Meter) -> Symptoms:
     """Reads the documents of a part, which have these rows in their split, goes on from their beginnings, and looks."""
-    pieces, recipe = encode_texts(part, run.tokenizers[0]), run.recipe
-    windows = Windows(pieces, recipe.context, recipe.stride, recipe.batches.tokens)
-    found = _expected(run, windows, meter)
+    pieces = encode_texts(part, run.tokenizers[0])
+    found = _expected(run, windows_of(run.recipe, pieces), meter)
     texts, every = part["text"][:], pieces.rows(np.arange(len(part)))
     size = size_of(texts, every, run.tokenizers[0])
     bits = bits_per_byte(float(found.nats.sum()), size.bytes)
@@ -131,7 +130,7 @@ def ends(found: Expected) -> list[Sign]:
 def _short_sighted(run: LanguageRun, pieces: Lists, found: Expected) -> Sign:
     """What the pieces before the last one are worth: the loss with all of them in sight, and with the last alone."""
     count = max(1, int(np.searchsorted(np.cumsum(pieces.lengths + 1), _NEAR)))
-    some = _First(pieces, min(count, len(pieces.lengths)))
+    some = Lists.of(pieces.rows(np.arange(min(count, len(pieces.lengths)))))
     near = measure(run.model, Windows(some, 2, 1, run.recipe.batches.tokens), run.computer).loss
     far = float(found.nats[found.document < len(some.lengths)].mean())
     worth = near - far
@@ -145,13 +144,6 @@ def _short_sighted(run: LanguageRun, pieces: Lists, found: Expected) -> Sign:
         "documents that go on (data.document: paragraph or file)"
     )
     return plain_sign("ignores what came before", worth < _BEFORE, said, worth, threshold, remedy)
-
-
-class _First:
-    """The first texts of several."""
-
-    def __init__(self, pieces: Lists, count: int) -> None:
-        self.rows, self.lengths = pieces.rows, pieces.lengths[:count]
 
 
 def _written(run: LanguageRun, texts: list[str], pieces: list[np.ndarray]) -> list[Sign]:

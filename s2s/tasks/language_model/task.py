@@ -1,16 +1,15 @@
 """Language models: from texts to a decoder that goes on with them."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.data.encoding import SIDE, PreparedTexts, cut, encode_texts
+from s2s.data.encoding import Lists, PreparedTexts, cut, encode_texts
 from s2s.data.phrasebook.likelihood import grammar_nats
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -18,21 +17,12 @@ from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.language_model import LanguageModel
 from s2s.recipe.installed import build_language_model
-from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, draw
-from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size
+from s2s.tasks.contract import Course, Loaded, Say, Scoring, Task, check_positions, draw
+from s2s.tasks.language_model.data import DocumentSource, PackedTexts, TextBatch, Windows, built_in_size, windows_of
 from s2s.tasks.language_model.generation import Sampling, Writing, texts_after
 from s2s.tasks.language_model.insides import insides
 from s2s.tasks.language_model.recipe import LanguageRecipe
-from s2s.tasks.language_model.scoring import (
-    LanguageComparison,
-    LanguageScores,
-    bits_per_byte,
-    compare_scores,
-    measure,
-    nats_of,
-    size_of,
-    spans,
-)
+from s2s.tasks.language_model.scoring import LanguageScores, Size, bits_per_byte, measure, nats_of, size_of, spans
 from s2s.tasks.language_model.symptoms import symptoms
 from s2s.tasks.pictures import lengths_picture
 from s2s.tasks.writing import by_steps
@@ -60,9 +50,6 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
     def source(self, recipe: LanguageRecipe) -> DocumentSource:
         return DocumentSource(recipe.data)
-
-    def tokenizer_names(self, recipe: LanguageRecipe) -> tuple[str, ...]:
-        return (SIDE,)
 
     def prepare(self, recipe: LanguageRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> LanguageData:
         corpus = self.source(recipe).load()
@@ -92,9 +79,6 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
         return loss
 
-    def guessing(self, data: LanguageData) -> float:
-        return math.log(data.tokenizer.size)
-
     def counts(self, course: LanguageCourse) -> dict[str, int]:
         return {"test": 0, **super().counts(course), "rows": len(course.trainer.examples)}
 
@@ -112,7 +96,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
 
     def validate(self, course: LanguageCourse, log: RunLog) -> float:
         data, recipe = course.data, course.recipe
-        found = measure(course.model, _windows(recipe, data.validation), course.trainer.computer)
+        found = measure(course.model, windows_of(recipe, data.validation), course.trainer.computer)
         size = _size(data.corpus.validation, data.validation, data.tokenizer)
         scores = {"loss": found.loss, "bits_per_byte": bits_per_byte(float(found.documents.sum()), size.bytes)}
         log.validation(course.trainer.update, scores)
@@ -135,13 +119,13 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         ]
 
     def read(self, run: LanguageRun, part: "datasets.Dataset") -> Windows:
-        return _windows(run.recipe, encode_texts(part, run.tokenizers[0]))
+        return windows_of(run.recipe, encode_texts(part, run.tokenizers[0]))
 
     def evaluate(self, run: LanguageRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter) -> LanguageScores:
         recipe, tokenizer = run.recipe, run.tokenizers[0]
         _check_positions(run.model.decoder.longest, recipe)
         pieces = encode_texts(part, tokenizer)
-        windows = _windows(recipe, pieces)
+        windows = windows_of(recipe, pieces)
         with meter("measuring", len(windows)) as advance:
             found = measure(run.model, windows, run.computer, advance)
         size = _size(part, pieces, tokenizer)
@@ -178,26 +162,13 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
     def inspect(self, run: LanguageRun, focus: Focus) -> Inspection:
         return insides(run, focus)
 
-    def compare(self, evaluations: Sequence[LanguageScores]) -> list[LanguageComparison]:
-        return compare_scores(evaluations)
-
 
 def _check_positions(longest: int | None, recipe: LanguageRecipe) -> None:
-    wanted = {"batches.length": recipe.batches.length, "scoring.context": recipe.context}
-    for key, pieces in wanted.items():
-        if longest is not None and longest < pieces:
-            raise UserError(
-                f"the model knows {longest} positions, but {key} is {pieces}",
-                where="model.max_positions",
-                remedy=f"set model.max_positions={pieces} or higher",
-            )
+    for key, pieces in (("batches.length", recipe.batches.length), ("scoring.context", recipe.context)):
+        check_positions(longest, pieces, f"set model.max_positions={pieces} or higher", key)
 
 
-def _windows(recipe: LanguageRecipe, pieces: Any) -> Windows:
-    return Windows(pieces, recipe.context, recipe.stride, recipe.batches.tokens)
-
-
-def _size(part: "datasets.Dataset", pieces: Any, tokenizer: Tokenizer) -> Any:
+def _size(part: "datasets.Dataset", pieces: Lists, tokenizer: Tokenizer) -> Size:
     return size_of(part["text"], pieces.rows(np.arange(len(part))), tokenizer)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from s2s.data.tokenizers import SPECIALS, UNK, Tokenizer
 from s2s.errors import UserError
+from s2s.interpretability.words import check_length
 from s2s.models.masked_lm import MaskedLM
 from s2s.tasks.contract import Loaded
 from s2s.tasks.masked_lm.data import collate_masked
@@ -54,13 +55,7 @@ def log_probabilities(
     Raises:
         UserError: a text is longer than the positions that the model has learned.
     """
-    longest = max(len(row) for row in read) + 1 + int(begin)
-    if model.encoder.longest is not None and longest > model.encoder.longest:
-        raise UserError(
-            f"a text of {longest} pieces is longer than the {model.encoder.longest} positions that the model has "
-            "learned",
-            remedy="shorten it",
-        )
+    check_length(max(len(row) for row in read) + 1 + int(begin), model.encoder.longest)
     batch = collate_masked(read, read, chosen, range(len(read)), begin).to(next(model.parameters()).device)
     with torch.no_grad():
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)

@@ -12,7 +12,7 @@ from s2s.interpretability.inspection import AttentionMaps, Focus, Inspected, Ins
 from s2s.interpretability.positions import positions_of, without_words
 from s2s.interpretability.saliency import Score, explained, rollout
 from s2s.interpretability.walk import Source, chosen_words, same_word
-from s2s.interpretability.words import Word, find_word, words_of
+from s2s.interpretability.words import Word, check_length, find_word, words_of
 from s2s.models.masked_lm import MaskedLM
 from s2s.nn.layers import States
 from s2s.tasks.contract import Loaded
@@ -37,15 +37,13 @@ def insides(run: MaskedRun, focus: Focus) -> Inspection:
     """
     texts = focus.inputs or (str(focus.example["text"][0]),)
     readings = [_Reading(run, text, cut=not focus.inputs) for text in texts]
-    encoder = run.model.encoder
-    if len(texts) == 1:
-        words = [readings[0].masked(focus.word)]
-    else:
-        words = chosen_words(encoder, [reading.source for reading in readings], focus.word)
+    encoder, one = run.model.encoder, len(texts) == 1
+    words = [readings[0].masked(focus.word)] if one else []
     sources = [reading.source for reading in readings]
+    words = words or chosen_words(encoder, sources, focus.word)
     examples = [reading.inspected(focus, word) for reading, word in zip(readings, words, strict=True)]
     positions = positions_of("encoder", encoder.embedding, max(len(source.pieces) for source in sources))
-    same = same_word(encoder, sources, words) if len(texts) > 1 else None
+    same = same_word(encoder, sources, words)
     return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, examples, same, positions)
 
 
@@ -81,13 +79,7 @@ class _Reading:
         """Pieces as they are read, with those that stand for beginning and end."""
         row = np.array(ids)
         batch = collate_masked([row], [row], [np.array([0])], [0], self.begin).to(self.device)
-        longest = self.model.encoder.longest
-        if longest is not None and batch.source.shape[1] > longest:
-            raise UserError(
-                f"a text of {batch.source.shape[1]} pieces is longer than the {longest} positions that the model has "
-                "learned",
-                remedy="shorten it",
-            )
+        check_length(batch.source.shape[1], self.model.encoder.longest)
         begin, names = int(self.begin), _named(self.tokenizer, ids)
         words = [Word(word.text, tuple(place + begin for place in word.places)) for word in self.words]
         ends = Word("</s>", (begin + len(ids),))

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from s2s.data.encoding import SIDE, Lists, PreparedTexts, cut, encode_texts
+from s2s.data.encoding import Lists, PreparedTexts, cut, encode_texts
 from s2s.data.examples import batches_on
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -114,9 +114,6 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
     def source(self, recipe: MaskedRecipe) -> TextSource:
         return TextSource(recipe.data)
 
-    def tokenizer_names(self, recipe: MaskedRecipe) -> tuple[str, ...]:
-        return (SIDE,)
-
     def prepare(
         self, recipe: MaskedRecipe, tokenizers: tuple[Tokenizer, ...], say: Say
     ) -> PreparedTexts["datasets.Dataset"]:
@@ -156,9 +153,6 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
 
     def log_probabilities(self, model: MaskedLM, batch: MaskedBatch) -> Float[Tensor, "chosen pieces"]:
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
-
-    def guessing(self, data: PreparedTexts["datasets.Dataset"]) -> float:
-        return math.log(data.tokenizer.size)
 
     def counts(self, course: MaskedCourse) -> dict[str, int]:
         return {"test": 0, **super().counts(course), "windows": len(course.trainer.examples)}

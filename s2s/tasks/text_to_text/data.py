@@ -213,7 +213,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
         kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
     tokenizer = tokenizer or train(_texts(corpora, kept), recipe.tokenizer, "text")
-    check_prefixes({f"data.corpora.{name}": each for name, each in corpora.items()}, tokenizer)
+    check_prefixes({f"data.corpora.{name}": each.prefix for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
     made = {name: in_pieces(part, corpora[name], tokenizer, longest) for name, part in kept.items()}
     validation = {n: in_pieces(p, corpora[n], tokenizer, longest)[0] for n, p in corpus.validation.parts.items()}

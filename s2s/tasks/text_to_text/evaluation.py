@@ -1,9 +1,8 @@
 """What a model scores on each task of a mixture, by the task's own metric."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from s2s.evaluation.classification import ClassificationScores, classification_s
 from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
+from s2s.tasks.contract import Evaluation, Loaded, check_comparable
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
@@ -60,6 +59,17 @@ class TaskScore:
 
 
 @dataclass(frozen=True)
+class TaskComparison:
+    """One comparison between runs on one task."""
+
+    task: str
+    found: Comparison | ClassifierComparison
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.found}"
+
+
+@dataclass(frozen=True)
 class TextToTextEvaluation(Evaluation):
     """What one model scored on a split of all tasks, and the mean of the tasks' own metrics, in percent."""
 
@@ -82,8 +92,28 @@ class TextToTextEvaluation(Evaluation):
         """Of each task the first source, and what was written."""
         return [(f"{each.task}: {each.sources[0]}", each.written[0]) for each in self.tasks if each.written]
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> list[TaskComparison]:
+        """Task by task."""
+        first = evaluations[0]
+        check_comparable(
+            evaluations,
+            lambda each: [(task.task, task.sources, task.references) for task in each.tasks],
+            "compare runs with the same data.corpora",
+        )
+        found = []
+        for number, task in enumerate(first.tasks):
+            written = {each.run: each.tasks[number].written for each in evaluations}
+            tested: Sequence[Comparison | ClassifierComparison] = ()
+            if task.classes:
+                names = [each.name for each in task.classes.classes]
+                numbers = {run: np.array([names.index(each) for each in answers]) for run, answers in written.items()}
+                truth = np.array([names.index(text.strip()) for text in task.references])
+                tested = compare_classifiers(truth, numbers)
+            elif task.texts:
+                tested = compare(written, task.references, False)
+            found += [TaskComparison(task.task, each) for each in tested]
+        return found
 
 
 def mean_of(found: Sequence[TaskScore]) -> float | None:
@@ -114,51 +144,3 @@ def score_task(
     texts = scores(written, references)
     value = loss if settings.metric == LOSS else texts[settings.metric].value
     return TaskScore(name, settings.metric, value, sources, references, written, texts)
-
-
-def evaluate_tasks(
-    run: Run, parts: Mapping[str, "datasets.Dataset"], losses: Mapping[str, float], scoring: Scoring, meter: Meter
-) -> TextToTextEvaluation:
-    """Scores a model on each task that has such a split."""
-    corpora = run.recipe.data.corpora
-    found = [score_task(run, name, corpora[name], part, meter, losses[name]) for name, part in parts.items()]
-    beam = run.recipe.decoding.beam
-    return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean_of(found), found)
-
-
-@dataclass(frozen=True)
-class TaskComparison:
-    """One comparison between runs on one task."""
-
-    task: str
-    found: Comparison | ClassifierComparison
-
-    def __str__(self) -> str:
-        return f"{self.task}: {self.found}"
-
-
-def compare_evaluations(evaluations: Sequence[TextToTextEvaluation]) -> list[TaskComparison]:
-    """Tests each run against the first, task by task.
-
-    Raises:
-        UserError: the runs were not scored on the same examples.
-    """
-    first = evaluations[0]
-    check_comparable(
-        evaluations,
-        lambda each: [(task.task, task.sources, task.references) for task in each.tasks],
-        "compare runs with the same data.corpora",
-    )
-    found = []
-    for number, task in enumerate(first.tasks):
-        written = {each.run: each.tasks[number].written for each in evaluations}
-        tested: Sequence[Comparison | ClassifierComparison] = ()
-        if task.classes:
-            names = [each.name for each in task.classes.classes]
-            numbers = {run: np.array([names.index(answer) for answer in answers]) for run, answers in written.items()}
-            truth = np.array([names.index(text.strip()) for text in task.references])
-            tested = compare_classifiers(truth, numbers)
-        elif task.texts:
-            tested = compare(written, task.references, False)
-        found += [TaskComparison(task.task, each) for each in tested]
-    return found

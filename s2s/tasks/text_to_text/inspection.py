@@ -16,6 +16,7 @@ from s2s.data.piece_inspection import cutting
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
+from s2s.tasks.inspection import IMBALANCE
 from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from, own_keys
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import datasets
 
 Parts = Mapping[str, "datasets.Dataset"]
-# a class with so many times fewer answers than the most frequent one is easily never given
-_IMBALANCE = 10
 
 
 def inspected(recipe: TextToTextRecipe) -> str:
@@ -80,7 +79,7 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     train = said["train"]
     most, advice = max(train[answer] for answer in answers), []
     for answer in answers:
-        if train[answer] * _IMBALANCE < most:
+        if train[answer] * IMBALANCE < most:
             advice.append(f"{answer} is {train[answer]:,} times the answer, another one {most:,} times: see macro-F1")
     return table, advice
 

@@ -4,23 +4,9 @@ from typing import Annotated, Generic, Literal, Self
 
 from pydantic import Field, model_validator
 
+from s2s.recipe import schema
 from s2s.recipe.installed import translator_settings
 from s2s.recipe.pairs import MADE, BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
-from s2s.recipe.schema import (
-    Beam,
-    Classes,
-    DecodingSettings,
-    Examples,
-    FineTunedRecipe,
-    Model,
-    Name,
-    PauseSettings,
-    PieceSettings,
-    Section,
-    Share,
-    TaskSchema,
-    Word,
-)
 
 Metric = Literal["loss", "bleu", "chrf", "exact", "cer", "wer", "accuracy", "macro_f1"]
 OF_CLASSES = ("accuracy", "macro_f1")
@@ -42,13 +28,13 @@ class CorpusSettings(PairSettings):
     metric: Metric = "exact"
     """How the task is scored: as `validation.metric` of task `translation`, or, where there are `answers`, `accuracy`
     or `macro_f1`."""
-    answers: Classes | None = None
+    answers: schema.Classes | None = None
     """All that may be written. The log probability of each answer is computed, and the largest is taken, so that
     nothing else is ever answered; null: any text."""
     objective: Literal["pairs", "span-corruption"] = "pairs"
     """`pairs`: to write the target. `span-corruption`: of `source` alone, to write what was taken out of it (Raffel et
     al. 2020, section 3.1.4); then `target` is not read, and `metric` is `loss`."""
-    share: Share = 0.15
+    share: schema.Share = 0.15
     """Share of the pieces that span corruption takes out."""
     span: Annotated[float, Field(ge=1, le=100)] = 3.0
     """Mean length of the spans that it takes out, in pieces."""
@@ -69,10 +55,10 @@ class CorpusSettings(PairSettings):
         return self
 
 
-class MixtureSettings(Section):
+class MixtureSettings(schema.Section):
     """The corpora, and how often an example of each is drawn."""
 
-    corpora: Annotated[dict[Name, CorpusSettings], Field(min_length=1)]
+    corpora: Annotated[dict[schema.Name, CorpusSettings], Field(min_length=1)]
     """The tasks, each by a name."""
     mixing: Mixing = "size"
     """Rates p of the corpora, which have n examples each: `size`, p ~ n; `equal`, all the same; or a temperature T, 1
@@ -106,26 +92,26 @@ class MixtureSettings(Section):
         return sum(size for size in sizes if isinstance(size, int))
 
 
-class MixtureValidation(PauseSettings):
+class MixtureValidation(schema.PauseSettings):
     """When training pauses to measure and to save."""
 
-    metric: Word = MEAN
+    metric: schema.Word = MEAN
     """What decides which checkpoint is best: `mean`, of the tasks' own metrics in percent (100 less the rate where
     lower is better; a task measured by its loss is left out), `loss`, of all target pieces, or the name of a task."""
-    sentences: Examples | None = None
+    sentences: schema.Examples | None = None
     """How many validation examples of each task are written; all when null."""
-    beam: Beam = 1
+    beam: schema.Beam = 1
     """Beam of what is written while training."""
 
 
-class TextToTextRecipe(FineTunedRecipe[Model], Generic[Model]):
+class TextToTextRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
     """Text to text: several tasks, one model, and a prefix that says which task it is."""
 
     task: Literal["text-to-text"]
     """What is learned: to write a target for each source, by its prefix."""
     data: MixtureSettings
     """The corpora, and how they are mixed."""
-    tokenizer: PieceSettings = PieceSettings()
+    tokenizer: schema.PieceSettings = schema.PieceSettings()
     """How text becomes pieces: one vocabulary of all sources, prefixes and targets."""
     batches: BatchSettings = BatchSettings()
     """How examples become batches."""
@@ -133,7 +119,7 @@ class TextToTextRecipe(FineTunedRecipe[Model], Generic[Model]):
     """The optimisation."""
     validation: MixtureValidation = MixtureValidation()
     """When training pauses to measure and to save."""
-    decoding: DecodingSettings = DecodingSettings()
+    decoding: schema.DecodingSettings = schema.DecodingSettings()
     """How text is generated."""
 
     @model_validator(mode="after")
@@ -148,7 +134,7 @@ class TextToTextRecipe(FineTunedRecipe[Model], Generic[Model]):
         return self
 
 
-SCHEMA = TaskSchema(
+SCHEMA = schema.TaskSchema(
     TextToTextRecipe,
     translator_settings,
     command="translate",

@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.tokenizers import EOS
-from s2s.evaluation.classification import accuracy
 from s2s.evaluation.signs import WORST, Symptoms, Worst
-from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy
+from s2s.tasks.labelled import class_symptoms
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.data import Mixture, in_pieces, own_keys
@@ -66,20 +65,13 @@ def _chosen(
 ) -> Symptoms:
     """Of a task with answers: signs of a classifier."""
     answers = settings.answers or ()
-    sources, references = list(part["source"]), [text.strip() for text in part["target"]]
+    sources = list(part["source"])
     with meter("choosing", len(sources)) as advance:
         prefixed = [settings.prefix + source for source in sources]
         cut = run.tokenizers[0], prefixed, answers, run.recipe.decoding.batch
         probabilities = shares(log_probabilities(run.model, *cut, advance))
-    truth = np.array([answers.index(text) for text in references])
-    right, worst = accuracy(truth, probabilities.argmax(axis=1)), []
-    for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
-        said, share = int(probabilities[row].argmax()), probabilities[row, truth[row]]
-        answer = f"{answers[said]} ({probabilities[row, said]:.3f})"
-        place = f"{places[row]}, {references[row]} has a probability of {share:.3g}"
-        worst.append(Worst(sources[row], answer, references[row], place))
-    summary = f"{len(truth):,} examples: accuracy {right.value:.2f} % ({right.low:.2f} to {right.high:.2f})"
-    return Symptoms(summary, class_signs(truth, probabilities, answers), worst)
+    truth = np.array([answers.index(text.strip()) for text in part["target"]])
+    return class_symptoms((truth, probabilities, answers), "examples", places, sources.__getitem__)
 
 
 def _worst(tasks: Mapping[str, Sequence[Worst]]) -> list[Worst]:

@@ -1,47 +1,35 @@
 """Text to text: several tasks in, one model out, that does each by its prefix (Raffel et al. 2020)."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Int
 
-from s2s.data.batches import Batch
 from s2s.data.corruption import SENTINELS
-from s2s.data.mixing import Mixed, every_one, told
+from s2s.data.mixing import Mixed, PairsOfPieces, every_one, told
 from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.installed import module_of
-from s2s.tasks import writing
-from s2s.tasks.contract import TOKENIZER, Course, Loaded, Rescored, Say, Scoring, Task
+from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
 from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare
-from s2s.tasks.text_to_text.evaluation import (
-    TaskComparison,
-    TextToTextEvaluation,
-    compare_evaluations,
-    evaluate_tasks,
-    mean_of,
-    score_task,
-)
+from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task
 from s2s.tasks.text_to_text.insides import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 from s2s.tasks.text_to_text.symptoms import symptoms
+from s2s.tasks.writing import WritingTask
 from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter, silent
-from s2s.training.trainer import Loss
 
 # validation sources that tell how much is new in any text
 _COMPARED = 2000
 
+MixtureRun = Loaded[TextToTextRecipe, Seq2Seq]
 MixtureCourse = Course[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
 
@@ -51,16 +39,11 @@ def vocabulary(recipe: TextToTextRecipe, tokenizer: Tokenizer) -> int:
     return tokenizer.size + (SENTINELS if corrupted else 0)
 
 
-class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
+class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
     """Sources with prefixes in, targets out."""
-
-    perplexity: ClassVar[bool] = True
 
     def source(self, recipe: TextToTextRecipe) -> MixtureSource:
         return MixtureSource(recipe.data)
-
-    def tokenizer_names(self, recipe: TextToTextRecipe) -> tuple[str, ...]:
-        return ("text",)
 
     def prepare(self, recipe: TextToTextRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedMixture:
         return prepare(recipe, tokenizers[0] if tokenizers else None, say)
@@ -69,9 +52,6 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
         size = vocabulary(recipe, tokenizers[0])
         return build_model(recipe, size, size)
 
-    def build_smallest(self, recipe: TextToTextRecipe) -> nn.Module:
-        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
-
     def examples(self, recipe: TextToTextRecipe, data: PreparedMixture, model: Seq2Seq) -> Mixed:
         batches = recipe.batches
         mixing, weights = recipe.data.mixing, recipe.data.weights
@@ -79,34 +59,14 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
         check_lengths(batches, model, found, every_one(data.validation, batches), recipe.model.kind)
         return found
 
-    def loss(self, recipe: TextToTextRecipe) -> Loss[Seq2Seq, Batch]:
-        return sequence_loss(recipe.training.label_smoothing)
-
-    def read(self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture) -> Mixed:
+    def read(self, run: MixtureRun, part: Mixture) -> Mixed:
         recipe, cut = run.recipe, run.tokenizers[0]
         longest, corpora = recipe.batches.max_length, recipe.data.corpora
         pieces = {name: in_pieces(each, corpora[name], cut, longest)[0] for name, each in part.parts.items()}
         return every_one(pieces, recipe.batches)
 
-    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
-        return writing.teacher_forced(model, batch)
-
-    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
-        return writing.stepped(model, batch, turned)
-
-    def rescored(self, run: Loaded[TextToTextRecipe, Seq2Seq], batch: Batch) -> Rescored:
-        return writing.searched(run, batch)
-
-    def symptoms(
-        self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter
-    ) -> Symptoms:
+    def symptoms(self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
         return symptoms(run, part, rows, meter)
-
-    def guessing(self, data: PreparedMixture) -> float:
-        return math.log(data.tokenizer.size)
-
-    def counts(self, course: MixtureCourse) -> dict[str, int]:
-        return {"test": 0, **super().counts(course), "too_long": course.trainer.examples.left_out}
 
     def introduce(self, course: MixtureCourse, say: Say) -> None:
         tokenizer, examples = course.data.tokenizer, course.trainer.examples
@@ -131,14 +91,12 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
 
     def validate(self, course: MixtureCourse, log: RunLog) -> float:
         recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer
-        everything = every_one(data.validation, recipe.batches)
-        found = {LOSS: trainer.mean_loss(model, everything, sequence_loss(0.0), computer)}
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         now = recipe.model_copy(update={"decoding": decoding})
         run = Loaded(Path(recipe.name), Path(recipe.name), now, model.eval(), data.tokenizers, computer)
-        tasks, samples = [], []
+        tasks, samples, found = [], [], {LOSS: self._loss_of(run, data.validation)}
         for name, part in data.corpus.validation.parts.items():
-            loss = self._loss_of(course.recipe, {name: data.validation[name]}, model, computer)
+            loss = self._loss_of(run, {name: data.validation[name]})
             rows = part.select(range(min(recipe.validation.sentences or len(part), len(part))))
             tasks.append(score := score_task(run, name, recipe.data.corpora[name], rows, silent, loss))
             found |= {f"{name}/{LOSS}": loss, f"{name}/{score.metric}": score.value}
@@ -155,24 +113,21 @@ class TextToText(Task[TextToTextRecipe, PreparedMixture, Seq2Seq]):
         chosen = next(each for each in tasks if each.task == metric)
         return -chosen.value if chosen.percent is None else chosen.percent
 
-    def evaluate(
-        self, run: Loaded[TextToTextRecipe, Seq2Seq], part: Mixture, scoring: Scoring, meter: Meter
-    ) -> TextToTextEvaluation:
-        recipe, losses = run.recipe, {}
+    def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
+        recipe, found = run.recipe, []
         for name, each in part.parts.items():
-            pieces, _ = in_pieces(each, recipe.data.corpora[name], run.tokenizers[0], recipe.batches.max_length)
-            losses[name] = self._loss_of(recipe, {name: pieces}, run.model, run.computer)
-        return evaluate_tasks(run, part.parts, losses, scoring, meter)
+            settings = recipe.data.corpora[name]
+            pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
+            found.append(score_task(run, name, settings, each, meter, self._loss_of(run, {name: pieces})))
+        beam, mean = recipe.decoding.beam, mean_of(found)
+        return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean, found)
 
-    def inspect(self, run: Loaded[TextToTextRecipe, Seq2Seq], focus: Focus) -> Inspection:
+    def inspect(self, run: MixtureRun, focus: Focus) -> Inspection:
         return insides(run, focus)
 
-    def compare(self, evaluations: Sequence[TextToTextEvaluation]) -> list[TaskComparison]:
-        return compare_evaluations(evaluations)
-
-    def _loss_of(self, recipe: TextToTextRecipe, pieces: Any, model: Seq2Seq, computer: Any) -> float:
+    def _loss_of(self, run: MixtureRun, pieces: Mapping[str, PairsOfPieces]) -> float:
         """Without smoothing, in nats for each target piece."""
-        return trainer.mean_loss(model, every_one(pieces, recipe.batches), sequence_loss(0.0), computer)
+        return trainer.mean_loss(run.model, every_one(pieces, run.recipe.batches), sequence_loss(0.0), run.computer)
 
 
 TASK = TextToText()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 from s2s.data.text_files import line_pairs
 from s2s.errors import UserError
@@ -65,6 +66,13 @@ class TranslationEvaluation(Evaluation):
         found = asdict(self) | {"exact": self.scores["exact"].value}
         return json.dumps(found, indent=1, ensure_ascii=False)
 
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> list[Comparison]:
+        """By exchanging translations."""
+        first = evaluations[0]
+        check_comparable(evaluations, lambda each: (each.sources, each.references))
+        return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
+
 
 def evaluate_pairs(
     run: Loaded[Recipe, Seq2Seq], sources: list[str], references: list[str], scoring: Scoring, meter: Meter
@@ -86,17 +94,6 @@ def evaluate_pairs(
         references=references,
         translations=translations,
     )
-
-
-def compare_runs(evaluations: Sequence[TranslationEvaluation]) -> list[Comparison]:
-    """Tests each run against the first by exchanging translations.
-
-    Raises:
-        UserError: the runs were not scored on the same sentences.
-    """
-    first = evaluations[0]
-    check_comparable(evaluations, lambda each: (each.sources, each.references))
-    return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
 
 
 @dataclass(frozen=True)

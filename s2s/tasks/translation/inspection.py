@@ -7,7 +7,7 @@ from s2s.data.mixing import told as told_shares
 from s2s.data.pair_inspection import blocks, inspect, render
 from s2s.data.sources import Corpus
 from s2s.tasks.translation.data import OWN, TranslationSource, further
-from s2s.tasks.translation.joining import joined, told
+from s2s.tasks.translation.prepared import joined, told
 from s2s.tasks.translation.recipe import Recipe
 
 if TYPE_CHECKING:

@@ -1,22 +1,26 @@
 """From a recipe's data section to pieces: load, filter, join, cut, encode."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import Ledger, filter_training
+from s2s.data.pairs import pairs
 from s2s.data.sources import Corpus, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
 from s2s.tasks.translation.data import OWN, TranslationSource, further, marks, together
-from s2s.tasks.translation.joining import joined, told
-from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.translation.recipe import DataSettings, Recipe
 
 if TYPE_CHECKING:
     import datasets
+
+_Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def prepare(
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
     kept = together(kept, others) if others else kept
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, marks(data))
-    check_prefixes({"data": data} | {f"data.more.{name}": each for name, each in data.more.items()}, source)
+    check_prefixes({"data": data.prefix} | {f"data.more.{n}": each.prefix for n, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
     examples = joined(kept, data)
     if data.join > 1:
@@ -85,3 +89,46 @@ def _none_left(ledger: Ledger) -> UserError:
         ("data.train", "name files whose lines hold text on both sides") if blank else ("data.filters", "loosen them")
     )
     return UserError(f"no training pair is left ({counts})", where=where, remedy=remedy)
+
+
+def joined(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
+    """Examples of 1 to `settings.join` pairs that follow each other; a space stands between sentences.
+
+    Each number is as likely, but joining ends before a side has more than `filters.max_words` words. Every pair is in
+    exactly one example, in the order of the corpus; the last example takes what is left. With `join` 1 it is the data
+    set itself; otherwise all texts are held in memory, and columns beside the texts are left out.
+    """
+    from datasets import Dataset, Features, Value
+
+    if settings.join == 1:
+        return dataset
+    generator = np.random.default_rng(settings.seed)
+    texts: dict[str, list[str]] = {"source": [], "target": []}
+    for group in _groups(pairs(dataset), settings, generator):
+        for column, sentences in zip(texts.values(), zip(*group, strict=True), strict=True):
+            column.append(" ".join(sentences))
+    return Dataset.from_dict(texts, features=Features(dict.fromkeys(texts, Value("string"))))
+
+
+def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.Generator) -> Iterator[list[_Pair]]:
+    group, words, wanted = list[_Pair](), np.zeros(2, dtype=int), 0
+    for pair in rows:
+        more = words + [len(side.split()) for side in pair]
+        if group and (len(group) == wanted or more.max() > (settings.filters.max_words or more.max())):
+            yield group
+            group, more = [], more - words
+        if not group:
+            wanted = int(generator.integers(1, settings.join, endpoint=True))
+        group.append(pair)
+        words = more
+    if group:
+        yield group
+
+
+def told(examples: "datasets.Dataset", before: int) -> str:
+    """How many examples were made of so many pairs, and how long their sources are."""
+    words = [len(source.split()) for source, _ in pairs(examples)]
+    return (
+        f"{before:,} pairs joined to {len(examples):,} training examples; "
+        f"their sources have {np.mean(words):.1f} words, the longest {max(words):,}"
+    )

@@ -4,32 +4,21 @@ from typing import Annotated, Generic, Literal, Self
 
 from pydantic import Field, model_validator
 
+from s2s.recipe import schema
 from s2s.recipe.installed import translator_settings
 from s2s.recipe.pairs import BatchSettings, LearnedPairs, Mixing, PairSettings, Prefix, TrainingSettings, Weight
-from s2s.recipe.schema import (
-    Beam,
-    DecodingSettings,
-    Examples,
-    FineTunedRecipe,
-    Model,
-    Name,
-    PauseSettings,
-    TaskSchema,
-    TokenizerSettings,
-    Word,
-)
 
 
 class FurtherPairs(LearnedPairs):
     """A further corpus, which is learned from and never held out of or scored."""
 
-    corpus: Word = "files"
+    corpus: schema.Word = "files"
     """As `data.corpus`."""
     weight: Weight = 1.0
     """As `data.weight`."""
     prefix: Prefix = ""
     """As `data.prefix`: another one says into which language is translated, or that sources are back-translations."""
-    back_translated_by: Word | None = None
+    back_translated_by: schema.Word | None = None
     """A run of task `translation` that translates from `target` to `source`: only the target side of `train` is read,
     a corpus' or a plain file of lines, and each source is what the run writes for its line (Sennrich et al. 2016).
     Translations are kept in the cache of data sets, and made anew when the lines or the run change. With a prefix such
@@ -44,7 +33,7 @@ class DataSettings(PairSettings):
     begins with `<` and ends with `>` is one piece, unless the pieces are those of `init_from`."""
     weight: Weight = 1.0
     """What the rate of this corpus is multiplied by, where there are more; see `mixing`."""
-    more: dict[Name, FurtherPairs] = Field(default={})
+    more: dict[schema.Name, FurtherPairs] = Field(default={})
     """Further corpora to learn from, each by a name; `source` and `target` are those above, unless they say otherwise.
     A pair whose source or target stands in the validation or the test set is left out of them."""
     mixing: Mixing = "size"
@@ -85,27 +74,27 @@ class DataSettings(PairSettings):
         return self.mixing == "size" and set(self.weights) == {1}
 
 
-class ValidationSettings(PauseSettings):
+class ValidationSettings(schema.PauseSettings):
     """When training pauses to measure and to save."""
 
     metric: Literal["loss", "bleu", "chrf", "exact", "cer", "wer"] = "bleu"
     """What decides which checkpoint is best: BLEU, chrF2++, the share of exact translations, or, where lower is better,
     the loss, the character or the word error rate. Of targets that are phones with white space between them, `wer` is
     the phone error rate."""
-    sentences: Examples | None = None
+    sentences: schema.Examples | None = None
     """How many validation pairs are translated; all when null."""
-    beam: Beam = 1
+    beam: schema.Beam = 1
     """Beam of the translations made while training."""
 
 
-class Recipe(FineTunedRecipe[Model], Generic[Model]):
+class Recipe(schema.FineTunedRecipe[schema.Model], Generic[schema.Model]):
     """Translation: what is learned from, what learns, how, and how it is measured."""
 
     task: Literal["translation"] = "translation"
     """What is learned: to write a target for each source."""
     data: DataSettings = DataSettings()
     """The parallel corpus."""
-    tokenizer: TokenizerSettings = TokenizerSettings()
+    tokenizer: schema.TokenizerSettings = schema.TokenizerSettings()
     """How text becomes pieces."""
     batches: BatchSettings = BatchSettings()
     """How examples become batches."""
@@ -113,7 +102,7 @@ class Recipe(FineTunedRecipe[Model], Generic[Model]):
     """The optimisation."""
     validation: ValidationSettings = ValidationSettings()
     """When training pauses to measure and to save."""
-    decoding: DecodingSettings = DecodingSettings()
+    decoding: schema.DecodingSettings = schema.DecodingSettings()
     """How text is generated."""
 
     @model_validator(mode="after")
@@ -125,7 +114,7 @@ class Recipe(FineTunedRecipe[Model], Generic[Model]):
         return self.model_copy(update={"model": self.model.model_copy(update={"tie": "target"})})
 
 
-SCHEMA = TaskSchema(
+SCHEMA = schema.TaskSchema(
     Recipe,
     translator_settings,
     command="translate",

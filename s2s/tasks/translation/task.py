@@ -5,13 +5,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Int
 
-from s2s.data.batches import Batch, Pairs, every_pair
+from s2s.data.batches import Pairs, every_pair
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.mixing import FixedPairs, Mixed, told
 from s2s.data.pair_inspection import unreachable
@@ -20,35 +19,26 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
-from s2s.evaluation.significance import Comparison
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.figure import attention_picture
 from s2s.interpretability.inspection import Focus, Inspection
+from s2s.interpretability.seq2seq import inspection_of
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.installed import module_of
-from s2s.tasks import writing
-from s2s.tasks.contract import TOKENIZER, Course, Loaded, Rescored, Say, Scoring, Task
+from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import (
-    build_model,
-    check_lengths,
-    mean_loss,
-    sequence_loss,
-    translation_trainer,
-)
+from s2s.tasks.seq2seq import build_model, check_lengths, mean_loss, pair_of, translation_trainer
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.data import TranslationSource
-from s2s.tasks.translation.evaluation import TranslationEvaluation, compare_runs, evaluate_pairs
-from s2s.tasks.translation.insides import insides
+from s2s.tasks.translation.evaluation import TranslationEvaluation, evaluate_pairs
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.recipe import Recipe
+from s2s.tasks.writing import WritingTask
 from s2s.training import drawing
 from s2s.training.devices import choose
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
-from s2s.training.trainer import Loss
 
 if TYPE_CHECKING:
     import datasets
@@ -62,10 +52,8 @@ TranslationRun = Loaded[Recipe, Seq2Seq]
 TranslationCourse = Course[Recipe, Prepared, Seq2Seq]
 
 
-class Translation(Task[Recipe, Prepared, Seq2Seq]):
+class Translation(WritingTask[Recipe, Prepared]):
     """Sources in, targets out."""
-
-    perplexity: ClassVar[bool] = True
 
     def source(self, recipe: Recipe) -> TranslationSource:
         return TranslationSource(recipe.data)
@@ -96,9 +84,6 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
     def build(self, recipe: Recipe, tokenizers: Sequence[Tokenizer]) -> Seq2Seq:
         return build_model(recipe, tokenizers[0].size, tokenizers[-1].size)
 
-    def build_smallest(self, recipe: Recipe) -> nn.Module:
-        return module_of(recipe.model.kind).build(recipe.model, 5, 5)
-
     def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs | Mixed:
         check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
         settings, wanted = recipe.data, recipe.training.tokens_per_update
@@ -108,31 +93,13 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         corpora = {name: FixedPairs(data.train, *span) for name, span in zip(data.sizes, ends, strict=True)}
         return Mixed(corpora, recipe.batches, settings.mixing, wanted, settings.weights)
 
-    def loss(self, recipe: Recipe) -> Loss[Seq2Seq, Batch]:
-        return sequence_loss(recipe.training.label_smoothing)
-
     def read(self, run: TranslationRun, part: "datasets.Dataset") -> Pairs:
         return every_pair(encode_corpus(part, run.tokenizers[0], run.tokenizers[-1]), run.recipe.batches)
-
-    def log_probabilities(self, model: Seq2Seq, batch: Batch) -> Float[Tensor, "pieces vocabulary"]:
-        return writing.teacher_forced(model, batch)
-
-    def stepped(self, model: Seq2Seq, batch: Batch, turned: bool) -> Float[Tensor, "pieces vocabulary"]:
-        return writing.stepped(model, batch, turned)
 
     def symptoms(
         self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], meter: Meter
     ) -> Symptoms:
         return pair_symptoms(run, part, [f"line {row + 1}" for row in rows], meter)
-
-    def rescored(self, run: TranslationRun, batch: Batch) -> Rescored:
-        return writing.searched(run, batch)
-
-    def guessing(self, data: Prepared) -> float:
-        return math.log(data.target_tokenizer.size)
-
-    def counts(self, course: TranslationCourse) -> dict[str, int]:
-        return {"test": 0, **super().counts(course), "too_long": course.trainer.examples.left_out}
 
     def introduce(self, course: TranslationCourse, say: Say) -> None:
         source, target = course.data.source_tokenizer, course.data.target_tokenizer
@@ -183,10 +150,11 @@ class Translation(Task[Recipe, Prepared, Seq2Seq]):
         return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
 
     def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
-        return insides(run, focus)
-
-    def compare(self, evaluations: Sequence[TranslationEvaluation]) -> list[Comparison]:
-        return compare_runs(evaluations)
+        """Where it looks while it writes its own translation, or the one that the focus has."""
+        # an example of a split has the prefix
+        texts = [run.recipe.data.prefix + text for text in focus.inputs] or [str(focus.example["source"][0])]
+        pairs = [pair_of(run, text, focus.output) for text in texts]
+        return Inspection(str(run.path), run.checkpoint.name, run.recipe.task, *inspection_of(run.model, pairs, focus))
 
 
 TASK = Translation()
