@@ -95,9 +95,7 @@ class Guard:
         except TimeoutError:
             if not in_time.expired():
                 raise
-            within = f"within {self.limits.seconds:g} seconds"
-            what = f"no answer {within}; ask for less" if whole else f"the request did not come {within}"
-            await JSONResponse({"detail": what}, 408)(scope, receive, send)
+            await JSONResponse({"detail": self._too_late(whole)}, 408)(scope, receive, send)
 
     def _announced(self, scope: Scope) -> int:
         length = dict(scope["headers"]).get(b"content-length", b"0")
