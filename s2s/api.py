@@ -5,6 +5,7 @@ Mistakes raise `s2s.errors.UserError`, with the message that the command line pr
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pandas
     from rich.console import Console
 
+    from s2s.cli.compare import Planned
     from s2s.run.tasks import AnyTask
     from s2s.run.trained import Run
     from s2s.training.update import Update
@@ -131,25 +133,81 @@ def train(
 
 
 class Comparison:
-    """A comparison that was begun, by the folder that it is kept in."""
+    """A comparison, by the folder that it is kept in: one that was begun, or one that is `planned`."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._planned: "Planned | None" = None
 
-    def go_on(self, quiet: bool = True) -> "Comparison":
+    @classmethod
+    def planned(
+        cls,
+        models: Sequence[str],
+        recipe: str | Path | None = None,
+        overrides: Overrides | None = None,
+        profile: str | None = None,
+        seeds: int | None = None,
+        experiments: Sequence[str] = (),
+        folder: str | Path | None = None,
+        match: str | None = None,
+    ) -> "Comparison":
+        """Checks what is to be compared; nothing is measured, or written, before `go_on`.
+
+        Args:
+            models: as for `compare`, and so all others but one.
+            recipe: the task.
+            overrides: of the task, or of a model.
+            profile: which questions, and how large.
+            seeds: repetitions.
+            experiments: only these.
+            folder: where it is kept.
+            match: what is made equal, `parameters` or `time`; parameters when None.
+
+        Raises:
+            UserError: a model or an experiment is unknown, or a setting is wrong.
+        """
+        # the words of a comparison are checked in one place
+        from s2s.cli.compare import Order, order
+
+        path = None if recipe is None else Path(recipe)
+        classes = path is not None and read_recipe(path).task == "classification"
+        place = None if folder is None else Path(folder)
+        task, recipe_of = (path, None) if classes else (None, path)
+        words = (*models, *_words(overrides))
+        planned = order(Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task))
+        found = cls(planned.folder)
+        found._planned = planned
+        return found
+
+    def go_on(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
         """Makes every measurement that is not there yet, and draws the report.
 
         Other processes measure, and each imports the program that called: a script needs
         `if __name__ == "__main__":` around what it does, a notebook needs nothing.
 
+        Args:
+            quiet: print nothing.
+            cluster: the address of a Ray cluster whose nodes measure: `auto`, `HOST:PORT` or `ray://HOST`; other
+                processes of this machine when None.
+
         Raises:
-            UserError: the folder holds no comparison.
+            UserError: the folder holds no comparison, or another one, or the cluster cannot be used.
         """
-        from rich.console import Console
+        from s2s.cli.compare import check_cluster
 
-        from s2s.experiments.comparison import go_on
+        check_cluster(cluster)
+        # before torch is loaded
+        with threads.held():
+            from rich.console import Console
 
-        go_on(self.folder, Console(quiet=quiet))
+            from s2s.experiments.cluster import Cluster
+            from s2s.experiments.comparison import begin, go_on
+
+            with Cluster(cluster) if cluster else nullcontext() as connected:
+                if asked := self._planned:
+                    begin(asked.folder, asked.base, asked.summary)
+                    self._planned = None
+                go_on(self.folder, Console(quiet=quiet), connected)
         self.report()
         return self
 
@@ -200,21 +258,7 @@ def compare(
     Raises:
         UserError: a model or an experiment is unknown, a setting is wrong, or the folder is taken.
     """
-    # the words of a comparison are checked in one place
-    from s2s.cli.compare import Order, order
-
-    path = None if recipe is None else Path(recipe)
-    classes = path is not None and read_recipe(path).task == "classification"
-    place = None if folder is None else Path(folder)
-    task, recipe_of = (path, None) if classes else (None, path)
-    words = (*models, *_words(overrides))
-    asked = order(Order(words, profile, seeds, None, tuple(experiments), recipe_of, place, task))
-    # before torch is loaded
-    with threads.held():
-        from s2s.experiments.comparison import begin
-
-        begin(asked.folder, asked.base, asked.summary)
-        return Comparison(asked.folder).go_on(quiet)
+    return Comparison.planned(models, recipe, overrides, profile, seeds, experiments, folder).go_on(quiet)
 
 
 def _words(overrides: Overrides | None) -> tuple[str, ...]:

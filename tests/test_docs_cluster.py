@@ -1,5 +1,6 @@
 """Every command of the page on clusters, on small data; other machines are played by this one."""
 
+import json
 import os
 import re
 import shlex
@@ -13,15 +14,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import s2s
 from s2s.cli.main import commands
 from s2s.experiments import tuning
 
 ROOT = Path(__file__).parents[1]
-SHOWN = [
-    line
-    for block in re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text("utf-8"), flags=re.DOTALL)
-    for line in block.strip().split("\n")
-]
+PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
+SHOWN = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.strip().split("\n")]
+PYTHON = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 SMALL = "--experiment quality --seeds 1 data.train=300 data.validation=8 data.test=8 tokenizer.size=450"
 SMALL += " training.updates=6 training.warmup=2 validation.every=6 validation.sentences=3 batches.tokens=600"
 SMALL += " device.precision=fp32 device.threads=1 decoding.max_ratio=0.5 decoding.max_extra=1"
@@ -63,6 +63,12 @@ def test_two_nodes_are_started_and_measure_as_shown(tmp_path, monkeypatch):
                 told.append(done.output)
             else:
                 assert command == "pip install 's2s[cluster]'"
+        lost = min((tmp_path / "runs" / "compare-rnn-transformer" / "cells").rglob("*.json"))
+        before = json.loads(lost.read_text())
+        lost.unlink()
+        for block in PYTHON:
+            exec(block, {"s2s": s2s})
+        assert json.loads(lost.read_text()).keys() == before.keys()
     finally:
         for node in reversed(nodes):
             os.killpg(node.pid, signal.SIGTERM)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 # where the recipes of a task are named
 _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
+_MATCHES = ("parameters", "time")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Planned:
 @click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
 @click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions and sizes; quick when absent.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; by profile when absent: 3, 5, 5.")
-@click.option("--match", type=click.Choice(["parameters", "time"]), help="What is made equal; parameters when absent.")
+@click.option("--match", type=click.Choice(_MATCHES), help="What is made equal; parameters when absent.")
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
@@ -88,8 +89,7 @@ def compare(
     planned = None if resume else order(asked)
     if resume:
         check_resumes(asked)
-    if cluster and find_spec("ray") is None:
-        raise UserError("a cluster needs ray", where="--cluster", remedy="pip install 's2s[cluster]'")
+    check_cluster(cluster)
     # before torch is loaded
     with threads.held():
         _measure(planned, resume or Path(), asked, cluster, cost)
@@ -123,6 +123,16 @@ def report(folder: Path) -> None:
     from s2s.report.drawing import draw
 
     click.echo(draw(folder))
+
+
+def check_cluster(address: str | None) -> None:
+    """Refuses the address of a cluster where nothing is installed that could reach one.
+
+    Raises:
+        UserError: that is so.
+    """
+    if address and find_spec("ray") is None:
+        raise UserError("a cluster needs ray", where="--cluster", remedy="pip install 's2s[cluster]'")
 
 
 def check_resumes(asked: Order) -> None:
@@ -210,6 +220,11 @@ def _experiments(words: Sequence[str], task: Task, plan: Plan) -> list[str]:
 
 
 def _check_options(asked: Order) -> None:
+    for option, word, known in (("--profile", asked.profile, get_args(Profile)), ("--match", asked.match, _MATCHES)):
+        if word is not None and word not in known:
+            raise UserError(f"there is no {word!r}", where=option, remedy=suggestion(word, known))
+    if asked.seeds is not None and asked.seeds < 1:
+        raise UserError(f"{asked.seeds} seeds measure nothing", where="--seeds", remedy="ask for 1 and more")
     if asked.task and asked.recipe:
         raise UserError(
             f"--task {asked.task} and --recipe {asked.recipe} both say what models are compared on",

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,13 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
         (lambda w: s2s.train(w / "t.yaml", {"run.dir": str(w / "runs/t")}), r"holds a run already"),
         (lambda w: s2s.train(w / "runs/x", resume=True), r"not a run"),
         (lambda w: s2s.compare(["rnn", "tranformer"]), r"did you mean transformer"),
+        (
+            lambda w: s2s.compare(["rnn", "lstm"], profile="quik"),
+            r"--profile: there is no 'quik'\n.*did you mean quick",
+        ),
+        (lambda w: s2s.compare(["rnn", "lstm"], seeds=0), r"--seeds: 0 seeds measure nothing"),
+        (lambda w: s2s.Comparison.planned(["rnn", "lstm"], match="tim"), r"--match: .*\n.*did you mean time"),
+        (lambda w: s2s.Comparison(w).go_on(cluster="localhost:1"), r"--cluster localhost:1: no Ray cluster"),
         (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
     ],
 )
@@ -219,19 +227,39 @@ def test_a_table_has_a_line_for_each_row_and_model():
     assert len(table) == table.row.nunique() * table.model.nunique()
 
 
-def test_a_comparison_asks_what_the_command_asks(monkeypatch, tmp_path):
+@pytest.fixture
+def begun(monkeypatch):
+    """What comparisons begin and go on with, where nothing is measured."""
     begun = []
     monkeypatch.setattr("s2s.experiments.comparison.begin", lambda *asked: begun.append(asked))
-    monkeypatch.setattr("s2s.experiments.comparison.go_on", lambda folder, console: begun.append(folder))
+    monkeypatch.setattr("s2s.experiments.comparison.go_on", lambda folder, _, nodes: begun.append((folder, nodes)))
     monkeypatch.setattr("s2s.report.drawing.draw", lambda folder: folder)
+    return begun
+
+
+def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
     changed = {"training.updates": 500, "lstm.bidirectional": False}
     s2s.compare(["lstm", "rnn"], None, changed, "lecture", 2, ["memory"], tmp_path / "a")
-    s2s.compare(["lstm", "rnn"], "ag_news")
+    s2s.compare(["lstm", "rnn"], "ag_news", quiet=False)
     words = ("lstm", "rnn", "training.updates=500", "lstm.bidirectional=false")
     first = order(Order(words, "lecture", 2, None, ("memory",), None, tmp_path / "a"))
     second = order(Order(("lstm", "rnn"), task=Path("ag_news")))
     asked = [(each.folder, each.base, each.summary) for each in (first, second)]
-    assert begun == [asked[0], first.folder, asked[1], second.folder]
+    assert begun == [asked[0], (first.folder, None), asked[1], (second.folder, None)]
+
+
+def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
+    nodes = nullcontext("nodes")
+    monkeypatch.setattr("s2s.experiments.cluster.Cluster", {"auto": nodes}.__getitem__)
+    planned = s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "a", match="time")
+    assert begun == []
+    assert planned.go_on(cluster="auto").go_on() is planned
+    found = order(Order(("lstm", "rnn"), match="time", out=tmp_path / "a"))
+    assert begun == [(found.folder, found.base, found.summary), (found.folder, "nodes"), (found.folder, None)]
+    monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="a cluster needs ray"):
+        s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "b").go_on(cluster="auto")
+    assert len(begun) == 3
 
 
 def test_a_candidate_of_the_api_is_the_translators(small_world):

@@ -29,10 +29,12 @@ from s2s.training.ranks import Ranks
 from tests.training.processes import _KILLED, _MODEL, lay_out, learned, ran, together
 
 _LSTM = "{kind: lstm-attention, width: 16, dropout: 0.0}"
-_ALL = ["clip=0.5", "ema=0.9", "optimizer=adamw", "weight_decay=0.1", "l1=0.001"]
+_ALL = ["clip=0.5", "ema=0.9", "optimizer=adamw", "weight_decay=0.1"]
 # name: the task, its model where it is another, and what is asked besides
 CASES = {
     "transformer": ("translation", _MODEL, [f"training.{word}" for word in _ALL]),
+    # for few updates: its gradient jumps where a weight passes zero, which rounding decides sooner or later
+    "l1": ("translation", _MODEL, ["training.l1=0.001"]),
     "lstm-attention": ("translation", _LSTM, []),
     "frozen": ("translation", _MODEL, ["training.freeze=[encoder]", "training.clip=0.1"]),
     "sgd": ("classification", None, ["training.optimizer=sgd", "training.momentum=0.9"]),
@@ -84,14 +86,16 @@ def numbered(ranks: Ranks, folder: Path) -> list[list[float]]:
 
     def scaled(*words: Any) -> Any:
         model = build(*words)
-        model.encoder.layers[0] = _Scaled(model.encoder.layers[0])
+        # a part of a sum: what scales all that a norm reads has next to no gradient, and Adam takes any size for one
+        layer = model.encoder.layers[0]
+        layer.feedforward = _Scaled(layer.feedforward)
         return model
 
     trainer, found = _trainer(ranks, folder, scaled), []
     trainer.follow()
     for update in trainer.updates(4):
         state, _ = trainer.state()
-        found.append([update.loss, update.gradient_norm, float(state["model.encoder.layers.0.scale"])])
+        found.append([update.loss, update.gradient_norm, float(state["model.encoder.layers.0.feedforward.scale"])])
     return found
 
 

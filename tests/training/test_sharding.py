@@ -59,11 +59,12 @@ def _check_same_files(one: Path, two: Path, rounding: float) -> None:
 def split(tmp_path_factory):
     """What processes found."""
     folder = tmp_path_factory.mktemp("sharded")
-    return _found(folder, updates=3, sizes=[1, 2], cases=["transformer"], exchanged=[2])
+    return _found(folder, updates=3, sizes=[1, 2], cases=["transformer", "l1"], exchanged=[2])
 
 
 def test_two_processes_that_split_a_model_learn_what_one_learns(split):
-    _check_learned(split, "transformer", 1e-6)
+    for case in ("transformer", "l1"):
+        _check_learned(split, case, 1e-6)
 
 
 def test_of_two_processes_each_holds_half_of_parameters_moments_and_averages(split):
