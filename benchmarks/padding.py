@@ -13,9 +13,10 @@ from pathlib import Path
 from benchmarks.contest import in_turns
 from benchmarks.keeping import asked
 from s2s.experiments.disciplines import DISCIPLINES
-from s2s.experiments.whole_runs import prepared
+from s2s.experiments.whole_runs import prepared_texts
 from s2s.recipe.reading import recipe_path
 from s2s.run.tasks import read
+from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.training.devices import choose, prepare_process
 
 WAYS = ("buckets", "batch", "max_length")
@@ -30,8 +31,10 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40)
     given = parser.parse_args()
     recipe = read(recipe_path(given.recipe), given.overrides)
-    corpus = prepared(recipe).corpus
-    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": corpus.classes})})
+    if not isinstance(recipe, ClassificationRecipe):
+        parser.error(f"{given.recipe} is a recipe of task {recipe.task}, not classification")
+    corpus = prepared_texts(recipe).corpus
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": corpus.train.names})})
     prepare_process(recipe.device)
     computer = choose(recipe.device)
     trainers = {}

@@ -34,7 +34,8 @@ from s2s.nn.embeddings import sinusoids
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
-from s2s.training.devices import choose, measure, prepare_process
+from s2s.training.devices import choose, prepare_process
+from s2s.training.precision import measure as measure_precision
 from s2s.training.trainer import Trainer
 
 WIDTH, HEADS, INNER, LAYERS, TOKENS, RATE = 256, 4, 1024, 3, 4096, 1e-4
@@ -105,9 +106,7 @@ def s2s_trainer(
         width=WIDTH, heads=HEADS, feedforward=INNER, encoder_layers=LAYERS, decoder_layers=LAYERS, dropout=0.1
     )
     model, computer = build(settings, size, size), choose(DeviceSettings(kind="cpu", precision=precision))
-    if computer.undecided:
-        computer = replace(computer, precision=measure(model, tokens).faster, undecided=False)
-    return translation_trainer(
+    trainer = translation_trainer(
         model,
         data,
         TrainingSettings(updates=10_000, learning_rate=rate, schedule="constant", warmup=0),
@@ -115,6 +114,9 @@ def s2s_trainer(
         SeedSettings(),
         computer,
     )
+    if computer.undecided:
+        trainer.computer = replace(computer, precision=measure_precision(trainer).faster, undecided=False)
+    return trainer
 
 
 def s2s_loop(data: Encoded, size: int, precision: Precision) -> Callable[[], tuple[int, float]]:

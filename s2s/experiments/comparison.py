@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
@@ -21,7 +21,15 @@ from rich.console import Console
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
 from s2s.experiments.cluster import Cluster, Nodes, versions
-from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, NotForThisModel
+from s2s.experiments.contest import (
+    Cell,
+    ComparedRecipe,
+    Contest,
+    Contestant,
+    Experiment,
+    NotForThisModel,
+    comparable,
+)
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, number_for
@@ -38,8 +46,13 @@ from s2s.run.tasks import read
 from s2s.training.devices import NAMES, Computer, choose, prepare_process
 from s2s.training.precision import GradientTimes, measure
 
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
+
 AnyWorkers = Workers | Nodes
 """What makes measurements beside each other."""
+# each model's recipe; for a model that cannot take part at all, why
+Entries = dict[str, ComparedRecipe | NotForThisModel]
 
 
 def all_experiments() -> dict[str, Experiment]:
@@ -56,13 +69,13 @@ EXPERIMENTS = all_experiments()
 """By the name that is typed after `--experiment`, in the order in which they run."""
 
 
-def begin(folder: Path, base: Any, summary: Summary) -> None:
+def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
     """Makes the folder of a new comparison of the task `base`, when all its models are found good.
 
     Raises:
         UserError: the folder is taken, a setting is wrong, or no model can take part.
     """
-    base = discipline_of(base).resolved(base)
+    base = _resolved(base)
     entries = _entries(base, summary)
     if choose(base.device).undecided:
         # all models are to have the same, always
@@ -76,7 +89,7 @@ def begin(folder: Path, base: Any, summary: Summary) -> None:
         write_part(summary, folder / COMPARISON)
 
 
-def _gradient_times(recipes: Sequence[Any]) -> GradientTimes:
+def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
     """How long the gradients of all these models take together, on one thread, as each will learn."""
     times, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
@@ -89,7 +102,12 @@ def _gradient_times(recipes: Sequence[Any]) -> GradientTimes:
     return GradientTimes(sum(each.fp32 for each in times), sum(each.bf16 for each in times), threads=1)
 
 
-def _check_free(folder: Path, base: Any) -> None:
+def _resolved(base: "AnyTask") -> ComparedRecipe:
+    recipe = comparable(base)
+    return discipline_of(recipe).resolved(recipe)
+
+
+def _check_free(folder: Path, base: ComparedRecipe) -> None:
     if not folder.exists() or (folder.is_dir() and untouched(folder)):
         return
     # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
@@ -135,7 +153,7 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
         _go_on(folder, console, cluster)
 
 
-def costs(folder: Path, summary: Summary, base: Any | None, cluster: Cluster | None = None) -> str:
+def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Cluster | None = None) -> str:
     """What is still to be done of a comparison, in words; nothing is begun.
 
     Args:
@@ -148,29 +166,28 @@ def costs(folder: Path, summary: Summary, base: Any | None, cluster: Cluster | N
         UserError: no model can take part.
     """
     if base is None:
-        base = read(folder / RECIPE)
+        recipe = comparable(read(folder / RECIPE))
     else:
-        base = discipline_of(base).resolved(base)
         # what another comparison has measured in its folder is not this one's
-        folder = folder / "not begun"
-    entrants = _planned(folder, summary, base)
-    return _told(entrants, summary, _workers(entrants, base, cluster).number)[0]
+        recipe, folder = _resolved(base), folder / "not begun"
+    entrants = _planned(folder, summary, recipe)
+    return _told(entrants, summary, _workers(entrants, recipe, cluster).number)[0]
 
 
-def _workers(entrants: Contest, base: Any, cluster: Cluster | None) -> AnyWorkers:
+def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -> AnyWorkers:
     if cluster:
         return Nodes(entrants.folder, entrants.computer, base.device)
     return Workers(number_for(entrants.computer), base.device)
 
 
-def _planned(folder: Path, summary: Summary, base: Any) -> Contest:
+def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     """The contest as it is before rates and depths are chosen."""
     entries = _entries(base, summary)
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
     contestants = tuple(
         Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
         for model, recipe in entries.items()
-        if model not in absent
+        if not isinstance(recipe, NotForThisModel)
     )
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
@@ -196,7 +213,7 @@ def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]
 
 
 def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
-    summary, base = read_summary(folder / COMPARISON), read(folder / RECIPE)
+    summary, base = read_summary(folder / COMPARISON), comparable(read(folder / RECIPE))
     prepare_process(base.device)
     entrants = _planned(folder, summary, base)
     chosen = _chosen(summary)
@@ -235,9 +252,9 @@ def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, s
     }
 
 
-def _entries(base: Any, summary: Summary) -> dict[str, Any]:
+def _entries(base: ComparedRecipe, summary: Summary) -> Entries:
     """Each model's recipe; for a model that cannot take part at all, why."""
-    entries: dict[str, Any] = {}
+    entries: Entries = {}
     for model in summary.models:
         try:
             entries[model] = contenders.entered(model, base, summary.own.get(model, {}))
@@ -250,7 +267,7 @@ def _entries(base: Any, summary: Summary) -> dict[str, Any]:
     return entries
 
 
-def _check_different(entries: Mapping[str, Any], own: Mapping[str, Mapping[str, object]]) -> None:
+def _check_different(entries: Entries, own: Mapping[str, Mapping[str, object]]) -> None:
     """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
     models = {name: each.model for name, each in entries.items() if not isinstance(each, NotForThisModel)}
     for one, other in combinations(models, 2):

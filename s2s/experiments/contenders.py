@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from pydantic import ValidationError
 
 from s2s.contender import file_name, kind_of
 from s2s.errors import UserError
+from s2s.experiments.contest import ComparedRecipe
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import Blueprint, beside_width, settings_of, solved
 from s2s.run.tasks import schema_of
@@ -16,7 +17,7 @@ from s2s.run.tasks import schema_of
 _SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
 
 
-def entered(name: str, base: Any, own: Mapping[str, object]) -> Any:
+def entered(name: str, base: ComparedRecipe, own: Mapping[str, object]) -> ComparedRecipe:
     """A contender's recipe: the base recipe's, with as many parameters as the base recipe's model.
 
     Args:
@@ -44,7 +45,7 @@ def entered(name: str, base: Any, own: Mapping[str, object]) -> Any:
         reference = solved(kind, blueprint, parameters, options)
     # of its own model's make: what only that model knows is not lost where a recipe is written down
     whole = schema_of(base).whole(type(reference))
-    return whole.model_validate(dict(base) | {"name": file_name(name), "model": reference})
+    return cast(ComparedRecipe, whole.model_validate(dict(base) | {"name": file_name(name), "model": reference}))
 
 
 def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], blueprint: Blueprint) -> None:
@@ -69,7 +70,7 @@ def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], 
         ) from error
 
 
-def equal_time(recipes: Mapping[str, Any], seconds: Mapping[str, float]) -> dict[str, int]:
+def equal_time(recipes: Mapping[str, ComparedRecipe], seconds: Mapping[str, float]) -> dict[str, int]:
     """How many updates each model may have, so that all train as long as the middle one does with its recipe's number.
 
     Args:

@@ -4,22 +4,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from s2s.contender import file_name
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
 from s2s.questions import TABLES, Profile
-from s2s.recipe.messages import TASK
 from s2s.recipe.schema import Section
 from s2s.results import Figure, Finding, Result, Table
-from s2s.run.tasks import schemas
+from s2s.run.tasks import received, sent
+from s2s.tasks.classification.recipe import ClassificationRecipe
+from s2s.tasks.translation.recipe import Recipe
 from s2s.training.devices import Computer
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
+
+ComparedRecipe = Recipe[Any] | ClassificationRecipe[Any]
+"""A recipe of one of the tasks that models are compared on."""
 
 # what an experiment's sizes are given for; without sizes of its own, a lecture has those of `definitive`, and a GPU
 # those of the profile
 Scale = Literal["quick", "lecture", "definitive", "definitive on a GPU"]
 S = TypeVar("S")
+R = TypeVar("R", bound=ComparedRecipe)
 
 CELLS = "cells"
 # what a measurement leaves behind: anything that JSON can say
@@ -36,7 +44,7 @@ class Contestant:
 
     name: str  # as typed in the command: the model's kind, and settings of its own where it has some
     # its recipe in full, of the comparison's task, with settings of the matched size, and the depth and rate chosen
-    recipe: Any
+    recipe: ComparedRecipe
     # numbers of layers to choose from, the first being its recipe's at first; none where there is no choice
     depths: tuple[int, ...] = ()
     # the rates tried at its depth, and whether the one chosen has worse ones on both sides; nothing before they are
@@ -44,6 +52,17 @@ class Contestant:
     inside: bool = False
     # validation losses of the short trainings at these rates; None where one failed
     losses: tuple[float | None, ...] = ()
+
+    @property
+    def translation(self) -> Recipe[Any]:
+        """Its recipe, where translation is what models are compared on.
+
+        Raises:
+            TypeError: it is not.
+        """
+        if not isinstance(self.recipe, Recipe):
+            raise TypeError(f"{self.name} does not translate: its task is {self.recipe.task}")
+        return self.recipe
 
     @property
     def kind(self) -> str:
@@ -66,15 +85,22 @@ class Contestant:
         return {"chosen": self.learning_rate, **tried, "inside": self.inside}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # a recipe's class is made for its model, so pickle would not find it by name
-        task = getattr(self.recipe, TASK)
-        chosen = (self.depths, self.rates, self.inside, self.losses)
-        return _restored, (self.name, task, self.recipe.model.kind, self.recipe.model_dump_json(), chosen)
+        return _restored, (self.name, sent(self.recipe), (self.depths, self.rates, self.inside, self.losses))
 
 
-def _restored(name: str, task: str, kind: str, recipe: str, chosen: tuple[Any, ...]) -> Contestant:
-    schema = schemas()[task]
-    return Contestant(name, schema.whole(schema.settings(kind)).model_validate_json(recipe), *chosen)
+def _restored(name: str, recipe: tuple[str, str, str], chosen: tuple[Any, ...]) -> Contestant:
+    return Contestant(name, comparable(received(recipe)), *chosen)
+
+
+def comparable(recipe: "AnyTask") -> ComparedRecipe:
+    """The recipe, when it is of a task that models are compared on.
+
+    Raises:
+        UserError: it is of another.
+    """
+    if isinstance(recipe, Recipe | ClassificationRecipe):
+        return recipe
+    raise UserError(f"models are not compared on task {recipe.task}", remedy=f"those of {' and '.join(TABLES)} are")
 
 
 @dataclass(frozen=True)
@@ -190,7 +216,9 @@ class Experiment:
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
-def each_run(contest: Contest, seconds: Callable[[Any], float] = lambda recipe: 1.0, part: str = "") -> list[Cell]:
+def each_run(
+    contest: Contest, seconds: Callable[[ComparedRecipe], float] = lambda recipe: 1.0, part: str = ""
+) -> list[Cell]:
     """A cell for each model and seed, which takes so many `seconds` by its recipe; the models in turn."""
     return [Cell(c.name, part, seed, seconds(c.recipe)) for seed in contest.seeds for c in contest.contestants]
 

@@ -6,35 +6,38 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import datasets
 from rich.console import Console
 
 from s2s.contender import file_name
-from s2s.experiments.contest import Contest, NotForThisModel, check_translates
+from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R, check_translates, comparable
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
-from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, seeds_of
+from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, prepared_texts, seeds_of
 from s2s.files import locked, write_atomically
 from s2s.recipe.installed import encoder_settings, module_of
-from s2s.recipe.messages import TASK
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import LOCK, RECIPE
 from s2s.run.loaded import evaluate
 from s2s.run.tasks import read
 from s2s.run.training import resume, train
-from s2s.tasks.classification.data import LabelledTexts
+from s2s.tasks import contract
+from s2s.tasks.classification.data import LabelledTexts, PreparedLabelled
+from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.classification.task import begins, build_classifier, trainer_of
 from s2s.tasks.labelled import classification_loss
+from s2s.tasks.translation.prepared import Prepared
+from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
 from s2s.tasks.translation.task import mean_loss as mean_loss_of_pairs
 from s2s.training.devices import Computer
 from s2s.training.trainer import Trainer, mean_loss
 
 
-class Discipline(ABC):
+class Discipline(ABC, Generic[R]):
     """A task that models are compared on."""
 
     def check(self, kind: str) -> None:
@@ -45,7 +48,7 @@ class Discipline(ABC):
         """
         return
 
-    def resolved(self, recipe: Any) -> Any:
+    def resolved(self, recipe: R) -> R:
         """The recipe with all that only its data tells and a model's size depends on.
 
         Raises:
@@ -54,11 +57,15 @@ class Discipline(ABC):
         return recipe
 
     @abstractmethod
-    def blueprint(self, recipe: Any) -> Blueprint:
+    def prepared(self, recipe: R) -> contract.Prepared:
+        """The recipe's corpus in pieces, as the task trains on it."""
+
+    @abstractmethod
+    def blueprint(self, recipe: R) -> Blueprint:
         """How the task makes a model of a section of this resolved recipe."""
 
     @abstractmethod
-    def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
+    def trainer(self, recipe: R, seed: int, computer: Computer) -> Trainer:
         """A trainer of a recipe's model that has done nothing yet.
 
         Raises:
@@ -66,35 +73,38 @@ class Discipline(ABC):
         """
 
     @abstractmethod
-    def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
+    def validation_loss(self, trainer: Trainer, recipe: R) -> float:
         """The loss of the trainer's model, as it is now, on the recipe's validation set, in nats."""
 
-    def begin(self, recipe: Any, console: Console) -> object:
+    def begin(self, recipe: R, console: Console) -> object:
         """Trains a new run by a recipe."""
-        return train(recipe, console, data=prepared(recipe))
+        return train(recipe, console, data=self.prepared(recipe))
 
 
-class Translation(Discipline):
+class Translation(Discipline[Recipe[Any]]):
     """Models that write a target for each source, over one vocabulary of the size that the recipe says."""
 
-    def blueprint(self, recipe: Any) -> Blueprint:
+    def prepared(self, recipe: Recipe[Any]) -> Prepared:
+        return prepared(recipe)
+
+    def blueprint(self, recipe: Recipe[Any]) -> Blueprint:
         return translators(*recipe.tokenizer.sizes)
 
-    def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
+    def trainer(self, recipe: Recipe[Any], seed: int, computer: Computer) -> Trainer:
         data = prepared(recipe)
         return trainer_for(recipe, sizes_of(data), data.train, seed, computer)
 
-    def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
+    def validation_loss(self, trainer: Trainer, recipe: Recipe[Any]) -> float:
         """In nats per target token."""
         return mean_loss_of_pairs(trainer.model, prepared(recipe).validation, recipe.batches, trainer.computer)
 
-    def begin(self, recipe: Any, console: Console) -> object:
+    def begin(self, recipe: Recipe[Any], console: Console) -> object:
         """What cannot translate is refused."""
         check_translates(build_model(recipe, *recipe.tokenizer.sizes), recipe.model.kind)
         return super().begin(recipe, console)
 
 
-class Classification(Discipline):
+class Classification(Discipline[ClassificationRecipe[Any]]):
     """Encoders under one head, which name the class of each text."""
 
     def check(self, kind: str) -> None:
@@ -102,16 +112,19 @@ class Classification(Discipline):
         if not callable(getattr(module_of(kind), "build_encoder", None)):
             raise NotForThisModel(f"{kind} only translates: it offers no encoder alone, so it cannot classify")
 
-    def resolved(self, recipe: Any) -> Any:
+    def resolved(self, recipe: ClassificationRecipe[Any]) -> ClassificationRecipe[Any]:
         """With the names of the classes and the number of pieces that there are."""
-        data = prepared(recipe)
+        data = prepared_texts(recipe)
         changes = {
             "data": recipe.data.model_copy(update={"classes": data.corpus.train.names}),
             "tokenizer": recipe.tokenizer.model_copy(update={"size": data.tokenizer.size}),
         }
         return recipe.model_copy(update=changes)
 
-    def blueprint(self, recipe: Any) -> Blueprint:
+    def prepared(self, recipe: ClassificationRecipe[Any]) -> PreparedLabelled:
+        return prepared_texts(recipe)
+
+    def blueprint(self, recipe: ClassificationRecipe[Any]) -> Blueprint:
         """The whole classifier: encoder, pooling and head."""
         pieces = recipe.tokenizer.size
         return Blueprint(
@@ -120,47 +133,47 @@ class Classification(Discipline):
             pieces,
         )
 
-    def trainer(self, recipe: Any, seed: int, computer: Computer) -> Trainer:
+    def trainer(self, recipe: ClassificationRecipe[Any], seed: int, computer: Computer) -> Trainer:
         """Learns from the recipe's texts; its classes are known."""
-        data = prepared(recipe)
+        data = prepared_texts(recipe)
         recipe = recipe.model_copy(update={"seeds": seeds_of(seed)})
         model = build_classifier(recipe, data.tokenizer.size).to(computer.device)
         return trainer_of(recipe, data, model, computer)
 
-    def validation_loss(self, trainer: Trainer, recipe: Any) -> float:
+    def validation_loss(self, trainer: Trainer, recipe: ClassificationRecipe[Any]) -> float:
         """In nats per text."""
-        data = prepared(recipe)
+        data = prepared_texts(recipe)
         texts = LabelledTexts(data.validation, data.corpus.validation.labels, recipe.batches, begins(recipe))
         return mean_loss(trainer.model, texts, classification_loss(0.0), trainer.computer)
 
 
-DISCIPLINES: dict[str, Discipline] = {"translation": Translation(), "classification": Classification()}
+DISCIPLINES: dict[str, Discipline[Any]] = {"translation": Translation(), "classification": Classification()}
 """By the word that a recipe's `task` holds."""
 
 
-def discipline_of(recipe: Any) -> Discipline:
+def discipline_of(recipe: R) -> Discipline[R]:
     """The discipline of a recipe's task."""
-    return DISCIPLINES[getattr(recipe, TASK)]
+    return DISCIPLINES[recipe.task]
 
 
 def trained(contest: Contest, model: str, seed: int | None) -> Path:
     """The folder of a contestant's finished run, see `whole_run`; a trial that was the same training is that run."""
     recipe, seed = contest.contestant(model).recipe, seed or 0
     for folder in sorted((contest.folder / RUNS).glob(f"{file_name(model)}-whole-*")):
-        if (folder / COST).exists() and dump(_run_of(read(folder / RECIPE), folder)) == dump(
+        if (folder / COST).exists() and dump(_run_of(comparable(read(folder / RECIPE)), folder)) == dump(
             _run_of(recipe, folder, seed)
         ):
             return folder
     return whole_run(contest, f"{file_name(model)}-seed{seed}", recipe, seed)
 
 
-def _run_of(recipe: Any, folder: Path, seed: int | None = None) -> Any:
+def _run_of(recipe: R, folder: Path, seed: int | None = None) -> R:
     """The recipe of a run in this folder, with this seed where there is one, otherwise its own."""
     changes: dict[str, object] = {"name": folder.name, "run": RunSettings(dir=str(folder))}
     return recipe.model_copy(update=changes if seed is None else changes | {"seeds": seeds_of(seed)})
 
 
-def whole_run(contest: Contest, name: str, recipe: Any, seed: int) -> Path:
+def whole_run(contest: Contest, name: str, recipe: ComparedRecipe, seed: int) -> Path:
     """The folder of a finished run of that name by a recipe; trained only where it is not finished yet.
 
     What all contestants learn from is prepared before the clock runs: none of them pays for it.
@@ -182,7 +195,7 @@ def whole_run(contest: Contest, name: str, recipe: Any, seed: int) -> Path:
     datasets.disable_progress_bars()
     began = (folder / RECIPE).exists()
     if not began:
-        prepared(recipe)
+        discipline_of(recipe).prepared(recipe)
     wall, processor = time.perf_counter(), time.process_time()
     if began:
         resume(folder, console)

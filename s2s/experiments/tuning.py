@@ -4,10 +4,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from s2s.contender import file_name
-from s2s.experiments.contest import Cell, Conclusion, Contest, Contestant, Experiment, Measured, Scale
+from s2s.experiments.contest import (
+    Cell,
+    ComparedRecipe,
+    Conclusion,
+    Contest,
+    Contestant,
+    Experiment,
+    Measured,
+    R,
+    Scale,
+)
 from s2s.experiments.disciplines import discipline_of, whole_run
 from s2s.experiments.matching import beside_width, solved
 from s2s.experiments.running import Kept, kept
@@ -136,7 +145,7 @@ def _beyond(tried: Mapping[float, float | None]) -> list[float]:
     return []
 
 
-def depths_of(recipe: Any, own: Mapping[str, object]) -> tuple[int, ...]:
+def depths_of(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[int, ...]:
     """The numbers of layers that a model is tried with, its recipe's first: one, and its recipe's or two.
 
     Args:
@@ -150,7 +159,7 @@ def depths_of(recipe: Any, own: Mapping[str, object]) -> tuple[int, ...]:
     return usual, 2 if usual == 1 else 1
 
 
-def at(recipe: Any, trial: Trial) -> Any:
+def at(recipe: R, trial: Trial) -> R:
     """The recipe with a trial's rate and depth; the width is solved for again, so that the size stays.
 
     Raises:
@@ -167,7 +176,7 @@ def at(recipe: Any, trial: Trial) -> Any:
     return recipe.model_copy(update=changes)
 
 
-def short_training(recipe: Any, seed: int, computer: Computer) -> tuple[float, float]:
+def short_training(recipe: ComparedRecipe, seed: int, computer: Computer) -> tuple[float, float]:
     """Trains a model as its recipe says, without checkpoints and tests.
 
     Returns:

@@ -8,11 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from s2s.recipe.messages import TASK
+from s2s.experiments.contest import ComparedRecipe, R
 from s2s.recipe.schema import Section, SeedSettings
-from s2s.run.tasks import schemas
-from s2s.tasks.classification.data import prepare_texts
-from s2s.tasks.translation.prepared import prepare
+from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
+from s2s.tasks.classification.recipe import ClassificationRecipe
+from s2s.tasks.translation.prepared import Prepared, prepare
+from s2s.tasks.translation.recipe import Recipe
 from s2s.training.devices import Computer
 from s2s.training.logger import METRICS
 
@@ -42,22 +43,30 @@ class Pause:
     scores: dict[str, float]  # what was measured, by name
 
 
-def prepared(recipe: Any) -> Any:
+def prepared(recipe: Recipe[Any]) -> Prepared:
     """A recipe's corpus in pieces; made once in a process for all recipes with the same data and tokenizer."""
-    return _prepared(getattr(recipe, TASK), recipe.data.model_dump_json(), recipe.tokenizer.model_dump_json())
+    return _prepared(_of_data(recipe))
+
+
+def prepared_texts(recipe: ClassificationRecipe[Any]) -> PreparedLabelled:
+    """The same of labelled texts."""
+    return _prepared_texts(_of_data(recipe))
+
+
+def _of_data(recipe: ComparedRecipe) -> str:
+    """A recipe of which only those sections are left that say how a corpus becomes pieces, as JSON."""
+    sections = recipe.model_dump(mode="json", include={"task", "data", "tokenizer"})
+    return json.dumps(sections | {"name": "data", "model": {}})
 
 
 @lru_cache(maxsize=4)
-def _prepared(task: str, data: str, tokenizer: str) -> Any:
-    # of a recipe, only these two sections say how a corpus becomes pieces
-    recipe: Any = schemas()[task].recipe
-    fields = recipe.model_fields
-    sections = {
-        "data": fields["data"].annotation.model_validate_json(data),
-        "tokenizer": fields["tokenizer"].annotation.model_validate_json(tokenizer),
-    }
-    make: Any = {"translation": prepare, "classification": prepare_texts}[task]
-    return make(recipe(name="data", task=task, model=Section(), **sections), None, lambda line: None)
+def _prepared(recipe: str) -> Prepared:
+    return prepare(Recipe[Section].model_validate_json(recipe), None, lambda line: None)
+
+
+@lru_cache(maxsize=4)
+def _prepared_texts(recipe: str) -> PreparedLabelled:
+    return prepare_texts(ClassificationRecipe[Section].model_validate_json(recipe), None, lambda line: None)
 
 
 def cost_of(folder: Path) -> Cost:
@@ -105,7 +114,7 @@ def seeds_of(seed: int) -> SeedSettings:
     return SeedSettings(initialization=seed, data=seed, dropout=seed)
 
 
-def shortened(recipe: Any, share: float) -> Any:
+def shortened(recipe: R, share: float) -> R:
     """The recipe of a training with a share of the updates; its schedule ends when it does."""
     training = recipe.training
     updates = max(2, round(share * training.updates))
@@ -113,6 +122,6 @@ def shortened(recipe: Any, share: float) -> Any:
     return recipe.model_copy(update={"training": training.model_copy(update=changes)})
 
 
-def seconds_for(recipe: Any, share: float = 1.0) -> float:
+def seconds_for(recipe: ComparedRecipe, share: float = 1.0) -> float:
     """About how long one processor thread learns by a recipe, or by a share of its updates."""
     return _SECONDS_PER_TOKEN * share * recipe.training.updates * recipe.batches.tokens

@@ -13,7 +13,7 @@ from s2s.experiments.contest import Contestant, NotForThisModel
 from s2s.experiments.disciplines import DISCIPLINES, discipline_of, trained
 from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.tuning import Trial, Tried, chosen, described, short_training
-from s2s.experiments.whole_runs import cost_of, pauses, prepared
+from s2s.experiments.whole_runs import cost_of, pauses, prepared_texts
 from s2s.models.contract import parameter_count
 from s2s.questions import TABLES
 from s2s.recipe.installed import models
@@ -68,9 +68,9 @@ def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
     base = read(labelled / "tiny.yaml")
     found = discipline_of(base).resolved(base)
     assert found.data.classes == ("Business", "Sports", "World")
-    data = prepared(base)
+    data = prepared_texts(base)
     assert found.tokenizer.size == data.tokenizer.size < base.tokenizer.size
-    again = prepared(found)
+    again = prepared_texts(found)
     assert again.hashes() == data.hashes()
     assert discipline_of(found).resolved(found) == found
 
@@ -91,7 +91,7 @@ def test_all_models_learn_from_the_same_texts_in_the_same_order(classifiers):
     recipes = [contestant.recipe for contestant in made.contestants]
     plans = [discipline_of(recipe).trainer(recipe, 1, made.computer).groups for recipe in recipes]
     assert all((a == b).all() for one, two in zip(*plans, strict=True) for a, b in zip(one, two, strict=True))
-    assert prepared(recipes[0]) is prepared(recipes[1])
+    assert prepared_texts(recipes[0]) is prepared_texts(recipes[1])
 
 
 def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
@@ -99,7 +99,7 @@ def test_a_finished_run_is_not_trained_again(classifiers, monkeypatch):
     folder = trained(made, "gru", 1)
     assert cost_of(folder).cpu_seconds > 0
     assert load(folder).recipe.data.classes == ("Business", "Sports", "World")
-    for module, name in ((disciplines, "train"), (disciplines, "resume"), (disciplines, "prepared")):
+    for module, name in ((disciplines, "train"), (disciplines, "resume"), (disciplines, "prepared_texts")):
         monkeypatch.setattr(module, name, pytest.fail)
     assert trained(made, "gru", 1) == folder
 

@@ -31,7 +31,7 @@ SIZES: dict[Scale, Sizes] = {
 def measure(contest: Contest, cell: Cell) -> Measured:
     """What sacreBLEU counts in each text, by the number of its sentences."""
     sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
-    recipe = contestant.recipe
+    recipe = contestant.translation
     folder = trained(contest, cell.model, cell.seed)
     data, model = prepared(recipe), load(folder).model
     sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from s2s.experiments.disciplines import discipline_of, evaluation_of
 from s2s.experiments.whole_runs import history, pauses, seconds_for
 from s2s.run.folder import opened
 from s2s.run.loaded import part_to_score
+from s2s.tasks.classification.data import Labelled
 
 # of the texts that a run names wrong: enough that models disagree on some of them
 _WRONG = 100
@@ -40,7 +41,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
 def texts_of(folder: Path, split: str) -> list[str]:
     """The untouched texts of a run's `test` or `validation` set, in the order of the evaluation."""
     run = opened(folder)
-    return list(part_to_score(run, run.recipe, split).texts["text"])
+    return list(cast(Labelled, part_to_score(run, run.recipe, split)).texts["text"])
 
 
 def _wrong(folder: Path, tested: Mapping[str, Any]) -> dict[str, str]:

@@ -65,7 +65,7 @@ def cells(contest: Contest) -> list[Cell]:
         each = [("own", 1 + 2.5 * looking * size.weights)]
         if size.learned:
             each.append(("learned", 3 + 2.5 * looking))
-        knob = knob_of(build_model(contestant.recipe, *contestant.recipe.tokenizer.sizes).decoder)
+        knob = knob_of(build_model(contestant.translation, *contestant.translation.tokenizer.sizes).decoder)
         if knob is not None:
             each.append((f"by-{knob.kind}", looking * size.weights * len(VALUES[knob.kind])))
         cells += [Cell(contestant.name, part, seed, seconds) for part, seconds in each for seed in contest.seeds]
@@ -79,7 +79,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     size = contest.sizes(SIZES)
     if cell in size.deep.cells([cell.seed or 0]):
         return size.deep.measure(cell)
-    recipe = contest.contestant(cell.model).recipe
+    recipe = contest.contestant(cell.model).translation
     data, seed = prepared(recipe), cell.seed or 0
     check_translates(_fresh(recipe, data, seed), cell.model)
     if cell.part == "learned":

@@ -74,7 +74,7 @@ def cells(contest: Contest) -> list[Cell]:
 def measure(contest: Contest, cell: Cell) -> Measured:
     """What becomes of the scores when the words of the sources change places, and of the losses at each place."""
     sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
-    recipe = contestant.recipe
+    recipe = contestant.translation
     data = prepared(recipe)
     pairs, shuffled, own = data.validation, shuffled_pairs(data), own_kinds(contestant.settings)
     longer = long_pairs(data, recipe.batches.max_length)

@@ -2,9 +2,8 @@
 
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
-from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
+from s2s.experiments.contest import Cell, ComparedRecipe, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.conclude import RUN, conclude
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
@@ -12,7 +11,6 @@ from s2s.experiments.whole_runs import history, prepared, seconds_for
 from s2s.models.contract import parameter_count
 from s2s.run.loaded import load
 from s2s.tasks.source_use import source_use
-from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model
 
 _VALIDATED = 1.3
@@ -23,7 +21,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     """Trains a model, unless that is done, and takes its translations, its scores, its curve and its cost."""
     folder, tested = evaluation_of(contest, cell.model, cell.seed)
     contestant = contest.contestant(cell.model)
-    recipe = contestant.recipe
+    recipe = contestant.translation
     data = prepared(recipe)
     worth = source_use(load(folder).model, data.validation, recipe.batches, contest.computer)
     return {
@@ -39,7 +37,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     }
 
 
-def _seconds(recipe: Recipe[Any]) -> float:
+def _seconds(recipe: ComparedRecipe) -> float:
     """Of a training with its validations, and of the test."""
     return _VALIDATED * seconds_for(recipe)
 

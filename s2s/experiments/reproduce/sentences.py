@@ -13,15 +13,13 @@ from s2s.data.encoding import Encoded, encode_corpus
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.matching import settings_of
 from s2s.experiments.presenting import axis, figure, series
+from s2s.experiments.reproduce.built_in import built_in
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.experiments.translating import corpus_score, counts_of, greedy, schooled
 from s2s.experiments.whole_runs import prepared
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.reading import shipped
-from s2s.recipe.schema import DecodingSettings, DeviceSettings, TokenizerSettings
 from s2s.reproduced import Band
 from s2s.results import Figure
-from s2s.run.tasks import read
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
@@ -64,22 +62,14 @@ class Translators(Reproduction):
 
     def recipe(self, cell: Cell) -> Recipe[Any]:
         """The recipe of one training."""
-        base: Any = read(shipped()["compare"])
         layers = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "scale_embeddings": True}
-        model = settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)})
         rate = self.rate if cell.model.endswith("-attention") else self.plain_rate
-        training = {"updates": self.updates, "learning_rate": rate, "warmup": self.updates // 10}
-        corpus = {"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested}
-        changes = {
-            "data": base.data.model_copy(update=corpus),
-            "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
-            "batches": BatchSettings(tokens=self.tokens, max_length=256),
-            "model": model,
-            "training": base.training.model_copy(update=training),
-            "decoding": DecodingSettings(beam=1),
-            "device": DeviceSettings(kind="cpu", precision="fp32"),
-        }
-        return base.model_copy(update=changes)
+        return built_in(
+            settings_of(cell.model, {"width": self.width, **layers, **self.options(cell)}),
+            {"words": self.words, "train": self.train, "validation": 300, "test": 6 * self.tested},
+            {"updates": self.updates, "learning_rate": rate, "warmup": self.updates // 10},
+            BatchSettings(tokens=self.tokens, max_length=256),
+        )
 
 
 @dataclass(frozen=True)

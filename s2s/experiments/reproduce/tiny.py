@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from rich.console import Console
 
@@ -21,6 +21,10 @@ from s2s.run.folder import RECIPE
 from s2s.run.loaded import evaluate
 from s2s.run.tasks import read
 from s2s.run.training import resume, train
+from s2s.tasks.translation.evaluation import TranslationEvaluation
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
 
 _DONE = "trained"
 
@@ -67,16 +71,16 @@ class Tiny(Reproduction):
             train(self.recipe(cell.seed or 0, run), console)
         write_atomically(run / _DONE, "")
         looks = list(pauses(run))
-        scores = evaluate(run, lowercase=True, keep=False).scores
+        scores = cast(TranslationEvaluation, evaluate(run, lowercase=True, keep=False)).scores
         return {
             "updates": [look.update for look in looks],
             "bleus": [look.scores["bleu"] for look in looks],
             "bleu": scores["bleu"].value,
         }
 
-    def recipe(self, seed: int, run: Path) -> Any:
+    def recipe(self, seed: int, run: Path) -> "AnyTask":
         """The recipe of one training."""
-        recipe: Any = read(shipped()["multi30k"], self.settings)
+        recipe = read(shipped()["multi30k"], self.settings)
         return recipe.model_copy(update={"name": run.name, "run": RunSettings(dir=str(run)), "seeds": seeds_of(seed)})
 
     def numbers(self, measured: Cells) -> Numbers:

@@ -6,15 +6,13 @@ from typing import Any
 
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
+from s2s.experiments.reproduce.built_in import built_in
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, pairs
 from s2s.experiments.translating import sizes_of, trainer_for, unigram_loss
 from s2s.experiments.whole_runs import prepared
-from s2s.recipe.reading import shipped
-from s2s.recipe.schema import DeviceSettings, TokenizerSettings
 from s2s.reproduced import Band
 from s2s.results import Figure
-from s2s.run.tasks import read
-from s2s.tasks.translation.recipe import BatchSettings
+from s2s.tasks.translation.recipe import BatchSettings, Recipe
 from s2s.tasks.translation.task import mean_loss
 from s2s.training.devices import choose
 
@@ -85,29 +83,15 @@ class WarmUp(Reproduction):
             "unigrams": unigram_loss(data.train, data.validation, sizes_of(data)[1]),
         }
 
-    def recipe(self, norm: str, warmup: int) -> Any:
+    def recipe(self, norm: str, warmup: int) -> Recipe[Any]:
         """The recipe of one training."""
-        base = read(shipped()["compare"])
-        layers = {"encoder_layers": self.layers, "decoder_layers": self.layers}
-        changes = {
-            "data": base.data.model_copy(update={"train": self.pairs, "validation": 100, "test": None}),
-            "tokenizer": TokenizerSettings(kind="unigram", size=1_000),
-            "batches": BatchSettings(tokens=self.tokens, max_length=128),
-            "model": base.model.model_copy(update={"norm": norm, "width": self.width, **layers}),
-            "training": base.training.model_copy(
-                update={
-                    "updates": self.updates,
-                    "learning_rate": 0.001,
-                    "betas": (0.9, 0.98),
-                    "schedule": "constant",
-                    "warmup": warmup,
-                    "ema": None,
-                    "clip": 100.0,
-                }
-            ),
-            "device": DeviceSettings(kind="cpu", precision="fp32"),
-        }
-        return base.model_copy(update=changes)
+        constant = {"learning_rate": 0.001, "betas": (0.9, 0.98), "schedule": "constant", "ema": None, "clip": 100.0}
+        return built_in(
+            {"norm": norm, "width": self.width, "encoder_layers": self.layers, "decoder_layers": self.layers},
+            {"train": self.pairs, "validation": 100, "test": None},
+            {"updates": self.updates, "warmup": warmup, **constant},
+            BatchSettings(tokens=self.tokens, max_length=128),
+        )
 
     def numbers(self, measured: Cells) -> Numbers:
         """What leaving the warm-up out costs."""

@@ -19,6 +19,7 @@ from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
 from s2s.tasks.source_use import source_use
+from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import mean_loss
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
@@ -69,11 +70,11 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     sizes = contest.sizes(SIZES)
     contestant = contest.contestant(cell.model)
     factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
-    pieces = contestant.recipe.tokenizer.sizes
+    pieces = contestant.translation.tokenizer.sizes
     named = tuple((each.kind, each.settings) for each in contest.contestants)
     wanted = budget(named, pieces, factor)
     settings = resized(contestant.settings, contestant.kind, pieces, wanted)
-    whole = shortened(contestant.recipe.model_copy(update={"model": settings}), sizes.updates)
+    whole = shortened(contestant.translation.model_copy(update={"model": settings}), sizes.updates)
     losses = _trials(contest, contestant, whole, factor)
     best = best_trial(losses) or Trial(contestant.learning_rate)
     recipe, data = _at(whole, best.rate), prepared(whole)
@@ -111,7 +112,7 @@ def next_rates(middle: float, losses: Losses) -> list[float]:
     return [rate for rate in near if rate not in tried] or _beyond(tried)
 
 
-def _trials(contest: Contest, contestant: Contestant, whole: Any, factor: float) -> Losses:
+def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], factor: float) -> Losses:
     """The validation losses of a size's trials, with half of the updates and the first seed; each is kept."""
     folder = contest.cells_of(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,12 +129,12 @@ def _trials(contest: Contest, contestant: Contestant, whole: Any, factor: float)
     return losses
 
 
-def _trial(contest: Contest, recipe: Any, cell: Cell) -> Measured:
+def _trial(contest: Contest, recipe: Recipe[Any], cell: Cell) -> Measured:
     loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 
-def _at(recipe: Any, rate: float) -> Any:
+def _at(recipe: Recipe[Any], rate: float) -> Recipe[Any]:
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"learning_rate": rate})})
 
 

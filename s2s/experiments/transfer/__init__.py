@@ -97,7 +97,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     """Three trainings of equal length and equally many tokens, which end with the same few pairs."""
     sizes, seed = contest.sizes(SIZES), cell.seed or 0
     share = int(cell.part.removeprefix("equal-"))
-    recipe = shared_pieces(contest.contestant(cell.model).recipe)
+    recipe = shared_pieces(contest.contestant(cell.model).translation)
     data = prepared(recipe)
     fewest = few_pairs(data.train, recipe, seed, sizes.shares[0])
     pairs = few_pairs(data.train, recipe, seed, share)
@@ -188,7 +188,7 @@ def pretrained(
     # other shares of the same pairs may be measured meanwhile, and need the same weights
     with locked(weights.with_suffix(".lock"), wait=True):
         if not notes.exists():
-            recipe = shared_pieces(contest.contestant(model).recipe)
+            recipe = shared_pieces(contest.contestant(model).translation)
             data = prepared(recipe)
             everything = np.arange(len(data.validation))
             pairs = chosen_pairs(data.train, halves(data.train, recipe.batches.max_length)[0], swapped=True)
