@@ -5,14 +5,16 @@ the seeds of each lie apart. Student's distribution makes good that there are fe
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Shaped
 
-from s2s.evaluation.inference import Counts, Draws
+from s2s.evaluation.inference import Counts, Draws, Estimate, holm
 
 LEVEL = 0.05
 """Below it, what is seen is called more than chance."""
@@ -40,6 +42,10 @@ class Difference:
         half = float(scipy.special.stdtrit(self.freedom, 1 - level / 2)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
+    def estimate(self) -> Estimate:
+        """The value with its 95 % interval."""
+        return Estimate(self.value, *self.interval())
+
     def p(self) -> float:
         """How often there would be as large a difference, in either direction, if there were none (two-sided)."""
         if self.never_varied:
@@ -63,9 +69,44 @@ class Difference:
         # what rounding makes of equal values is equal
         return self.error <= 1e-9 * abs(self.value)
 
-    def detectable(self, power: float = _POWER, level: float = LEVEL) -> float:
-        """The smallest true difference that a test with this error would find, with that power, in its own unit."""
-        return _noncentrality(self.freedom, power, level) * self.error
+    def detectable(self, level: float = LEVEL) -> float:
+        """The smallest true difference that a test with this error would find in 80 % of the cases, in its own unit.
+
+        That a test may err in sign is left out.
+        """
+        limit = scipy.special.stdtrit(self.freedom, 1 - level / 2)
+        return float(scipy.special.nctdtrinc(self.freedom, 1 - _POWER, limit)) * self.error
+
+
+class Pairwise(dict[tuple[str, str], Difference]):
+    """By the names of two systems, how much more the second has than the first; pairs without a test are missing.
+
+    All p-values are corrected together (Holm 1979): who is compared with the best of the others is compared with a
+    system that was chosen by what was measured.
+    """
+
+    @classmethod
+    def of(cls, names: Iterable[str], between: Callable[[str, str], Difference | None]) -> "Pairwise":
+        """All pairs of these names, in their order, between which there is a difference to be told."""
+        found = {pair: between(*pair) for pair in combinations(names, 2)}
+        return cls({pair: each for pair, each in found.items() if each})
+
+    @cached_property
+    def p(self) -> dict[tuple[str, str], float]:
+        """The corrected p-values."""
+        return dict(zip(self, holm([each.p() for each in self.values()]), strict=True))
+
+    @property
+    def level(self) -> float:
+        """What the smallest of the p-values must be below: `LEVEL` shared out among them."""
+        return LEVEL / max(1, len(self))
+
+    def beside(self, one: str, other: str) -> tuple[Difference | None, float | None]:
+        """How much more the one has than the other, whatever their order, and the corrected p-value; None likewise."""
+        if (other, one) in self:
+            return self[other, one], self.p[other, one]
+        turned = self.get((one, other))
+        return (replace(turned, value=-turned.value), self.p[one, other]) if turned else (None, None)
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
@@ -121,24 +162,6 @@ def over_seeds_and_sentences(
     value = float(scores[1].mean() - scores[0].mean())
     freedom = _freedom([*spreads, max(total - sum(spreads), 0.0)], freedoms)
     return Difference(value, math.sqrt(total), freedom, _least_p(len(first), len(second)))
-
-
-def detectable(seeds: int, paired: bool = True, power: float = _POWER, level: float = LEVEL) -> float:
-    """The smallest true difference that a two-sided t-test finds with that power, in standard deviations of one seed.
-
-    Args:
-        seeds: of each system, at least two.
-        paired: whether both systems have the same seeds, and the standard deviation is that of the differences.
-        power: share of the cases in which it is found.
-        level: share of the cases in which something is found where there is nothing.
-    """
-    freedom, share = (seeds - 1, 1 / seeds) if paired else (2 * (seeds - 1), 2 / seeds)
-    return _noncentrality(freedom, power, level) * math.sqrt(share)
-
-
-def _noncentrality(freedom: float, power: float, level: float) -> float:
-    """By how many standard errors the true value must be away from none; that a test errs in sign is left out."""
-    return float(scipy.special.nctdtrinc(freedom, 1 - power, scipy.special.stdtrit(freedom, 1 - level / 2)))
 
 
 def _least_p(first: int, second: int) -> float:

@@ -7,11 +7,12 @@ pass one is no verdict, and says which.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
-from s2s.evaluation.differences import LEVEL, Difference
+from s2s.evaluation.differences import LEVEL, Difference, Pairwise
 from s2s.evaluation.inference import Estimate
 
 SOURCE = 0.3
@@ -26,6 +27,8 @@ ROUNDS = 5
 """Rounds in which it must be as fast as ever."""
 TIE = 1.0
 """BLEU that nobody cares about."""
+Standing = Literal["better", "worse", "tie", "still learning", "not measurable", ""]
+"""What may be said of a model beside another one; empty where nothing is asked."""
 # so many looks make a line
 _LOOKS = 3
 
@@ -64,9 +67,9 @@ def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Ga
     return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is no number")
 
 
-def translates(bleu: float, least: float = TRANSLATES) -> Gate:
+def translates(bleu: float) -> Gate:
     """Whether a model translates well enough to be asked what spoils its translations."""
-    return Gate("translates", bleu >= least, f"{bleu:.1f} BLEU on single sentences (≥ {least:g} wanted)")
+    return Gate("translates", bleu >= TRANSLATES, f"{bleu:.1f} BLEU on single sentences (≥ {TRANSLATES:g} wanted)")
 
 
 def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> float | None:
@@ -125,32 +128,20 @@ def steady_rounds(references: Mapping[int, Sequence[float]], most: float = STEAD
     return [i for i, each in references.items() if max(each) <= fastest * (1 + most)]
 
 
-def machine_steady(references: Mapping[int, Sequence[float]], most: float = STEADY, least: int = ROUNDS) -> Gate:
-    """Whether the machine was as fast as ever in enough rounds.
-
-    Args:
-        references: see `steady_rounds`.
-        most: likewise.
-        least: how many rounds are enough.
-    """
-    good, every = len(steady_rounds(references, most)), [seconds for each in references.values() for seconds in each]
-    said = f"in {good} of {len(references)} rounds it was as fast as ever within {100 * most:.0f} % ({least} wanted)"
+def machine_steady(references: Mapping[int, Sequence[float]]) -> Gate:
+    """Whether the machine was as fast as ever in enough rounds, see `steady_rounds`."""
+    good, every = len(steady_rounds(references)), [seconds for each in references.values() for seconds in each]
+    said = f"in {good} of {len(references)} rounds it was as fast as ever within {100 * STEADY:.0f} % ({ROUNDS} wanted)"
     if every:
         said += f"; the same product took {1000 * min(every):.3g} to {1000 * max(every):.3g} ms"
-    return Gate("machine steady", good >= least, said)
+    return Gate("machine steady", good >= ROUNDS, said)
 
 
-def above_chance(score: Estimate, cheating: float, unit: str = "%") -> Gate:
-    """Whether a score is better than that of the strongest answer which does not do what is asked.
-
-    Args:
-        score: with its interval.
-        cheating: what that answer scores.
-        unit: of both.
-    """
+def above_chance(score: Estimate, cheating: float) -> Gate:
+    """Whether a score, in percent, is certainly better than the strongest answer's which does not do what is asked."""
     beyond = score.low is not None and score.low > cheating
-    low = "no interval" if score.low is None else f"at least {score.low:.1f} {unit}"
-    return Gate("above chance", beyond, f"{score.value:.1f} {unit} ({low}); without doing it {cheating:.1f} {unit}")
+    low = "no interval" if score.low is None else f"at least {score.low:.1f} %"
+    return Gate("above chance", beyond, f"{score.value:.1f} % ({low}); without doing it {cheating:.1f} %")
 
 
 def powerful(difference: Difference, margin: float = TIE, unit: str = "BLEU", digits: int = 1, pairs: int = 1) -> Gate:
@@ -179,7 +170,7 @@ def standing(
     p: float | None = None,
     margin: float = TIE,
     pairs: int = 1,
-) -> str:
+) -> Standing:
     """What may be said of the second of two systems: `better`, `worse`, `tie`, `still learning` or `not measurable`.
 
     A tie needs a proof of its own, see `Difference.equivalence_p`: not to see a difference is not to see that there is
@@ -209,10 +200,42 @@ class Judgement:
     Attributes:
         standing: see `standing`.
         sentence: with the numbers; for gates that are closed, what they say.
+        variations: by what was chosen instead, whether the standing is the same.
     """
 
-    standing: str
+    standing: Standing
     sentence: str
+    variations: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def decided(self) -> bool:
+        """Whether one of the two is better."""
+        return self.standing in ("better", "worse")
+
+
+def best_other(model: str, values: Mapping[str, float], gates: Mapping[str, Sequence[Gate]]) -> str:
+    """Who of the others has most, of those whose gates are open where there are any; empty where there is no other.
+
+    A model that is no measure for the others is not what they are compared with.
+    """
+    others = [name for name in values if name != model]
+    return max([n for n in others if not failed(gates[n])] or others, key=lambda name: values[name], default="")
+
+
+def beside(
+    model: str,
+    other: str,
+    pairs: Pairwise,
+    gates: Mapping[str, Sequence[Gate]],
+    unit: str = "BLEU",
+    margin: float = TIE,
+    digits: int = 1,
+) -> Judgement:
+    """How a model stands to another, by the differences of all pairs, see `judged`; `other` is empty without one."""
+    if not other:
+        return Judgement("not measurable", "no other model was measured")
+    difference, p = pairs.beside(model, other)
+    return judged((model, other), difference, gates, p, unit, margin, digits, len(pairs))
 
 
 def judged(

@@ -50,6 +50,13 @@ class Survival:
         """The time by which it has happened in half of the runs; infinite where it has not, and so are its ends."""
         return Estimate(*(self._first(end) for end in ("value", "low", "high")))
 
+    def steps(self, first: float) -> tuple[list[float], list[float]]:
+        """Places and shares in percent of the curve as it is drawn, from `first` on: each share holds to the next."""
+        x, y = [first], [100.0]
+        for time, left in zip(self.times, self.left, strict=True):
+            x, y = [*x, time, time], [*y, y[-1], 100 * left.value]
+        return x, y
+
     def _first(self, end: str) -> float:
         shares = (getattr(each, end) for each in self.left)
         return next((t for t, share in zip(self.times, shares, strict=True) if share <= 0.5 + 1e-12), float("inf"))

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
-from s2s.evaluation.gates import Gate
+from s2s.evaluation.differences import Difference
+from s2s.evaluation.gates import Gate, Judgement
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import BySeed, Measured
-from s2s.results import Axis, Figure, Finding, Mark, Series, Table
+from s2s.results import Axis, Figure, Finding, Series, Table
 
 Value = str | float | int | None
 Runs = Mapping[str, BySeed]  # whole runs by model and seed, whatever their task
@@ -49,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Interval(Column):
-    """Three columns: an `Estimate` and its ends."""
+    """Three columns: an `Estimate`, or a `Difference`, and its ends."""
 
     of_what: str = ""  # stands in brackets behind `low` and `high`; empty where nothing does
 
@@ -61,9 +62,7 @@ class Interval(Column):
 
     def cells(self, row: Any) -> list[Value]:
         """Value and ends; empty where there is no estimate."""
-        estimate = self.of(row)
-        ends = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
-        return [self.shortened(end) for end in ends]
+        return [self.shortened(end) for end in _ends(self.of(row))]
 
 
 def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable[Any]) -> Table:
@@ -77,12 +76,21 @@ def table(name: str, title: str, columns: Sequence[Column | str], rows: Iterable
     )
 
 
-def gates_table(of_what: str, closed: Mapping[str, Sequence[Gate]]) -> Table:
-    """What must be true before something is spoken of, and whether it is, model by model."""
-    rows = [{"model": model, **vars(gate)} for model, own in closed.items() for gate in own]
-    holds = Column("holds", lambda gate: "yes" if gate["passed"] else "no")
-    columns = [Column("model"), Column("name"), holds, Column("what was found", "sentence")]
-    return table("gates", f"What must be true of {of_what}", columns, rows)
+def gates_table(
+    of_what: str,
+    closed: Mapping[Any, Sequence[Gate]],
+    heads: Sequence[str] = ("model", "name"),
+) -> Table:
+    """What must be true before something is spoken of, and whether it is: of each model, or of what several cells name.
+
+    The `heads` are those of these cells and, at last, of the gate's name.
+    """
+    rows = (
+        (*([of] if isinstance(of, str) else of), gate.name, "yes" if gate.passed else "no", gate.sentence)
+        for of, own in closed.items()
+        for gate in own
+    )
+    return table("gates", f"What must be true of {of_what}", (*heads, "holds", "what was found"), rows)
 
 
 def filled(*tables: Table) -> list[Table]:
@@ -113,16 +121,16 @@ def series(
     `intervals` are drawn where values have them, unless something else is said: over fewer than three seeds they would
     fill the page. A `reference` is what models are compared with.
     """
-    estimates = [_estimate(value) for value in values]
     if intervals is None:
         intervals = any(isinstance(value, Estimate) for value in values)
+    y, low, high = ([_ends(value)[i] for value in values] for i in range(3))
     return Series(
         label=label,
         model=model,
-        x=list(x),  # pyright: ignore[reportArgumentType]
-        y=[each.value for each in estimates],
-        low=[each.low for each in estimates] if intervals else None,
-        high=[each.high for each in estimates] if intervals else None,
+        x=cast("list[float] | list[str]", list(x)),
+        y=y,
+        low=low if intervals else None,
+        high=high if intervals else None,
         reference=reference,
     )
 
@@ -133,18 +141,10 @@ def figure(
     axes: tuple[Axis, Axis],
     shown: Sequence[Series],
     caption: str = "",
-    kind: Literal["lines", "bars"] = "lines",
-    marks: Mapping[str, float | str] | None = None,
+    kind: Literal["lines", "bars", "points"] = "lines",
 ) -> Figure:
-    """A figure of series, by its horizontal and its vertical axis; the caption says what to look for.
-
-    `marks` are places that a reader should know of, by what is there, such as where the lengths learned from end; in
-    groups, the name of the last one before it.
-    """
-    lines = [Mark(at=at, label=label) for label, at in (marks or {}).items()]
-    return Figure(
-        name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), marks=lines, caption=caption
-    )
+    """A figure of series, by its horizontal and its vertical axis; the caption says what to look for."""
+    return Figure(name=name, title=title, kind=kind, x=axes[0], y=axes[1], series=list(shown), caption=caption)
 
 
 def finding(
@@ -153,28 +153,33 @@ def finding(
     value: Estimate | float | None,
     unit: str,
     quantity: str,
-    verdict: str,
+    verdict: Judgement | str,
     picture: str,
     tokens: float | None = None,
 ) -> Finding:
     """A cell of the table; the `picture` is the figure that shows it, `tokens` how many the model had learned from."""
-    shown = _estimate(value)
+    said = Judgement("", verdict) if isinstance(verdict, str) else verdict
+    shown, low, high = _ends(value)
     return Finding(
         row=row,
         model=model,
-        value=shown.value,
-        low=shown.low,
-        high=shown.high,
+        value=shown,
+        low=low,
+        high=high,
         unit=unit,
         quantity=quantity,
-        verdict=verdict,
+        standing=said.standing,
+        variations=dict(said.variations),
+        verdict=said.sentence,
         figure=picture,
         tokens=tokens,
     )
 
 
-def _estimate(value: Estimate | float | None) -> Any:
-    return value if isinstance(value, Estimate) else Estimate(value, None, None)  # pyright: ignore[reportArgumentType]
+def _ends(value: Estimate | Difference | float | None) -> tuple[float | None, float | None, float | None]:
+    """A figure and the ends of its interval, as far as they are known."""
+    known = value.estimate() if isinstance(value, Difference) else value
+    return (known.value, known.low, known.high) if isinstance(known, Estimate) else (known, None, None)
 
 
 class SeedMean(Column):

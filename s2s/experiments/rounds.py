@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 
 import torch
 
-from s2s.evaluation.differences import LEVEL, Difference, paired
+from s2s.evaluation.differences import Difference, Pairwise, paired
 from s2s.evaluation.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
-from s2s.evaluation.inference import Estimate, holm, mean
+from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.instruments import reference, rounded
 from s2s.experiments.presenting import Column, Interval, table
@@ -99,9 +98,9 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
     return seconds
 
 
-def round_cells(models: Sequence[str], seconds: float, part: str = "round", rounds: int = ROUNDS) -> list[Cell]:
+def round_cells(models: Sequence[str], seconds: float, part: str = "round") -> list[Cell]:
     """All models in turn, round by round."""
-    return [Cell(model, f"{part}-{i + 1}", seconds=seconds) for i in range(rounds) for model in models]
+    return [Cell(model, f"{part}-{i + 1}", seconds=seconds) for i in range(ROUNDS) for model in models]
 
 
 def by_round(measured: Cells, model: str, part: str = "round") -> dict[int, Measured]:
@@ -149,16 +148,13 @@ class Race:
         return steady_rounds(self._watched(*models))
 
     @cached_property
-    def pairs(self) -> dict[tuple[str, str], Difference]:
+    def pairs(self) -> Pairwise:
         """The logarithm of how many times as fast as the first the second of two models is."""
-        found = {}
-        for a, b in combinations([model for model, own in self.speeds.items() if own], 2):
-            both = [i for i in self._held(a, b) if i in self.speeds[a] and i in self.speeds[b]]
-            logs = [[math.log(self.speeds[model][i]) for i in both] for model in (a, b)]
-            difference = paired(*logs)
-            if difference:
-                found[a, b] = difference
-        return found
+        return Pairwise.of([model for model, own in self.speeds.items() if own], self._compared)
+
+    def _compared(self, a: str, b: str) -> Difference | None:
+        both = [i for i in self._held(a, b) if i in self.speeds[a] and i in self.speeds[b]]
+        return paired(*([math.log(self.speeds[model][i]) for i in both] for model in (a, b)))
 
     def best_other(self, model: str) -> str | None:
         """The fastest of the others; None where there is none."""
@@ -178,13 +174,9 @@ class Race:
         if not steady.passed:
             said = f"the machine changed while it and {other} were measured: {steady.sentence}"
             return Judgement("not measurable", f"not measurable: {said}")
-        turned = (other, model) not in self.pairs
-        key = (model, other) if turned else (other, model)
-        if key not in self.pairs:
+        difference, p = self.pairs.beside(model, other)
+        if difference is None or p is None:
             return Judgement("not measurable", f"one round says nothing of how it stands to {other}")
-        p = dict(zip(self.pairs, holm([each.p() for each in self.pairs.values()]), strict=True))[key]
-        found = self.pairs[key]
-        difference = Difference(-found.value if turned else found.value, found.error, found.freedom, found.least_p)
         ties = sum(self.steady(*each).passed for each in self.pairs)
         said = standing(difference, [steady], p, math.log1p(MARGIN), ties)
         low, high = (math.exp(end) for end in difference.interval())
@@ -193,7 +185,7 @@ class Race:
             return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}")
         if said != "not measurable":
             return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}")
-        seen = math.expm1(difference.detectable(level=LEVEL / len(self.pairs)))
+        seen = math.expm1(difference.detectable(level=self.pairs.level))
         return Judgement(
             said,
             f"no difference from {other} to be seen: {times}, p = {p:.2g}; one of {seen:.0%} would have been seen in "
@@ -222,39 +214,39 @@ def sign(ratio: float) -> int:
 
 
 def counted_standing(
-    model: str, figures: Mapping[str, float], variations: Mapping[str, Mapping[str, float]]
-) -> tuple[str, dict[str, bool]]:
+    model: str, verdict: str, figures: Mapping[str, float], variations: Mapping[str, Mapping[str, float]]
+) -> Judgement:
     """How a figure that is counted stands to the highest of the others, and whether it does so in each variation.
 
     Without chance there is nothing to test: a tie is what differs by no more than `MARGIN`.
 
     Args:
         model: whose.
+        verdict: what is said of it.
         figures: by model, above 0; the higher the better.
         variations: other figures of the same kind.
     """
     others = [name for name in figures if name != model]
     if not others:
-        return "", {}
+        return Judgement("", verdict)
     other = max(others, key=lambda name: figures[name])
     here = sign(figures[model] / figures[other])
     known = {name: own for name, own in variations.items() if model in own and other in own}
     kept = {name: sign(own[model] / own[other]) == here for name, own in known.items()}
-    return {1: "better", -1: "worse", 0: "tie"}[here], kept
+    return Judgement("tie" if not here else "better" if here > 0 else "worse", verdict, kept)
 
 
-def pairs_table(name: str, title: str, races: Mapping[str, Race]) -> Table:
+def pairs_table(title: str, races: Mapping[str, Race]) -> Table:
     """How many times as fast as one another models are, in each of the races."""
     rows = []
     for what, race in races.items():
-        p = holm([each.p() for each in race.pairs.values()])
-        for ((a, b), found), corrected in zip(race.pairs.items(), p, strict=True):
+        for (a, b), found in race.pairs.items():
             ratio = Estimate(*(math.exp(each) for each in (found.value, *found.interval())))
             equal = found.equivalence_p(math.log1p(MARGIN))
             steady = race.steady(a, b).passed
             # of too few rounds nothing is concluded, so nobody asks what they could have shown
-            seen = 100 * math.expm1(found.detectable(level=LEVEL / len(race.pairs))) if steady else None
-            rows.append((what, f"{b} / {a}", ratio, corrected, equal, seen, "yes" if steady else "no"))
+            seen = 100 * math.expm1(found.detectable(level=race.pairs.level)) if steady else None
+            rows.append((what, f"{b} / {a}", ratio, race.pairs.p[a, b], equal, seen, "yes" if steady else "no"))
     columns = [
         "of",
         "models",
@@ -264,7 +256,7 @@ def pairs_table(name: str, title: str, races: Mapping[str, Race]) -> Table:
         Column("seen in 80 % (%)", lambda row: row[5], 1),
         Column("machine steady", lambda row: row[6]),
     ]
-    return table(name, title, columns, rows)
+    return table("pairs", title, columns, rows)
 
 
 def machine_table(rounds: Mapping[tuple[str, ...], Mapping[int, Measured]], heads: Sequence[str]) -> Table:

@@ -96,6 +96,11 @@ def fitting(model: Seq2Seq, lengths: tuple[int, ...]) -> list[int]:
     return [n for n in lengths if n <= min(limits, default=n)]
 
 
+def too_long(model: Seq2Seq, length: int) -> str:
+    """Why a model cannot be measured at a length; empty where it can."""
+    return "" if fitting(model, (length,)) else "the model reads no texts of this length"
+
+
 def texts(rows: int, source: int, target: int, device: torch.device) -> Texts:
     """Random words, always the same of a shape: so many rows, and so many words of each source and target."""
     generator = torch.Generator().manual_seed(rows)

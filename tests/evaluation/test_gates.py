@@ -2,14 +2,17 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from s2s.evaluation.differences import Difference, welch
+from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import (
     Gate,
     above_chance,
+    beside,
+    best_other,
     converged,
     failed,
     judged,
@@ -21,7 +24,7 @@ from s2s.evaluation.gates import (
     steady_rounds,
     uses_its_source,
 )
-from s2s.evaluation.inference import Estimate
+from s2s.evaluation.inference import Estimate, holm
 
 
 def test_a_translator_that_needs_no_source_is_not_compared():
@@ -180,3 +183,35 @@ def test_behind_a_closed_gate_there_is_no_verdict():
     assert standing(sure, [learning, blind]) == "not measurable"
     assert standing(None, []) == "not measurable"
     assert failed([learning, Gate("power", True, "")]) == [learning]
+
+
+def test_pairs_are_corrected_together_and_told_from_both_sides():
+    values = {"a": [1.0, 1.1, 0.9], "b": [2.0, 2.1, 1.8], "c": [1.0, 1.2, 1.1], "alone": [5.0]}
+    pairs = Pairwise.of(values, lambda one, other: welch(values[one], values[other]))
+    # of a single seed nothing is tested, and nothing is corrected for
+    assert list(pairs) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert pairs.level == LEVEL / 3
+    assert list(pairs.p.values()) == holm([each.p() for each in pairs.values()])
+    there, back = pairs.beside("b", "a"), pairs.beside("a", "b")
+    assert there == (pairs["a", "b"], pairs.p["a", "b"])
+    assert back == (replace(pairs["a", "b"], value=-pairs["a", "b"].value), pairs.p["a", "b"])
+    assert pairs.beside("a", "alone") == (None, None)
+
+
+def test_power_is_told_for_as_many_pairs_as_were_tested():
+    pairs = Pairwise({("gru", "lstm"): Difference(0.2, 1.5, 8)})
+    gates = {"gru": [], "lstm": [], "alone": []}
+    wanted = judged(("lstm", "gru"), pairs["gru", "lstm"], gates, pairs["gru", "lstm"].p(), pairs=1)
+    assert beside("lstm", "gru", pairs, gates) == wanted
+    assert not wanted.decided
+    assert beside("alone", "gru", pairs, gates).sentence.startswith("one seed says nothing")
+    assert beside("gru", "", pairs, gates).sentence == "no other model was measured"
+
+
+def test_who_is_no_measure_is_not_compared_with_unless_nobody_else_is_there():
+    values = {"gru": 1.0, "lstm": 3.0, "rnn": 2.0}
+    shut = [Gate("converged", False, "")]
+    assert best_other("gru", values, {"gru": [], "lstm": [], "rnn": []}) == "lstm"
+    assert best_other("gru", values, {"gru": [], "lstm": shut, "rnn": []}) == "rnn"
+    assert best_other("gru", values, {"gru": [], "lstm": shut, "rnn": shut}) == "lstm"
+    assert best_other("gru", {"gru": 1.0}, {"gru": []}) == ""

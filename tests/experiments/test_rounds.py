@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from s2s.evaluation.gates import Judgement
 from s2s.experiments import rounds
 from s2s.experiments.contest import Cell
 from s2s.experiments.rounds import (
@@ -145,7 +146,7 @@ def test_a_tie_needs_a_proof():
     three = Race(speeds, {name: STEADY for name in speeds})
     seen = math.expm1(three.pairs["a", "b"].detectable(level=0.05 / 3))
     assert f"one of {seen:.0%} would have been seen" in three.judged("b").sentence
-    assert pairs_table("pairs", "", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
+    assert pairs_table("", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
 
 
 def test_a_round_in_which_the_machine_was_slow_does_not_count():
@@ -167,7 +168,7 @@ def test_nothing_is_said_where_the_machine_changed():
         assert said.standing == "not measurable"
         assert "in 2 of 5 rounds" in said.sentence
         assert "1 to 1.4 ms" in said.sentence
-    assert pairs_table("pairs", "", {"x": shaken}).rows[0][-1] == "no"
+    assert pairs_table("", {"x": shaken}).rows[0][-1] == "no"
 
 
 def test_p_values_of_all_pairs_are_corrected_together():
@@ -196,10 +197,11 @@ def test_a_verdict_keeps_its_sign_or_does_not():
 
 def test_what_is_counted_stands_by_its_size_alone():
     variations = {"short": {"a": 1.0, "b": 3.0, "c": 9.0}, "turned": {"a": 3.0, "b": 1.0}, "without": {"a": 1.0}}
-    assert counted_standing("b", {"a": 1.0, "b": 2.0}, variations) == ("better", {"short": True, "turned": False})
-    assert counted_standing("a", {"a": 1.0, "b": 2.0, "c": 1.5}, {})[0] == "worse"
-    assert counted_standing("a", {"a": 1.0, "b": 1.04}, {})[0] == "tie"
-    assert counted_standing("a", {"a": 1.0}, variations) == ("", {})
+    said = counted_standing("b", "twice as long", {"a": 1.0, "b": 2.0}, variations)
+    assert said == Judgement("better", "twice as long", {"short": True, "turned": False})
+    assert counted_standing("a", "", {"a": 1.0, "b": 2.0, "c": 1.5}, {}).standing == "worse"
+    assert counted_standing("a", "", {"a": 1.0, "b": 1.04}, {}).standing == "tie"
+    assert counted_standing("a", "alone", {"a": 1.0}, variations) == Judgement("", "alone")
 
 
 def test_intervals_are_over_rounds_and_hold_the_truth_often_enough():

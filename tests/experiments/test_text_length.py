@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from s2s.experiments.disciplines import evaluation_of
-from s2s.experiments.lengths import buckets
 from s2s.experiments.text_length import EXPERIMENT
+from s2s.experiments.text_length.conclude import buckets
 
 WORDS = np.random.default_rng(3).integers(3, 60, 400)
 

@@ -1,16 +1,15 @@
 """What length costs translators: how much of their BLEU on single sentences is left on longer texts."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 from jaxtyping import Shaped
 
-from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, Judgement, failed, judged, translates
-from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, holm, mean
+from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
+from s2s.evaluation.gates import Gate, Judgement, beside, best_other, translates
+from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, gates_table, series, table
@@ -50,14 +49,15 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         return Conclusion()
     left = {model: [_left(model, own, i) for i in range(_parts(own))] for model, own in runs.items()}
     last = min(_parts(own) for own in runs.values()) - 1
-    pairs = {(a, b): compared(runs[a], runs[b], last) for a, b in combinations(runs, 2)}
+    pairs = Pairwise.of(runs, lambda a, b: compared(runs[a], runs[b], last))
+    closed = {model: gates(own) for model, own in runs.items()}
     learned = max(run["learned"] for own in runs.values() for run in own.values())
     return Conclusion(
-        findings=[_finding(model, runs, pairs, left[model][last]) for model in runs],
+        findings=[_finding(left[model][last], runs, _judgement(model, last, runs, pairs, closed)) for model in runs],
         figures=_figures(left, learned),
         tables=[
             _lengths(left),
-            gates_table("a model before length is spoken of", {model: gates(own) for model, own in runs.items()}),
+            gates_table("a model before length is spoken of", closed),
             *filled(_pairs(pairs, next(iter(left.values()))[last].together)),
         ],
     )
@@ -139,30 +139,17 @@ def _left(model: str, runs: BySeed, place: int) -> Left:
     )
 
 
-def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Difference | None], own: Left) -> Finding:
-    closed = {name: gates(each) for name, each in runs.items()}
-    others = [name for name in runs if name != model]
-    # what translates nothing keeps all of it, and is no measure
-    others = [name for name in others if not failed(closed[name])] or others
+def _finding(own: Left, runs: Runs, said: Judgement) -> Finding:
     quantity = f"BLEU on texts of {own.words:.0f} words, in percent of its own on single sentences"
-    tokens = statistics.mean(run["tokens"][-1] for run in runs[model].values())
-    shown = finding(_ROW, model, own.share, "%", quantity, "", "share", tokens)
-    if not others:
-        said = Judgement("not measurable", "no other model was measured")
-        return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence})
-    place = own.place
-    other = max(others, key=lambda name: _share(runs[name], place))
-    known = {models: pair.p() for models, pair in pairs.items() if pair}
-    corrected = dict(zip(known, holm(list(known.values())), strict=True))
-    turned = (other, model) not in pairs
-    key = (model, other) if turned else (other, model)
-    found = pairs[key]
-    if found and turned:
-        found = replace(found, value=-found.value)
-    said = judged((model, other), found, closed, corrected.get(key), "% of its own BLEU", MARGIN, pairs=len(known))
-    decided = said.standing in ("better", "worse")
-    varied = _variations(runs[model], runs[other], place) if decided else {}
-    return shown.model_copy(update={"standing": said.standing, "verdict": said.sentence, "variations": varied})
+    tokens = statistics.mean(run["tokens"][-1] for run in runs[own.model].values())
+    return finding(_ROW, own.model, own.share, "%", quantity, said, "share", tokens)
+
+
+def _judgement(model: str, place: int, runs: Runs, pairs: Pairwise, closed: Mapping[str, Sequence[Gate]]) -> Judgement:
+    # what translates nothing keeps all of it, and is no measure
+    other = best_other(model, {name: _share(own, place) for name, own in runs.items()}, closed)
+    said = beside(model, other, pairs, closed, "% of its own BLEU", MARGIN)
+    return replace(said, variations=_variations(runs[model], runs[other], place)) if said.decided else said
 
 
 def _share(runs: BySeed, place: int, without: int | None = None) -> float:
@@ -217,13 +204,11 @@ def _lengths(left: Mapping[str, list[Left]]) -> Table:
     return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
 
 
-def _pairs(pairs: Mapping[tuple[str, str], Difference | None], sentences: int) -> Table:
-    known = {models: pair for models, pair in pairs.items() if pair}
-    corrected = holm([pair.p() for pair in known.values()])
+def _pairs(pairs: Pairwise, sentences: int) -> Table:
     rows = [
-        {"models": f"{b} − {a}", "difference": Estimate(pair.value, *pair.interval()), "p": pair.p(), "corrected": p}
-        | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable(level=LEVEL / len(known))}
-        for ((a, b), pair), p in zip(known.items(), corrected, strict=True)
+        {"models": f"{b} − {a}", "difference": pair, "p": pair.p(), "corrected": pairs.p[a, b]}
+        | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable(level=pairs.level)}
+        for (a, b), pair in pairs.items()
     ]
     columns = [
         *(Column("models"), Interval("points of what is kept", "difference", 2), Column("p", "p", 4)),

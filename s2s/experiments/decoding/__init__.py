@@ -10,7 +10,7 @@ from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, 
 from s2s.experiments.decoding.conclude import TYPICAL, conclude, part
 from s2s.experiments.instruments import Marks, rounded, undisturbed
 from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, round_cells, watched
-from s2s.experiments.workload import VOCABULARY, built, fitting, generated, out_of_memory, texts
+from s2s.experiments.workload import VOCABULARY, built, fitting, generated, out_of_memory, texts, too_long
 from s2s.models.contract import Seq2Seq
 from s2s.training.devices import Computer
 
@@ -73,8 +73,8 @@ def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -
 def _by_target(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
     """Each repetition is one run to the longest target; shorter ones are its beginnings."""
     targets = fitting(model, sizes.targets)
-    if len(targets) < len(sizes.targets):
-        measured["notes"].append({"length": "target", "n": sizes.targets[len(targets)], "why": _TOO_LONG})
+    for n in sizes.targets[len(targets) :][:1]:
+        measured["notes"].append({"length": "target", "n": n, "why": too_long(model, n)})
     if not targets:
         return
     runs = [_run(model, sizes.rows, TYPICAL, targets[-1], device) for _ in range(_WARM_UPS + sizes.repetitions)]
@@ -88,8 +88,8 @@ def _by_target(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.d
 def _by_source(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.device) -> None:
     """The source is read anew for each length and repetition."""
     for n in sizes.sources:
-        if not fitting(model, (n,)):
-            measured["notes"].append({"length": "source", "n": n, "why": _TOO_LONG})
+        if why := too_long(model, n):
+            measured["notes"].append({"length": "source", "n": n, "why": why})
             return
         try:
             count = _WARM_UPS + sizes.repetitions
@@ -106,9 +106,6 @@ def _by_source(measured: Measured, model: Seq2Seq, sizes: Sizes, device: torch.d
 def _fastest(seconds: list[float]) -> float:
     # what else the machine does only ever adds to a time
     return rounded(min(seconds))
-
-
-_TOO_LONG = "the model reads no texts of this length"
 
 
 def _run(model: Seq2Seq, rows: int, source: int, target: int, device: torch.device) -> list[float]:

@@ -1,7 +1,7 @@
 """What an output token costs, how that grows with the lengths of source and target, and who is fastest."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from s2s.evaluation.inference import Estimate, long_slope, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
@@ -78,7 +78,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         figures=_figures(timed),
         tables=filled(
             table("exponents", title, heads, slopes),
-            pairs_table("pairs", "How many times as fast models write as one another", races),
+            pairs_table("How many times as fast models write as one another", races),
             table("tokens", "Times over rounds", _TOKENS, _tokens(timed)),
             machine_table({(m, str(rows)): own for (m, rows), own in timed.items()}, ("model", "batch")),
             stopped(("model", "batch", "place", "length of the", "not measured from"), _notes(timed)),
@@ -127,9 +127,9 @@ def _finding(model: str, timed: Timed, races: Mapping[str, Race]) -> Finding | N
     grows = f"; a translation's time grows as {' and '.join(words)}" if words else ""
     cost = over_rounds([1000 / speed for speed in race.speeds[model].values()])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
-    found = finding("decoding cost", model, cost, "ms/token", quantity, said.sentence + grows, "by-target")
     kept = race.kept(model, {name: races[name] for name in others})
-    return found.model_copy(update={"standing": said.standing, "variations": kept})
+    said = replace(said, sentence=said.sentence + grows, variations=kept)
+    return finding("decoding cost", model, cost, "ms/token", quantity, said, "by-target")
 
 
 def _figures(timed: Timed) -> list[Figure]:

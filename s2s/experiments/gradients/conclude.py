@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from s2s.evaluation.differences import welch
-from s2s.evaluation.gates import converged, failed
+from s2s.evaluation.gates import Judgement, converged, failed
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest
 from s2s.experiments.gradients.figures import SWEPT, Seen, Turned, average, figures
@@ -63,10 +63,10 @@ def _finding(seen: Seen, model: str) -> Finding | None:
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
     value = at and Estimate(*map(brief, (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
     picture = "input-gradients" if turned is None else f"{SWEPT}-{turned.kind}"
-    shown = finding("vanishing and exploding gradients", model, value, "per step", quantity, said, picture)
     others = {} if turned is None else {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in turned.fits.items()}
     variations = {name: there == here for name, there in others.items() if there is not None and here is not None}
-    return shown.model_copy(update={"standing": "" if here else "not measurable", "variations": variations})
+    judgement = Judgement("" if here else "not measurable", said, variations)
+    return finding("vanishing and exploding gradients", model, value, "per step", quantity, judgement, picture)
 
 
 def _swept(turned: Turned) -> str:
@@ -269,11 +269,7 @@ def _normalisation(seen: Seen) -> Table:
         *map(Column, ("model", "norm", "warm-up (updates)", "seeds")),
         Interval("loss without warm-up (nats)", "without", brief),
         Interval("loss with it (nats)", "with", brief),
-        Interval("cost of leaving it out (nats)", _cost, brief),
+        Interval("cost of leaving it out (nats)", "cost", brief),
         Column("p (Holm)", lambda row: row.get("p"), brief),
     ]
     return table("norm", "Normalisation before (pre) and after (post) each block of six and six layers", columns, rows)
-
-
-def _cost(row: dict[str, Any]) -> Estimate | None:
-    return None if row["cost"] is None else Estimate(row["cost"].value, *row["cost"].interval())

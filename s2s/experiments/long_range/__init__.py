@@ -41,6 +41,7 @@ OPTIONS = {
 }
 # of the trials that choose a rate: none of the repetitions has it
 _TRIAL_SEED = 0
+_BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ class Sizes:
     """How much is measured."""
 
     distances: dict[str, Distances]  # of each task, by name; tasks that are not here are left out
-    parameters: int  # of every whole model, about
-    examples: int  # learned from, at each distance
-    held_out: int  # that decide on rate and end of training, at each distance
-    tested: int  # that are answered, at each distance and seed
-    budget: Budget  # of training; the tasks say how many updates
     capacity: capacity.Sizes | None  # of the measurements in bits; None: none
+    parameters: int = 60_000  # of every whole model, about
+    examples: int = 3_000  # learned from, at each distance
+    held_out: int = 64  # that decide on rate and end of training, at each distance
+    tested: int = 200  # that are answered, at each distance and seed
+    budget: Budget = _BUDGET  # of training; the tasks say how many updates
     further: int = 0  # repetitions beyond the comparison's: these trainings are short, and their pairs many
 
     def seeds(self, contest: Contest) -> tuple[int, ...]:
@@ -88,21 +89,11 @@ def _up_to(last: int, updates: int, seconds: float, times: int = 8) -> Distances
     return Distances(_doubling(1, last), _doubling(2 * last, times * last), updates, seconds)
 
 
-_BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
-
 # eight times as far as they were trained on, most models recall: there they could not be told apart
 _FAR = 64
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(
-        distances={"recall": _up_to(32, 3_000, 20, _FAR)},
-        parameters=60_000,
-        examples=3_000,
-        held_out=64,
-        tested=200,
-        budget=_BUDGET,
-        capacity=None,
-    ),
+    "quick": Sizes(distances={"recall": _up_to(32, 3_000, 20, _FAR)}, capacity=None),
     "lecture": Sizes(
         distances={
             "recall": _up_to(32, 3_000, 15, _FAR),
@@ -111,11 +102,6 @@ SIZES: dict[Scale, Sizes] = {
             "associative": replace(_up_to(16, 1_500, 30), trials=4.0, forms=("full",)),
             "agreement": Distances((0, 4, 8), (16, 32), 1_000, 18),
         },
-        parameters=60_000,
-        examples=3_000,
-        held_out=64,
-        tested=200,
-        budget=_BUDGET,
         capacity=capacity.Sizes(widths=(16, 32, 64), seeds=1, updates=1_500, trial=300, seconds=30),
         further=3,
     ),
@@ -126,9 +112,7 @@ SIZES: dict[Scale, Sizes] = {
             "associative": _up_to(32, 10_000, 150),
             "agreement": Distances((0, 4, 8), (16, 32, 64), 10_000, 120),
         },
-        parameters=60_000,
         examples=5_000,
-        held_out=64,
         tested=400,
         budget=replace(_BUDGET, trial=1_500),
         capacity=capacity.Sizes(widths=(16, 32, 64, 128), seeds=3, updates=6_000, trial=1_000, seconds=120),

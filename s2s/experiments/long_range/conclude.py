@@ -5,12 +5,11 @@ from dataclasses import replace
 
 from s2s.data.agreement import Agreement
 from s2s.data.exercises import EXERCISES
-from s2s.evaluation.differences import Difference
-from s2s.evaluation.gates import Judgement, failed, judged
-from s2s.evaluation.inference import holm, mean
+from s2s.evaluation.gates import Judgement, beside, best_other, failed
+from s2s.evaluation.inference import mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, by_model
 from s2s.experiments.long_range import capacity, shown
-from s2s.experiments.long_range.reach import MARGIN, Models, Pairs, Part, Trials, differences
+from s2s.experiments.long_range.reach import MARGIN, Models, Part, Trials, differences
 from s2s.experiments.presenting import filled, finding
 from s2s.experiments.verdicts import in_words, listed
 from s2s.results import Finding
@@ -61,37 +60,16 @@ def _trials(contest: Contest, measured: Cells, part: Part) -> dict[str, Trials]:
     }
 
 
-def _best_other(model: str, of_all: Models) -> str:
-    """Who of the others reaches furthest, among those that may be spoken of where there are any."""
-    others = [name for name in of_all if name != model]
-    open_ = [name for name in others if not failed(of_all[name].gates())] or others
-    return max(open_, key=lambda name: mean(of_all[name].doublings()).value, default="")
-
-
-def _turned(pairs: Pairs, other: str, model: str) -> Difference | None:
-    """The model minus the other."""
-    if (other, model) in pairs:
-        return pairs[other, model]
-    pair = pairs.get((model, other))
-    return pair and Difference(-pair.value, pair.error, pair.freedom, pair.least_p)
-
-
 def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
     """How a model stands to the best of the others, and who that is; p-values of all pairs are corrected together."""
-    other = _best_other(model, of_all)
-    if not other:
-        return Judgement("not measurable", "no other model was measured"), ""
-    pairs = differences({name: own.doublings() for name, own in of_all.items()})
-    corrected = dict(zip(pairs, holm([pair.p() for pair in pairs.values()]), strict=True))
-    p = corrected.get((other, model), corrected.get((model, other)))
     gates = {name: own.gates() for name, own in of_all.items()}
-    both = [of_all[name] for name in (model, other)]
-    if not any(own.beyond() < len(own.by_seed) or failed(own.gates()) for own in both):
+    other = best_other(model, {name: mean(own.doublings()).value for name, own in of_all.items()}, gates)
+    both = [of_all[name] for name in (model, other) if name]
+    if other and not any(own.beyond() < len(own.by_seed) or failed(gates[own.model]) for own in both):
         # two that were stopped at the same place are not shown to be equal
         said = f"like {other}, it reaches beyond all that was tested, {both[0].longest:,} symbols: nobody can tell"
         return Judgement("not measurable", said), other
-    difference = _turned(pairs, other, model)
-    said = judged((model, other), difference, gates, p, "doublings", MARGIN, pairs=max(1, len(pairs)))
+    said = beside(model, other, differences(of_all), gates, "doublings", MARGIN)
     if said.standing == "tie" and of_all[model].beyond() and of_all[other].beyond():
         # seeds that never fell count as the longest distance, which is where they are alike
         end = f"both have seeds that reach beyond {of_all[model].longest}, the longest distance tested"
@@ -132,18 +110,17 @@ def _finding(model: str, deciding: Models, others: Models, trials: Mapping[Part,
         *(f"its encoder under a linear head {_reached(heads[model])}" for _ in heads.keys() & {model}),
         _solved(model, trials),
     ]
-    cell = finding(
+    kept = variations(model, other, said.standing, looked)
+    return finding(
         "long-term dependencies",
         model,
         own.reach(),
         "symbols",
         "distance at which recall of a first symbol has fallen half way to chance (geometric mean of the seeds"
         f"{', a lower bound' if _at_least(own) else ''})",
-        "; ".join(said_of),
+        Judgement(said.standing, "; ".join(said_of), kept),
         DECIDES.key,
     )
-    kept = variations(model, other, said.standing, looked)
-    return cell.model_copy(update={"standing": said.standing, "variations": kept})
 
 
 def _at_least(own: Trials) -> str:

@@ -4,11 +4,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 
-from s2s.evaluation.differences import Difference, welch
+from s2s.evaluation.differences import Pairwise, welch
 from s2s.evaluation.gates import Gate, above_chance, converged, rate_inside
 from s2s.evaluation.inference import Estimate, Share, mean, wilson
 from s2s.evaluation.survival import Times
@@ -128,13 +128,11 @@ class Trials:
 
 # by model, in the order of the command
 Models = Mapping[str, Trials]
-Pairs = Mapping[tuple[str, str], Difference]
 
 
-def differences(values: Mapping[str, Sequence[float]]) -> Pairs:
-    """By how much the second of two models' values are higher, for all pairs with enough seeds (Welch 1947)."""
-    pairs = {(a, b): welch(values[a], values[b]) for a, b in combinations(values, 2)}
-    return {models: pair for models, pair in pairs.items() if pair}
+def differences(of_all: Models) -> Pairwise:
+    """By how many doublings the second of two models reaches further, for all pairs with enough seeds (Welch 1947)."""
+    return Pairwise.of(of_all, lambda a, b: welch(of_all[a].doublings(), of_all[b].doublings()))
 
 
 def half_distance(run: Measured, key: str = "right") -> tuple[float, bool]:

@@ -6,14 +6,13 @@ from operator import itemgetter
 
 import scipy
 
-from s2s.evaluation.differences import LEVEL
 from s2s.evaluation.gates import failed
-from s2s.evaluation.inference import Estimate, holm, mean
+from s2s.evaluation.inference import holm, mean
 from s2s.evaluation.survival import kaplan_meier, log_rank_p
 from s2s.experiments.contest import Measured
 from s2s.experiments.long_range import capacity
 from s2s.experiments.long_range.reach import MARGIN, Models, Part, Trials, differences, half_distance
-from s2s.experiments.presenting import Column, Interval, axis, figure, series, table
+from s2s.experiments.presenting import Column, Interval, axis, figure, gates_table, series, table
 from s2s.results import Figure, Series, Table
 
 FORMS = {"full": "whole model", "head": "linear head"}
@@ -33,7 +32,7 @@ def curves(of_all: Models) -> Figure:
     shown = [series(m, m, places, [e.accuracy(i) for i in range(len(places))]) for m, e in of_all.items()]
     lines = {"without memory": first["baseline"], first["cheat"]: first["cheating"]}
     shown += [series(how, "", places, [100 * each for each in lines[how]], reference=True) for how in lines]
-    shown.append(_mark("end of training", own.trained))
+    shown.append(_end_of_training(own.trained))
     return figure(
         own.part.key,
         f"{first['title'].capitalize()}, {FORMS[own.part.form]}: accuracy against distance",
@@ -45,8 +44,8 @@ def curves(of_all: Models) -> Figure:
     )
 
 
-def _mark(label: str, place: float) -> Series:
-    return series(label, "", [float(place)] * 2, [0.0, 100.0], reference=True)
+def _end_of_training(place: float) -> Series:
+    return series("end of training", "", [float(place)] * 2, [0.0, 100.0], reference=True)
 
 
 def survival(of_all: Models) -> Figure:
@@ -54,19 +53,14 @@ def survival(of_all: Models) -> Figure:
     own, shown = next(iter(of_all.values())), []
     for model, each in of_all.items():
         waited = each.times()
-        x, y = [0.0], [100.0]
-        if waited.ended:
-            curve = kaplan_meier(waited)
-            for time, left in zip(curve.times, curve.left, strict=True):
-                x += [float(time)] * 2
-                y += [y[-1], 100 * left.value]
+        x, y = kaplan_meier(waited).steps(0.0) if waited.ended else ([0.0], [100.0])
         if waited.waited:
             # censored seeds: nobody knows more than that they had not solved it by then
             x.append(float(max(waited.waited)))
             y.append(y[-1])
         label = f"{model} ({len(waited.waited)} of {len(waited)} never)" if waited.waited else model
         shown.append(series(label, model, x, y))
-    shown.append(_mark("end of training", own.any["budget"]))
+    shown.append(_end_of_training(own.any["budget"]))
     return figure(
         f"{own.part.key}-solved",
         f"{own.any['title'].capitalize()}, {FORMS[own.part.form]}: seeds that have not solved it yet",
@@ -110,13 +104,13 @@ def distances(trials: Mapping[Part, Models]) -> Table:
     """Every pair of models, task by task and form by form: by how many doublings one reaches further."""
     rows = []
     for part, of_all in trials.items():
-        pairs = differences({name: own.doublings() for name, own in of_all.items()})
-        for ((a, b), pair), p in zip(pairs.items(), holm([each.p() for each in pairs.values()]), strict=True):
-            seen = pair.detectable(level=LEVEL / len(pairs))
-            rows.append((part.task, FORMS[part.form], f"{b} − {a}", pair, p, seen))
+        pairs = differences(of_all)
+        for (a, b), pair in pairs.items():
+            seen = pair.detectable(level=pairs.level)
+            rows.append((part.task, FORMS[part.form], f"{b} − {a}", pair, pairs.p[a, b], seen))
     columns = [
         *("task", "form", "models"),
-        Interval("doublings of D50", lambda row: Estimate(row[3].value, *row[3].interval()), 2),
+        Interval("doublings of D50", itemgetter(3), 2),
         Column("p (Welch, Holm within the task)", itemgetter(4), 4),
         Column(f"p (equal within {MARGIN:g})", lambda row: row[3].equivalence_p(MARGIN), 4),
         Column("seen in 80 %", itemgetter(5), 2),
@@ -146,14 +140,8 @@ def times(trials: Mapping[Part, Models]) -> Table:
 
 def gates(trials: Sequence[Trials]) -> Table:
     """Which conditions hold."""
-    rows = [(_name(own.part), own.model, gate) for own in trials for gate in own.gates()]
-    columns = [
-        *("task", "model"),
-        Column("gate", lambda row: row[2].name),
-        Column("holds", lambda row: "yes" if row[2].passed else "no"),
-        Column("what was found", lambda row: row[2].sentence),
-    ]
-    return table("gates", "What must be true of a model before it is judged", columns, rows)
+    closed = {(_name(own.part), own.model): own.gates() for own in trials}
+    return gates_table("a model before it is judged", closed, ("task", "model", "gate"))
 
 
 def rates(trials: Sequence[Trials]) -> Table:

@@ -22,6 +22,7 @@ from s2s.experiments.workload import (
     out_of_memory,
     states_of,
     texts,
+    too_long,
 )
 from s2s.models.contract import Seq2Seq
 
@@ -67,7 +68,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
 def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> None:
     """All lengths of one form, to the longest, or to where memory runs out."""
     for n in sizes.lengths:
-        why = "" if fitting(model, (n,)) else "the model reads no texts of this length"
+        why = too_long(model, n)
         if not why and _too_much(measured, form, n, device):
             why = "it could take more than half of the free memory"
         if why:

@@ -87,15 +87,14 @@ def _finding(model: str, models: ByModel) -> Finding | None:
     parts.append(_state_in_words(measured["states"]))
     quantity = f"exponent of peak training memory against length, from n = {slope.first:,.0f} to {slope.last:,.0f}"
     verdict = "; ".join(filter(None, parts))
-    found = finding("memory", model, slope.exponent, "", quantity, verdict, "training-memory")
     # a model that has no such form is as built there, too
     others = {
         "inference": _doublings(models, AS_BUILT, "inference"),
         "all lengths": _doublings(models, AS_BUILT, "training", 0),
         "explicit attention": _doublings(models, EXPLICIT.name, "training"),
     }
-    standing, kept = counted_standing(model, _doublings(models, AS_BUILT, "training"), others)
-    return found.model_copy(update={"standing": standing, "variations": kept})
+    said = counted_standing(model, verdict, _doublings(models, AS_BUILT, "training"), others)
+    return finding("memory", model, slope.exponent, "", quantity, said, "training-memory")
 
 
 def _fit(slope: Slope) -> str:

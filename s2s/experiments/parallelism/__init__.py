@@ -27,6 +27,7 @@ from s2s.experiments.workload import (
     out_of_memory,
     states_of,
     texts,
+    too_long,
 )
 from s2s.models.contract import Seq2Seq
 
@@ -164,7 +165,7 @@ def _series(measured: Measured, model: Seq2Seq, form: Form, place: Place, sizes:
         rows = 1 if labels["batch"] == "pair" else sizes.tokens // n
         if not rows:
             return
-        why = "" if fitting(model, (n,)) else "the model reads no texts of this length"
+        why = too_long(model, n)
         seconds: list[float] = []
         try:
             pairs = texts(rows, n, n, place.computer.device)

@@ -1,6 +1,7 @@
 """How much could be done at once, how much of that threads give, and who is faster."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from s2s.evaluation.inference import growth
 from s2s.experiments.contest import Cells, Conclusion, Contest
@@ -52,10 +53,9 @@ def _sequential(model: str, models: Models) -> Finding | None:
 
     variations = {f"n = {n:,}": shortness("training", n) for n in depths if n != longest}
     variations |= {"forward pass alone": shortness("forward", longest), "in generation": shortness("generating")}
-    standing, kept = counted_standing(model, shortness("training", longest), variations)
     verdict = f"{laws[0]} in training; {laws[1]} in generation"
-    found = finding("sequential steps", model, depths[longest], "operations", quantity, verdict, "depth")
-    return found.model_copy(update={"standing": standing, "variations": kept})
+    said = counted_standing(model, verdict, shortness("training", longest), variations)
+    return finding("sequential steps", model, depths[longest], "operations", quantity, said, "depth")
 
 
 def _level(seen: Seen, what: str) -> bool:
@@ -107,6 +107,5 @@ def _speed(model: str, races: Mapping[str, Race]) -> Finding | None:
         return None
     said, (ranked, *others) = race.judged(model), races
     quantity = f"target tokens a second, forward and backward, at {ranked}, as many tokens in every batch"
-    found = finding("training speed", model, race.speed(model), "tokens/s", quantity, said.sentence, "time-tokens")
-    kept = race.kept(model, {name: races[name] for name in others})
-    return found.model_copy(update={"standing": said.standing, "variations": kept})
+    said = replace(said, variations=race.kept(model, {name: races[name] for name in others}))
+    return finding("training speed", model, race.speed(model), "tokens/s", quantity, said, "time-tokens")

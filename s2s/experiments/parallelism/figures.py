@@ -157,7 +157,7 @@ def tables(models: Models, races: Mapping[str, Race]) -> list[Table]:
             (*timed, "from n", "to n", Interval("b", lambda row: row[6], 3)),
             _slopes(models),
         ),
-        pairs_table("pairs", "How many times as fast models train as one another", races),
+        pairs_table("How many times as fast models train as one another", races),
         table(
             "crossings",
             "Length at which the faster of two models changes: training step, as built",

@@ -31,9 +31,9 @@ class Seen:
         points = [point for point in self._counts["points"] if (point["form"], point["what"]) == (form, what)]
         return {point["n"]: point[key] for point in points}
 
-    def parallelism(self, what: str = "training", path: str = "span") -> dict[int, float]:
-        """Work over span by length."""
-        work, span = (self.counted(UNFUSED.name, what, key) for key in ("work", path))
+    def parallelism(self) -> dict[int, float]:
+        """Work over span of a training step, by length."""
+        work, span = (self.counted(UNFUSED.name, "training", key) for key in ("work", "span"))
         return {n: work[n] / span[n] for n in work}
 
     def seconds(self, batch: str, place: str, form: str = AS_BUILT) -> dict[int, dict[int, float]]:

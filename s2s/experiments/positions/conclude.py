@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import welch
-from s2s.evaluation.gates import Gate, converged, failed, rate_inside, translates
+from s2s.evaluation.gates import Gate, Judgement, converged, failed, rate_inside, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, gates_table, series, table
@@ -178,17 +178,16 @@ def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> 
     runs = "sentences, 1 seed" if order.seeds == 1 else seeds_in_words(order.seeds)
     quantity = f"BLEU lost when the words of the source are shuffled, greedy (interval over {runs})"
     closed = failed(order.gates)
-    standing = "still learning" if [gate.name for gate in closed] == ["converged"] else "not measurable"
     if closed:
-        verdict = f"{standing}: {'; '.join(gate.sentence for gate in closed)}"
+        standing = "still learning" if [gate.name for gate in closed] == ["converged"] else "not measurable"
+        verdict = Judgement(standing, f"{standing}: {'; '.join(gate.sentence for gate in closed)}")
     elif not excludes_zero(order.drop):
         verdict = f"no loss to be seen when words are shuffled: {in_words(order.drop)} BLEU; {_worth(signals)}"
     else:
         way = "loses" if order.drop.value > 0 else "gains"
         said = f"{way} {abs(order.drop.value):.1f} of {order.natural:.1f} BLEU when words are shuffled"
         verdict = f"{said}, {order.changed:.0f} % of translations change; {_worth(signals)}"
-    shown = finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled", order.tokens)
-    return shown.model_copy(update={"standing": standing if closed else ""})
+    return finding("position information", model, order.drop, "BLEU", quantity, verdict, "shuffled", order.tokens)
 
 
 def _worth(signals: list[Signal]) -> str:

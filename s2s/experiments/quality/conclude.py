@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
-from s2s.evaluation.gates import TIE, Gate, Judgement, judged, uses_its_source
-from s2s.evaluation.inference import Estimate, draws, estimate, holm, paired_p
+from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
+from s2s.evaluation.gates import TIE, Gate, Judgement, beside, uses_its_source
+from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import (
@@ -122,42 +122,30 @@ def _score(metric: str, runs: BySeed) -> Estimate:
 def _finding(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Finding:
     seeds = len(runs[model])
     interval = "one seed; interval over sentences" if seeds == 1 else f"mean of {seeds} seeds"
-    said, varied = _judgement(model, runs, pairs)
-    shown = finding(
+    return finding(
         "translation quality",
         model,
         _score("bleu", runs[model]),
         "BLEU",
         f"BLEU on the test set ({interval})",
-        said.sentence,
+        _judgement(model, runs, pairs),
         "scores",
         statistics.mean(run["tokens"][-1] for run in runs[model].values()),
     )
-    return shown.model_copy(update={"standing": said.standing, "variations": varied})
 
 
-def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> tuple[Judgement, dict[str, bool]]:
-    """How a model stands to the best of the others, and which other choices leave it on its side.
-
-    The p-values of all pairs are corrected together (Holm 1979).
-    """
-    known = {models: pair.over_both.p() for models, pair in pairs.items() if pair.over_both}
-    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) -> Judgement:
+    """How a model stands to the best of the others, and which other choices leave it on its side."""
     others = [name for name in runs if (name, model) in pairs or (model, name) in pairs]
     if not others:
-        return Judgement("not measurable", "no other model was measured at the same seed"), {}
+        return Judgement("not measurable", "no other model was measured at the same seed")
     other = max(others, key=lambda name: _score("bleu", runs[name]).value)
-    turned = (other, model) not in pairs
-    key = (model, other) if turned else (other, model)
-    over_both = pairs[key].over_both
-    if over_both and turned:
-        over_both = replace(over_both, value=-over_both.value)
-    closed = {name: gates(own) for name, own in runs.items()}
-    said = judged((model, other), over_both, closed, corrected.get(key), pairs=len(known))
+    apart = Pairwise({models: pair.over_both for models, pair in pairs.items() if pair.over_both})
+    said = beside(model, other, apart, {name: gates(own) for name, own in runs.items()})
     if said.standing == "still learning" and (far := doublings_behind(runs[model], runs[other])) is not None:
         away = f"{far:.1f} more doublings" if far < _FAR else f"more than {_FAR} doublings"
         said = replace(said, sentence=f"{said.sentence}; to {other}'s it would be {away} at that pace")
-    return said, variations(model, other, runs) if said.standing in ("better", "worse") else {}
+    return replace(said, variations=variations(model, other, runs)) if said.decided else said
 
 
 def _figures(runs: Runs) -> list[Figure]:
@@ -197,7 +185,7 @@ def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
         Column("chrF2++", lambda pair: pair["chrf"].value, 2),
         Column("p (randomisation, chrF2++)", "chrf_p", 4),
         Column("seeds", lambda pair: min(pair["seeds"])),
-        Interval("BLEU over seeds and sentences", _with_interval, 2, "both"),
+        Interval("BLEU over seeds and sentences", "over_both", 2, "both"),
         Column("p (both)", lambda pair: pair["over_both"] and pair["over_both"].p(), 4),
         Column("p (equal within 1 BLEU)", lambda pair: pair["over_both"] and pair["over_both"].equivalence_p(TIE), 4),
         Column(
@@ -209,11 +197,6 @@ def _pairs(pairs: Mapping[tuple[str, str], Pair]) -> Table:
     rows = [{"models": f"{b} − {a}", **vars(pair)} for (a, b), pair in pairs.items()]
     title = "Differences between models: of one seed's sentences, and over all seeds and sentences"
     return table("pairs", title, columns, rows)
-
-
-def _with_interval(pair: Measured) -> Estimate | None:
-    both: Difference | None = pair["over_both"]
-    return Estimate(both.value, *both.interval()) if both else None
 
 
 def _every_run(runs: Runs) -> Table:

@@ -155,11 +155,7 @@ def _survival(runs: Mapping[str, BySeed], level: float) -> Figure:
     lines = []
     for model, own in runs.items():
         found = times(own, "updates", level)
-        curve = kaplan_meier(found) if found.ended else None
-        # a step: the share before an event holds until it
-        x, y = [1.0], [100.0]
-        for time, left in zip(curve.times, curve.left, strict=True) if curve else ():
-            x, y = [*x, time, time], [*y, y[-1], 100 * left.value]
+        x, y = kaplan_meier(found).steps(1.0) if found.ended else ([1.0], [100.0])
         last = max(run["updates"][-1] for run in own.values())
         lines.append(series(model, model, [*x, float(last)], [*y, y[-1]]))
     axes = (axis("updates", log=True), axis("runs that have not reached it", "%"))

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
+from s2s.experiments.reproduce.training import UNASKED, Budget, Reader, encoder_of, over_places, train
 from s2s.reproduced import Band
 from s2s.results import Figure
 
 _BEGIN, _A, _B = range(3)
 # what comes next: another b, or the end; nothing is asked where it could be either an a or the first b
-_MORE, _END, _UNASKED = 0, 1, -100
+_MORE, _END = 0, 1
 _BUDGET = Budget(updates=10_000, rate=0.01, every=100)
 
 
@@ -61,7 +60,7 @@ class Counting(Reproduction):
         seed = cell.seed or 0
         encoder, width = encoder_of(cell.model, 3, seed, {"width": self.width})
         model = Reader(encoder, width, 2)
-        course = train(model, self.draw, _loss, self.budget, seed, enough=lambda loss: loss < 5e-4)
+        course = train(model, self.draw, over_places, self.budget, seed, enough=lambda loss: loss < 5e-4)
         right = [_right(model, n) for n in range(1, self.tried + 1)]
         reach = right.index(False) if False in right else self.tried
         return {
@@ -78,7 +77,7 @@ class Counting(Reproduction):
         texts = [_text(int(n)) for n in lengths]
         return (
             torch.nn.utils.rnn.pad_sequence([source for source, _ in texts], batch_first=True, padding_value=_B),
-            torch.nn.utils.rnn.pad_sequence([wanted for _, wanted in texts], batch_first=True, padding_value=_UNASKED),
+            torch.nn.utils.rnn.pad_sequence([wanted for _, wanted in texts], batch_first=True, padding_value=UNASKED),
         )
 
     def numbers(self, measured: Cells) -> Numbers:
@@ -101,16 +100,12 @@ class Counting(Reproduction):
 def _text(n: int) -> tuple[Tensor, Tensor]:
     """aⁿbⁿ, and what is to be said at each b."""
     source = torch.tensor([_BEGIN] + [_A] * n + [_B] * n)
-    wanted = torch.tensor([_UNASKED] * (n + 1) + [_MORE] * (n - 1) + [_END])
+    wanted = torch.tensor([UNASKED] * (n + 1) + [_MORE] * (n - 1) + [_END])
     return source, wanted
-
-
-def _loss(said: Tensor, wanted: Tensor) -> Tensor:
-    return functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=_UNASKED)
 
 
 @torch.no_grad()
 def _right(model: Reader, n: int) -> bool:
     source, wanted = _text(n)
     said = model(source[None])[0].argmax(dim=1)
-    return bool((said == wanted)[wanted != _UNASKED].all())
+    return bool((said == wanted)[wanted != UNASKED].all())

@@ -14,7 +14,7 @@ from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.gradients.paths import decay
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
+from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, first_and_noise, train
 from s2s.models.contract import Encoder
 from s2s.reproduced import Band
 from s2s.results import Figure
@@ -188,9 +188,7 @@ class ForgetBias(Reproduction):
 
     def draw(self, chance: torch.Generator) -> tuple[Tensor, Tensor]:
         """A key and noise, and the key."""
-        key = torch.randint(self.keys, (self.rows, 1), generator=chance)
-        noise = self.keys + torch.randint(32, (self.rows, self.noise), generator=chance)
-        return torch.cat((key, noise), dim=1), key[:, 0]
+        return first_and_noise(self.keys, 32, (self.rows, self.noise), chance)
 
     def numbers(self, measured: Cells) -> Numbers:
         """Factors, and how much sooner it is learned."""

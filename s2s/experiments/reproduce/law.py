@@ -18,7 +18,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from s2s.evaluation.censoring import CensoredLine, censored_line
@@ -27,7 +27,7 @@ from s2s.experiments.gradients.sweep import knob_of, radius
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction
 from s2s.experiments.reproduce.gradients import factor_per_step
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
+from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, first_and_noise, train
 from s2s.models.contract import Encoder
 from s2s.reproduced import Band
 from s2s.results import Figure
@@ -65,8 +65,9 @@ class Point:
         return f"gain-{round(100 * self.gain)}-bias-{round(100 * self.bias)}-width-{self.width}"
 
 
-def points(widths: Sequence[int] = (16, 32, 64)) -> list[Point]:
+def points() -> list[Point]:
     """All initialisations: 8 radii of the tanh-RNN, 12 of an LSTM and 4 of a minGRU, for each width."""
+    widths = (16, 32, 64)
     plain = [Point("rnn", gain, 0.0, w) for gain, w in product((0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.5, 2.0), widths)]
     gated = [Point("lstm", g, b, w) for g, b, w in product((0.7, 1.0, 1.3), (0.0, 1.0, 2.0, 4.0), widths)]
     return plain + gated + [Point("mingru", 1.0, b, w) for b, w in product((0.0, 1.0, 2.0, 4.0), widths)]
@@ -163,19 +164,14 @@ class Law(Reproduction):
                 continue
             encoder, width = self._encoder(point, seed)
             model = Reader(encoder, width, self.keys, over="last")
-            draw = partial(self._texts, distance, self.rows)
+            draw = partial(first_and_noise, self.keys, _NOISE, (self.rows, distance))
             train(model, draw, functional.cross_entropy, self.budget, seed, enough=lambda loss: loss < _ENOUGH)
             right.append(self._right(model, distance, torch.Generator().manual_seed(10**6 + seed)))
         return right
 
-    def _texts(self, distance: int, rows: int, chance: torch.Generator) -> tuple[Tensor, Tensor]:
-        key = torch.randint(self.keys, (rows, 1), generator=chance)
-        noise = self.keys + torch.randint(_NOISE, (rows, distance), generator=chance)
-        return torch.cat((key, noise), dim=1), key[:, 0]
-
     @torch.no_grad()
     def _right(self, model: Reader, distance: int, chance: torch.Generator) -> float:
-        source, wanted = self._texts(distance, _TESTED, chance)
+        source, wanted = first_and_noise(self.keys, _NOISE, (_TESTED, distance), chance)
         return float((model(source).argmax(dim=1) == wanted).float().mean())
 
     def _encoder(self, point: Point, seed: int) -> tuple[Encoder, int]:
@@ -239,7 +235,7 @@ class Law(Reproduction):
             shown.append(series("fitted to three quarters", "", [math.exp(end) for end in ends], fit, reference=True))
         axes = (axis("1 / |log factor|", "steps", log=True), axis("D50", "symbols", log=True))
         title = "How far is learned, against how far an untrained gradient reaches"
-        return [figure("law", title, axes, shown).model_copy(update={"kind": "points"})]
+        return [figure("law", title, axes, shown, kind="points")]
 
 
 def missed(predicted: float, run: Measured) -> float:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
+from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, over_places, train
 from s2s.reproduced import Band
 from s2s.results import Figure
 
@@ -25,14 +25,14 @@ _NEARBY = Budget(updates=6_000, rate=0.004, every=20)
 _ADDING = Budget(updates=2_500, rate=0.002, every=50)
 
 
-def courses(name: str, title: str, measured: Cells, unit: str, baseline: float) -> Figure:
+def courses(title: str, measured: Cells, unit: str, baseline: float) -> Figure:
     """The losses of all trainings against updates, beside that of the best answer that remembers nothing."""
     shown = [
         series(f"{cell.model}, seed {cell.seed}", cell.model, m["updates"], m["losses"]) for cell, m in measured.items()
     ]
     ends = [0.0, max((m["updates"][-1] for m in measured.values()), default=1)]
     without = series("without memory", "", ends, [baseline, baseline], reference=True)
-    return figure(name, title, (axis("updates"), axis("loss", unit, log=True)), [*shown, without])
+    return figure("losses", title, (axis("updates"), axis("loss", unit, log=True)), [*shown, without])
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class CopyMemory(Reproduction):
         blanks, budget = (self.near, self.nearby) if cell.part == "near" else (self.blanks, self.budget)
         encoder, width = encoder_of(cell.model, _SYMBOLS + 2, seed, {"width": self.width})
         model = Reader(encoder, width, _SYMBOLS + 1)
-        course = train(model, partial(self.draw, blanks), _mean_cross_entropy, budget, seed)
+        course = train(model, partial(self.draw, blanks), over_places, budget, seed)
         last = course.losses[-_LAST:]
         loss = sum(last) / len(last)
         return {"updates": course.updates, "losses": course.losses, "loss": loss, "ratio": loss / guess(blanks)}
@@ -114,16 +114,12 @@ class CopyMemory(Reproduction):
         """Learning curves."""
         far = {cell: run for cell, run in measured.items() if cell.part == "far"}
         title = f"Copying over {self.blanks:,} blanks"
-        return [courses("losses", title, far, "nats per place", guess(self.blanks))]
+        return [courses(title, far, "nats per place", guess(self.blanks))]
 
 
 def guess(blanks: int) -> float:
     """The loss of one who knows when to answer, and guesses: 10 ln 8 / (T + 20), in nats per place."""
     return _LENGTH * math.log(_SYMBOLS) / (blanks + 2 * _LENGTH)
-
-
-def _mean_cross_entropy(said: Tensor, wanted: Tensor) -> Tensor:
-    return functional.cross_entropy(said.transpose(1, 2), wanted)
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ class Adding(Reproduction):
 
     def figures(self, measured: Cells) -> list[Figure]:
         """Learning curves."""
-        return [courses("losses", f"Adding over {self.steps} steps", measured, "squared error", 1 / 6)]
+        return [courses(f"Adding over {self.steps} steps", measured, "squared error", 1 / 6)]
 
 
 def _squared_error(said: Tensor, wanted: Tensor) -> Tensor:

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.presenting import axis, figure, series
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
-from s2s.experiments.reproduce.training import Budget, Reader, encoder_of, train
+from s2s.experiments.reproduce.training import UNASKED, Budget, Reader, encoder_of, over_places, train
 from s2s.reproduced import Band
 from s2s.results import Figure
 
 _BUDGET = Budget(updates=2_000, rate=0.002, every=100)
-_UNASKED = -100
 _TESTED = 256
 
 
@@ -62,10 +60,10 @@ class Mqar(Reproduction):
         options = {"width": width, "feedforward": 2 * width, "encoder_layers": 2}
         pieces = self.keys * self.values + self.keys
         model = Reader(*encoder_of(cell.model, pieces, seed, options), self.values)
-        course = train(model, self.draw, _loss, self.budget, seed, enough=lambda loss: loss < 0.02)
+        course = train(model, self.draw, over_places, self.budget, seed, enough=lambda loss: loss < 0.02)
         with torch.no_grad():
             source, wanted = self._texts(_TESTED, torch.Generator().manual_seed(10**6 + seed))
-            right = (model(source).argmax(dim=2) == wanted)[wanted != _UNASKED].float().mean()
+            right = (model(source).argmax(dim=2) == wanted)[wanted != UNASKED].float().mean()
         return {"updates": course.updates, "losses": course.losses, "right": 100 * float(right), "width": width}
 
     def draw(self, chance: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -79,14 +77,14 @@ class Mqar(Reproduction):
         # a key that is asked for is a piece of its own
         stored = self.keys + keys * self.values + values
         source = torch.cat((stored, keys.gather(1, order)), dim=1)
-        wanted = torch.full_like(source, _UNASKED)
+        wanted = torch.full_like(source, UNASKED)
         wanted[:, self.pairs :] = values.gather(1, order)
         return source, wanted
 
     def numbers(self, measured: Cells) -> Numbers:
         """Shares of right answers."""
         widths = [width for kind, width in self.contestants if kind == "lstm"]
-        attention = by_seed(measured, "right", *_first("transformer", self.contestants))
+        attention = by_seed(measured, "right", "transformer", f"width-{dict(self.contestants)['transformer']}")
         narrow, wide = (("lstm", f"width-{width}") for width in (min(widths), max(widths)))
         gains = [more - less for less, more in pairs(measured, "right", narrow, wide)]
         return {"attention": attention, "narrow": by_seed(measured, "right", *narrow), "gain": gains}
@@ -102,11 +100,3 @@ class Mqar(Reproduction):
         shown.append(series("guessing", "", ends, chance, reference=True))
         axes = (axis("width", log=True), axis("right answers", "%"))
         return [figure("recall", f"Looking up {self.pairs} pairs, against width", axes, shown)]
-
-
-def _first(kind: str, contestants: Sequence[tuple[str, int]]) -> tuple[str, str]:
-    return kind, next(f"width-{width}" for own, width in contestants if own == kind)
-
-
-def _loss(said: Tensor, wanted: Tensor) -> Tensor:
-    return functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=_UNASKED)

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+from torch.nn import functional
 
 from s2s.errors import UserError
 from s2s.models.contract import Encoder
@@ -26,6 +27,24 @@ _PLAIN = {
 
 # what a task gives for an update: what is read, and what the head should say
 Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
+
+
+# what stands at a place that nothing is asked about
+UNASKED = -100
+
+
+def over_places(said: Tensor, wanted: Tensor) -> Tensor:
+    """Cross-entropy of what is said at each place that is asked about, in nats per place."""
+    return functional.cross_entropy(said.transpose(1, 2), wanted, ignore_index=UNASKED)
+
+
+def first_and_noise(keys: int, kinds: int, shape: tuple[int, int], chance: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Texts that begin with one of so many keys, with noise of so many kinds behind it, and the keys.
+
+    The shape is how many texts there are, and pieces of noise in each.
+    """
+    key = torch.randint(keys, (shape[0], 1), generator=chance)
+    return torch.cat((key, keys + torch.randint(kinds, shape, generator=chance)), dim=1), key[:, 0]
 
 
 class Reader(nn.Module):

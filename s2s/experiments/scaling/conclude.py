@@ -3,14 +3,22 @@
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.evaluation.differences import LEVEL, Difference
-from s2s.evaluation.gates import LEARNING, Gate, failed, judged, rate_inside, uses_its_source
-from s2s.evaluation.inference import Estimate, exponent, holm, mean
+from s2s.evaluation.differences import LEVEL, Pairwise
+from s2s.evaluation.gates import (
+    LEARNING,
+    Gate,
+    Judgement,
+    beside,
+    best_other,
+    failed,
+    rate_inside,
+    uses_its_source,
+)
+from s2s.evaluation.inference import Estimate, exponent, mean
 from s2s.evaluation.laws import Saturating, gains_more, saturating
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
@@ -60,12 +68,14 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     if not laws:
         return Conclusion(seeds=sorted({cell.seed or 0 for cell in measured}))
     closed = {model: gates(law) for model, law in laws.items()}
+    fitted = {model: law.fitted for model, law in laws.items() if law.fitted}
+    pairs = Pairwise.of(fitted, lambda a, b: gains_more(fitted[a], fitted[b]))
     return Conclusion(
-        findings=[_finding(model, laws, closed) for model in laws],
+        findings=[_finding(model, laws, pairs, closed) for model in laws],
         figures=[_against_size(laws, closed), _against_compute(laws)],
         tables=[
             _laws(laws, closed),
-            _differences(laws, closed),
+            _differences(pairs, closed),
             gates_table("a law before it is compared", closed),
             _sizes(laws),
             _rates(laws),
@@ -140,47 +150,27 @@ def _half(run: Measured, rate: float | None = None) -> float | None:
     return dict(map(tuple, run["rates"])).get(run["rate"] if rate is None else rate)
 
 
-def _finding(model: str, laws: Laws, closed: dict[str, list[Gate]]) -> Finding:
-    law, pairs = laws[model], differences(laws)
-    others = [name for name in laws if name != model and laws[name].fitted]
-    # a law that does not hold is no measure for the others
-    others = [name for name in others if not failed(closed[name])] or others
+def _finding(model: str, laws: Laws, pairs: Pairwise, closed: dict[str, list[Gate]]) -> Finding:
+    law, fitted = laws[model], laws[model].fitted
     quantity = "b of loss = E + a · N^−b, N parameters without embeddings"
-    value, standing, sentence, variations = None, "not measurable", "no other model has a law", {}
-    if others and law.fitted:
-        other = max(others, key=lambda name: _b(laws[name].fitted))
-        difference, p = pairs.get((other, model), (None, None))
-        # there is each pair both ways round
-        said = judged((model, other), difference, closed, p, "in b", MARGIN, 2, len(pairs) // 2)
-        standing, sentence = said.standing, said.sentence
-        variations = _variations(law, laws[other]) if standing in ("better", "worse") else {}
-    if law.fitted and not failed(closed[model]):
-        value = law.fitted.estimate()
-        sentence = f"loss falls towards {law.fitted.floor:.2f} nats as N^−{law.fitted.exponent:.2f}; {sentence}"
-    elif not others or not law.fitted:
-        sentence = "; ".join(gate.sentence for gate in failed(closed[model])) or sentence
+    # a law that does not hold is no measure for the others
+    other = best_other(model, {name: _b(each.fitted) for name, each in laws.items() if each.fitted}, closed)
+    value, said = None, Judgement("not measurable", "no other model has a law")
+    if other and fitted:
+        said = beside(model, other, pairs, closed, "in b", MARGIN, 2)
+        said = replace(said, variations=_variations(law, laws[other])) if said.decided else said
+    if fitted and not failed(closed[model]):
+        value = fitted.estimate()
+        told = f"loss falls towards {fitted.floor:.2f} nats as N^−{fitted.exponent:.2f}; {said.sentence}"
+        said = replace(said, sentence=told)
+    elif not other or not fitted:
+        said = replace(said, sentence="; ".join(gate.sentence for gate in failed(closed[model])) or said.sentence)
     tokens = statistics.mean(run["tokens"] for run in law.runs.values())
-    shown = finding("scalability", model, value, "", quantity, sentence, "parameters", tokens)
-    return shown.model_copy(update={"standing": standing, "variations": variations})
+    return finding("scalability", model, value, "", quantity, said, "parameters", tokens)
 
 
 def _b(fitted: Saturating | None) -> float:
     return fitted.exponent if fitted else -math.inf
-
-
-def differences(laws: Laws) -> dict[tuple[str, str], tuple[Difference, float]]:
-    """By how much the second's exponent is larger, both ways round, with p corrected for all pairs (Holm 1979)."""
-    pairs = {
-        (a, b): apart
-        for a, b in combinations(laws, 2)
-        if (one := laws[a].fitted) and (two := laws[b].fitted) and (apart := gains_more(one, two))
-    }
-    corrected = holm([each.p() for each in pairs.values()]) if pairs else []
-    found = {}
-    for ((a, b), each), p in zip(pairs.items(), corrected, strict=True):
-        found[(a, b)] = each, p
-        found[(b, a)] = Difference(-each.value, each.error, each.freedom), p
-    return found
 
 
 def _variations(law: Law, other: Law) -> dict[str, bool]:
@@ -252,12 +242,12 @@ def _laws(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
     return table("laws", "Fitted laws: N parameters without embeddings, C floating-point operations", columns, rows)
 
 
-def _differences(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
+def _differences(pairs: Pairwise, closed: dict[str, list[Gate]]) -> Table:
     """Of laws that hold both."""
     rows = [
-        {"models": f"{b} − {a}", "by": Estimate(by.value, *by.interval()), "p": p, "tie": by.equivalence_p(MARGIN)}
-        for (a, b), (by, p) in differences(laws).items()
-        if (a, b) in combinations(laws, 2) and not failed(closed[a]) + failed(closed[b])
+        {"models": f"{b} − {a}", "by": by, "p": pairs.p[a, b], "tie": by.equivalence_p(MARGIN)}
+        for (a, b), by in pairs.items()
+        if not failed(closed[a]) + failed(closed[b])
     ]
     columns = [
         Column("models"),

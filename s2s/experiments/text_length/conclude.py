@@ -1,13 +1,48 @@
-"""What length costs classifiers."""
+"""What length costs classifiers: buckets of equally many texts, and how much more one model loses than another."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from operator import itemgetter
 
 import numpy as np
 
-from s2s.evaluation.inference import ratios
+from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, ratios, slopes
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, by_model
-from s2s.experiments.lengths import Fall, Score, conclusion, fall
-from s2s.experiments.presenting import Interval
+from s2s.experiments.presenting import Interval, axis, figure, finding, series, table
+from s2s.experiments.verdicts import excludes_zero, in_words, seeds_in_words
+from s2s.results import Finding
 
 _BUCKETS = 5
+_STEP = 10  # words, for slopes
+
+
+@dataclass(frozen=True)
+class Fall:
+    """What length does to a model's accuracy, in percent."""
+
+    seeds: int  # how many runs
+    rows: list[np.ndarray]  # texts of each bucket, the shortest first
+    words: np.ndarray  # length of each text
+    scores: list[Estimate]  # of each bucket
+    difference: Estimate  # accuracy in the longest bucket minus that in the shortest
+    differences: np.ndarray  # the same, resample by resample
+    slope: Estimate  # of each text's own share of right answers, per ten words
+    slopes: np.ndarray  # the same, resample by resample
+
+    @property
+    def lengths(self) -> list[float]:
+        """Mean length of each bucket's texts."""
+        return [float(self.words[part].mean()) for part in self.rows]
+
+    def span(self, bucket: int) -> str:
+        """`5–9`: a bucket's shortest and longest text."""
+        words = self.words[self.rows[bucket]]
+        return f"{words.min():.0f}–{words.max():.0f}"
+
+    def weak(self, chance: float) -> bool:
+        """Whether it is below chance in all buckets: such a model has nothing to lose."""
+        return max(each.value for each in self.scores) < chance
 
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
@@ -15,23 +50,120 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     runs = by_model(contest, measured)
     if not runs:
         return Conclusion()
-    score = Score(
-        row="accuracy of long texts",
-        key="accuracy",
-        read="text",
-        texts="texts",
-        name="accuracy",
-        unit="points",
-        slope="accuracy",
-        difference="accuracy on the longest texts minus that on the shortest",
-        # all models are tested on the same texts
-        weak=max(run["commonest"] for own in runs.values() for run in own.values()),
-        helpless="what only guesses cannot get worse",
+    # all models are tested on the same texts
+    chance = max(run["commonest"] for own in runs.values() for run in own.values())
+    falls = {model: fall(own) for model, own in runs.items()}
+    shown = figure(
+        "accuracy",
+        "Accuracy against the length of the text",
+        (axis("words of the text, mean of its bucket"), axis("accuracy", "%")),
+        [series(model, model, each.lengths, each.scores) for model, each in falls.items()],
+        "Buckets have equally many texts. Intervals (95 %): texts drawn with replacement.",
     )
-    falls = {model: _fall(own) for model, own in runs.items()}
-    return conclusion(falls, score, "Accuracy by the length of the text", [Interval("accuracy (%)", "score", 2)])
+    rows = [
+        (model, each.span(i), len(part), each.scores[i])
+        for model, each in falls.items()
+        for i, part in enumerate(each.rows)
+    ]
+    heads = ("model", "words", "texts", Interval("accuracy (%)", itemgetter(3), 2))
+    columns = (
+        "models",
+        Interval("accuracy, longest − shortest", itemgetter(1), 2),
+        Interval(f"accuracy per {_STEP} words", itemgetter(2), 2, "slope"),
+    )
+    title = "What length costs, and how much more it costs one model than another"
+    return Conclusion(
+        findings=[_finding(model, falls, chance) for model in falls],
+        figures=[shown],
+        tables=[
+            table("buckets", "Accuracy by the length of the text", heads, rows),
+            table("differences", title, columns, _differences(falls)),
+        ],
+    )
 
 
-def _fall(runs: BySeed) -> Fall:
+def buckets(words: Sequence[float] | np.ndarray, count: int) -> list[np.ndarray]:
+    """The texts in order of their length, cut into so many parts, at most, of equally many, or one fewer."""
+    order = np.argsort(np.asarray(words), kind="stable")
+    return np.array_split(order, min(count, len(order)))
+
+
+def fall(runs: BySeed) -> Fall:
+    """What length does to the mean accuracy of several runs on the same texts."""
     right = 100 * np.mean([run["right"] for run in runs.values()], axis=0)
-    return fall(runs, _BUCKETS, lambda part, drawn: ratios(right[part], np.ones(len(part)), drawn), right)
+    lengths = np.array(next(iter(runs.values()))["words"], dtype=float)
+
+    def accuracy(part: np.ndarray, drawn: Draws) -> np.ndarray:
+        return ratios(right[part], np.ones(len(part)), drawn)
+
+    rows, values, resampled = buckets(lengths, _BUCKETS), [], []
+    for i, part in enumerate(rows):
+        values.append(float(accuracy(part, np.ones((1, len(part)), dtype=int))[0]))
+        # buckets have nothing to do with each other, so each has draws of its own
+        resampled.append(accuracy(part, draws(len(part), stream=1 + i)))
+    all_slopes = _STEP * slopes(lengths, right, draws(len(lengths)))
+    slope = _STEP * float(slopes(lengths, right, np.ones((1, len(lengths)), dtype=int))[0])
+    differences = resampled[-1] - resampled[0] if len(rows) > 1 else np.zeros(RESAMPLES)
+    return Fall(
+        seeds=len(runs),
+        rows=rows,
+        words=lengths,
+        scores=[estimate(*each) for each in zip(values, resampled, strict=True)],
+        difference=estimate(values[-1] - values[0], differences),
+        differences=differences,
+        slope=estimate(slope, all_slopes),
+        slopes=all_slopes,
+    )
+
+
+def between(first: Fall, second: Fall) -> Estimate:
+    """How much higher the second's difference between long and short is than the first's; texts are paired."""
+    value = second.difference.value - first.difference.value
+    return estimate(value, second.differences - first.differences)
+
+
+def _finding(model: str, falls: Mapping[str, Fall], chance: float) -> Finding:
+    own = falls[model]
+    runs = "" if own.seeds == 1 else f", mean of {seeds_in_words(own.seeds)}"
+    quantity = f"accuracy on the longest texts minus that on the shortest, {len(own.rows)} equal parts{runs}"
+    verdict = f"{_own(own, chance)}; {_against(model, falls, chance)}"
+    return finding("accuracy of long texts", model, own.difference, "points", quantity, verdict, "accuracy")
+
+
+def _own(own: Fall, chance: float) -> str:
+    slope = f"accuracy {own.slope.value:+.1f} per {_STEP} words"
+    if own.slope.low is not None and not excludes_zero(own.slope):
+        slope = f"accuracy about the same ({in_words(own.slope)} per {_STEP} words)"
+    if own.weak(chance):
+        return f"too weak to tell, below {chance:.0f} points at all lengths; {slope}"
+    where = f"from {own.lengths[0]:.0f} to {own.lengths[-1]:.0f} words"
+    if not excludes_zero(own.difference):
+        return f"no change in accuracy to be seen {where}: {in_words(own.difference)}; {slope}"
+    way = "falls" if own.difference.value < 0 else "rises"
+    return f"{way} by {abs(own.difference.value):.1f} points {where} (of {own.scores[0].value:.1f}); {slope}"
+
+
+def _against(model: str, falls: Mapping[str, Fall], chance: float) -> str:
+    """How much more or less the model loses than the other one that loses least."""
+    if falls[model].weak(chance):
+        return "what only guesses cannot get worse"
+    others = [name for name in falls if name != model and len(falls[name].words) == len(falls[model].words)]
+    if not others:
+        return "no other model was measured"
+    others = [name for name in others if not falls[name].weak(chance)]
+    if not others:
+        return "no other model is good enough to lose"
+    other = max(others, key=lambda name: falls[name].difference.value)
+    more = between(falls[other], falls[model])
+    if not excludes_zero(more):
+        return f"no difference from {other} in accuracy lost: {in_words(more)}"
+    return f"loses {abs(more.value):.1f} points {'more' if more.value < 0 else 'less'} than {other}"
+
+
+def _differences(falls: Mapping[str, Fall]) -> Iterator[tuple[str, Estimate, Estimate]]:
+    """What each model loses, and what each loses more than the ones before it in the command."""
+    yield from ((model, each.difference, each.slope) for model, each in falls.items())
+    for (a, first), (b, second) in combinations(falls.items(), 2):
+        if len(first.words) == len(second.words):
+            slope = estimate(second.slope.value - first.slope.value, second.slopes - first.slopes)
+            yield f"{b} − {a}", between(first, second), slope

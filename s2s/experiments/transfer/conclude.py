@@ -1,18 +1,16 @@
 """What earlier training is worth, beside the better of unrelated pairs and the few pairs alone for as long."""
 
-import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from s2s.evaluation.differences import LEVEL, Difference, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, converged, failed, judged, uses_its_source
+from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
+from s2s.evaluation.gates import Gate, beside, best_other, converged, failed, uses_its_source
 from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
-from s2s.experiments.presenting import Column, Interval, axis, figure, finding, series, table
+from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
 from s2s.experiments.translating import corpus_score
 from s2s.experiments.verdicts import p_in_words
 from s2s.results import Figure, Finding, Table
@@ -52,7 +50,15 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     return Conclusion(
         findings=[_finding(model, gains) for model in gains],
         figures=[_arms_of(gains, what) for what in ("loss", "bleu")] + [_curve(gains, share) for share in SHARES],
-        tables=[_gains(gains), _gates(gains), _every(gains)],
+        tables=[
+            _gains(gains),
+            gates_table(
+                "the arms before a gain is compared",
+                {(row["model"], row["share"]): gates(row["gain"]) for row in _rows(gains)},
+                ("model", "pairs (%)", "name"),
+            ),
+            _every(gains),
+        ],
         seeds=seeds,
     )
 
@@ -98,17 +104,12 @@ def corrected(gains: Gains) -> Gains:
         for arm, each in gain.over.items()
         if each
     }
-    after = dict(zip(known, holm(list(known.values())), strict=True)) if known else {}
-    return {
-        model: {
-            share: Gain(
-                gain.runs, gain.counts, gain.over, {a: p for (m, s, a), p in after.items() if (m, s) == (model, share)}
-            )
-            for share, gain in own.items()
-        }
-        for model, own in gains.items()
-        if own
-    }
+    after = dict(zip(known, holm(list(known.values())), strict=True))
+    found: Gains = {model: {} for model, own in gains.items() if own}
+    for model, share in ((model, share) for model, own in gains.items() for share in own):
+        p = {arm: after[model, share, arm] for arm in _BEFORE if (model, share, arm) in after}
+        found[model][share] = replace(gains[model][share], p=p)
+    return found
 
 
 def gates(gain: Gain) -> list[Gate]:
@@ -153,27 +154,21 @@ def _finding(model: str, gains: Gains) -> Finding:
     gain = own[share]
     there = {name: each[share] for name, each in gains.items() if share in each}
     closed = {name: gates(each) for name, each in there.items()}
-    others = [name for name in there if name != model]
-    others = [name for name in others if not failed(closed[name])] or others
-    sentence, standing, variations = "no other model was measured", "not measurable", {}
-    if others:
-        other = max(others, key=lambda name: _mean_gain(there[name], control(there[name])))
-        difference, p = _against(model, other, there)
-        pairs = math.comb(len(there), 2)
-        said = judged((model, other), difference, closed, p, "nats gained", MARGIN, 2, pairs)
-        standing, sentence = said.standing, said.sentence
-        variations = _variations(model, other, gains, share) if standing in ("better", "worse") else {}
-    elif failed(closed[model]):
-        sentence = "; ".join(gate.sentence for gate in failed(closed[model]))
-    quantity = f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
-    value = None
+    other = best_other(model, {name: _mean_gain(each, control(each)) for name, each in there.items()}, closed)
+    gained = {name: each.counts[control(each)] for name, each in there.items()}
+    pairs = Pairwise.of(there, lambda a, b: _between(gained[a], gained[b]))
+    said = beside(model, other, pairs, closed, "nats gained", MARGIN, 2)
+    if said.decided:
+        said = replace(said, variations=_variations(model, other, gains, share))
     if not failed(closed[model]):
-        value = _estimate(gain, control(gain))
-        sentence = f"{_worth(gain)}; {sentence}"
+        said = replace(said, sentence=f"{_worth(gain)}; {said.sentence}")
+    elif not other:
+        said = replace(said, sentence="; ".join(gate.sentence for gate in failed(closed[model])))
+    quantity = f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
+    value = None if failed(closed[model]) else _estimate(gain, control(gain))
     real = [run["arms"]["real"] for run in gain.runs.values()]
     tokens = statistics.mean(its["before"]["tokens"] + its["tokens"] for its in real)
-    shown = finding("fine-tuning", model, value, "nats per token", quantity, sentence, "loss", tokens)
-    return shown.model_copy(update={"standing": standing, "variations": variations})
+    return finding("fine-tuning", model, value, "nats per token", quantity, said, "loss", tokens)
 
 
 def control(gain: Gain) -> str:
@@ -205,20 +200,7 @@ def _mean_gain(gain: Gain, arm: str, rate: str | None = None) -> float:
 
 def _estimate(gain: Gain, arm: str) -> Estimate:
     over = gain.over[arm]
-    return Estimate(over.value, *over.interval()) if over else Estimate(_mean_gain(gain, arm), None, None)
-
-
-def _against(model: str, other: str, there: Mapping[str, Gain]) -> tuple[Difference | None, float | None]:
-    """By how much the model gains more over its control, with p corrected for all pairs of models (Holm 1979)."""
-    gained = {name: gain.counts[control(gain)] for name, gain in there.items()}
-    pairs = {(a, b): each for a, b in combinations(there, 2) if (each := _between(gained[b], gained[a]))}
-    p = dict(zip(pairs, holm([each.p() for each in pairs.values()]), strict=True)) if pairs else {}
-    if (model, other) in pairs:
-        return pairs[(model, other)], p[(model, other)]
-    turned = pairs.get((other, model))
-    if turned is None:
-        return None, None
-    return Difference(-turned.value, turned.error, turned.freedom, turned.least_p), p[(other, model)]
+    return over.estimate() if over else Estimate(_mean_gain(gain, arm), None, None)
 
 
 def _variations(model: str, other: str, gains: Gains, share: int) -> dict[str, bool]:
@@ -307,18 +289,6 @@ def _gains(gains: Gains) -> Table:
         ),
     ]
     return table("gains", "What learning the other direction before gains", columns, rows)
-
-
-def _gates(gains: Gains) -> Table:
-    rows = [{**row, **vars(gate)} for row in _rows(gains) for gate in gates(row["gain"])]
-    columns = [
-        Column("model"),
-        Column("pairs (%)", "share"),
-        Column("name"),
-        Column("holds", lambda gate: "yes" if gate["passed"] else "no"),
-        Column("what was found", "sentence"),
-    ]
-    return table("gates", "What must be true of the arms before a gain is compared", columns, rows)
 
 
 def _every(gains: Gains) -> Table:
