@@ -214,12 +214,13 @@ class Result(Part):
     seconds: float = 0.0
     """Time that its measurements took."""
     machines: list[str] = []
-    """Whose processors and GPUs measured it; those of the comparison's machine alone where none is named."""
+    """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
         """The machines that measured it, where they are not just the one that the comparison names."""
-        own = summary.machine.get("processor", "")
-        return self.machines if any(not each.startswith(own) for each in self.machines) else []
+        processor, precision = summary.began_on or ("", "")
+        own = all(each.startswith(processor) and each.endswith(f"({precision})") for each in self.machines)
+        return [] if own else self.machines
 
 
 # The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.
@@ -279,6 +280,12 @@ class Summary(Part):
     """Processor, device, threads, versions, commit, date."""
     seconds: float
     """Time that all measurements took."""
+
+    @property
+    def began_on(self) -> tuple[str, str] | tuple[()]:
+        """The processor and the precision of the machine that began; nothing where none did."""
+        device = self.machine.get("device", "")
+        return (self.machine.get("processor", ""), device.rpartition(", ")[2]) if device else ()
 
 
 def spreadsheet_cell(cell: C) -> C | str:

@@ -313,7 +313,9 @@ def _all_kept(
     beside, made = workers.number, dict[Cell, Kept]()
     watch.begins(experiment.name, new)
     with workers.alone() if experiment.alone and new else nullcontext(workers) as measuring:
-        for cell, given in measuring.each(partial(keep, folder, partial(experiment.measure, contest)), new):
+        precision = NAMES[contest.computer.precision]
+        one = partial(keep, folder, partial(experiment.measure, contest), precision=precision)
+        for cell, given in measuring.each(one, new):
             made[cell] = given or died(folder, cell)
             watch.ends(experiment.name, cell, made[cell], expected(experiment, cell, beside))
     # what another machine wrote a moment ago may not be seen from here yet
@@ -344,7 +346,9 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: An
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
     summary = read_summary(contest.folder / COMPARISON)
-    machines = dict.fromkeys(each.machine or summary.machine.get("processor", "") for each in made.values())
+    # which older measurements do not tell
+    began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
+    machines = dict.fromkeys(each.machine or began for each in made.values())
     result = result.model_copy(update={"models": summary.models, "machines": [each for each in machines if each]})
     write_part(completed(result, experiment, failures, seconds), folder / RESULT)
     return seconds

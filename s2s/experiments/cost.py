@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import kept, machine_here
+from s2s.training.devices import NAMES
 
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
 _BYTES = 2 * 5 * 4
@@ -32,7 +33,7 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
     before = {cell: kept(folder, cell) for cell in cells}
     new = [cell for cell, one in before.items() if one is None or one.failed]
     if new and experiment.alone:
-        here = machine_here()
+        here = machine_here(NAMES[contest.computer.precision])
         return [cell for cell, one in before.items() if one is None or one.failed or one.machine not in ("", here)]
     return new
 

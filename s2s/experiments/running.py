@@ -46,18 +46,21 @@ class Kept:
     measured: Measured | None  # what it left behind; None where it failed
     failed: str  # why; empty where it did not
     seconds: float  # how long it took
-    machine: str = ""  # whose processor and GPU made it; empty where it was kept before this was
+    machine: str = ""  # whose processor and GPU made it, and in which precision; empty in older measurements
 
 
-def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
-    """Makes a measurement, unless it was made before; one that failed before is tried again."""
+def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precision: str = "") -> Kept:
+    """Makes a measurement, unless it was made before; one that failed before is tried again.
+
+    It is kept with the machine that made it, and the precision in which it did, where there is one for all.
+    """
     path = folder / f"{cell.key}.json"
     before = kept(folder, cell)
     if before and not before.failed:
         return before
     started = time.perf_counter()
     try:
-        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here())
+        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision))
     except UserError as error:
         ended = Kept(None, error.what, time.perf_counter() - started)
     except Exception as error:
@@ -71,10 +74,10 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell) -> Kept:
     return Kept(**json.loads(text))
 
 
-def machine_here() -> str:
-    """The processor's name, and the GPU's where torch sees one."""
-    gpu = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
-    return ", ".join([processor(), *gpu])
+def machine_here(precision: str = "") -> str:
+    """The processor's name, the GPU's where torch sees one, and the precision, as `Result.machines` has them."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    return ", ".join(filter(None, [processor(), gpu])) + (f" ({precision})" if precision else "")
 
 
 def kept(folder: Path, cell: Cell) -> Kept | None:

@@ -311,16 +311,16 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     assert "memory: 4 measurements" in comparison.costs(folder, asked, None)
     assert "decoding: 2 measurements" in comparison.costs(folder, asked, None)
     comparison.go_on(folder, Console(file=told), summary=asked)
-    assert "memory: what Old measured is measured again on this machine" in told.getvalue()
+    assert "memory: what Old (fp32) measured is measured again on this machine" in told.getvalue()
     assert len(counting.asked) == 10
     summary = read_summary(folder / COMPARISON)
     assert summary.machine["processor"] == "Old"
     memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
-    assert (memory.machines, decoding.machines) == (["New"], ["Old", "New"])
-    assert memory.elsewhere(summary) == ["New"]
+    assert (memory.machines, decoding.machines) == (["New (fp32)"], ["Old (fp32)", "New (fp32)"])
+    assert memory.elsewhere(summary) == ["New (fp32)"]
     page = draw(folder).read_text(encoding="utf-8")
-    assert ", on New." in page
-    assert ", on Old and New." in page
+    assert ", on New (fp32)." in page
+    assert ", on Old (fp32) and New (fp32)." in page
 
 
 def test_all_models_have_the_precision_in_which_together_they_are_faster(few_trials, tmp_path, monkeypatch):
