@@ -17,11 +17,7 @@ RESULTS = keeping.RESULTS / "classification"
 
 
 def summary(run: Path) -> dict[str, object]:
-    """What is worth keeping of a run.
-
-    Args:
-        run: the folder of a finished and tested run.
-    """
+    """What is worth keeping of a run."""
     test = keeping.read(run / "evaluation-test.json")
     return keeping.described(run) | {
         "recipe": keeping.recipe_of(run)["name"],

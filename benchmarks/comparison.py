@@ -35,11 +35,7 @@ _LEGEND = (
 
 
 def keep(folder: Path) -> None:
-    """Copies what is worth keeping of a comparison: all that was measured and found, and the pictures of its pages.
-
-    Args:
-        folder: of a drawn comparison.
-    """
+    """Copies what is worth keeping of a comparison: all that was measured and found, and the pictures of its pages."""
     summary, lines = found(folder)
     place = KEPT[summary.profile]
     shutil.rmtree(place, ignore_errors=True)
@@ -56,11 +52,7 @@ def keep(folder: Path) -> None:
 
 
 def found(folder: Path) -> tuple[Summary, list[Line]]:
-    """What a comparison was, and the rows of its table, finished or not.
-
-    Args:
-        folder: of the comparison.
-    """
+    """What a comparison was, and the rows of its table, finished or not."""
     summary = read_summary(folder / COMPARISON)
     return summary, matrix(summary, summary.models, list(kept_results(folder, summary)))
 

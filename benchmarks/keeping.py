@@ -31,11 +31,7 @@ def recipe_of(run: Path) -> Told:
 
 
 def described(run: Path) -> Told:
-    """What a run of any task was: model, machine, seeds, and what it cost.
-
-    Args:
-        run: the folder of a finished run.
-    """
+    """What a run of any task was: model, machine, seeds, and what it cost."""
     start = read(run / "manifest.json")[-1]
     checkpoint = max((p for p in (run / "checkpoints").iterdir() if p.name.isdigit()), key=lambda p: p.name)
     state = read(checkpoint / "state.json")

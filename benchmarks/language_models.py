@@ -98,11 +98,7 @@ def yardsticks(run: Path) -> dict[str, Any]:
 
 
 def summary(run: Path) -> dict[str, Any]:
-    """What is worth keeping of a run.
-
-    Args:
-        run: the folder of a finished and tested run.
-    """
+    """What is worth keeping of a run."""
     test = keeping.read(run / "evaluation-test.json")
     nats = math.fsum(test["nats"])
     return keeping.described(run) | {

@@ -22,11 +22,7 @@ RUNG = f"{TOP}_"
 
 
 def summary(run: Path) -> dict[str, object]:
-    """What is worth keeping of a run.
-
-    Args:
-        run: the folder of a finished and tested run.
-    """
+    """What is worth keeping of a run."""
     tests = [read(path) for path in sorted(run.glob("evaluation-test*.json"))]
     return described(run) | {
         "pairs": read(run / "manifest.json")[-1]["counts"]["train"],

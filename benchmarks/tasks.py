@@ -52,11 +52,7 @@ SCORES: dict[str, Callable[[Told], list[Told]]] = {
 
 
 def summary(run: Path) -> Told:
-    """What is worth keeping of a run.
-
-    Args:
-        run: the folder of a finished and tested run.
-    """
+    """What is worth keeping of a run."""
     recipe, test = keeping.recipe_of(run), keeping.read(run / "evaluation-test.json")
     task = recipe.get("task", "translation")
     return keeping.described(run) | {"recipe": recipe["name"], "task": task, "scores": SCORES[task](test)}

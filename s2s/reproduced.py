@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from s2s.errors import UserError
+from s2s import results
 from s2s.results import Failure, Figure, Part
 
 RESULT = "reproduction.json"
@@ -101,13 +101,4 @@ def read(path: Path) -> Reproduced:
     Raises:
         UserError: it is damaged, or of another version.
     """
-    try:
-        return Reproduced.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise UserError(
-            f"is no reproduction that this version reads: {place}: {first['msg']}",
-            where=str(path),
-            remedy="measure it again with s2s reproduce",
-        ) from error
+    return results.read(path, Reproduced, "reproduction", "measure it again with s2s reproduce")

@@ -310,7 +310,7 @@ def read_result(path: Path) -> Result:
     Raises:
         UserError: it is damaged, or of another version.
     """
-    return _read(path, Result)
+    return read(path, Result)
 
 
 def read_summary(path: Path) -> Summary:
@@ -319,19 +319,26 @@ def read_summary(path: Path) -> Summary:
     Raises:
         UserError: it is damaged, or of another version.
     """
-    return _read(path, Summary)
+    return read(path, Summary)
 
 
-def _read(path: Path, kind: type[P]) -> P:
+def read(
+    path: Path, kind: type[P], what: str = "result", again: str = "run the comparison again with s2s compare --resume"
+) -> P:
+    """Reads a file of this kind, which is called so, and can be made again so.
+
+    Raises:
+        UserError: it is damaged, or of another version.
+    """
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         found = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
         raise UserError(
-            f"is no result that this version reads: {found}",
+            f"is no {what} that this version reads: {found}",
             where=str(path),
-            remedy="run the comparison again with s2s compare --resume, or use the version that wrote it",
+            remedy=f"{again}, or use the version that wrote it",
         ) from error
 
 

@@ -55,15 +55,14 @@ class Contestant:
         return f"{self.name}, {self.form}"
 
 
+_IN_BOTH = (
+    ("s2s", "ours", None),
+    ("torch.nn.Transformer", "plain", None),
+    ("Marian of transformers", "marian", "transformers"),
+    ("Eole", "eole", "eole"),
+)
 TRAINING = (
-    Contestant("s2s", "bf16", "ours"),
-    Contestant("s2s", "fp32", "ours"),
-    Contestant("torch.nn.Transformer", "bf16", "plain"),
-    Contestant("torch.nn.Transformer", "fp32", "plain"),
-    Contestant("Marian of transformers", "bf16", "marian", "transformers"),
-    Contestant("Marian of transformers", "fp32", "marian", "transformers"),
-    Contestant("Eole", "bf16", "eole", "eole"),
-    Contestant("Eole", "fp32", "eole", "eole"),
+    *(Contestant(name, form, module, where) for name, module, where in _IN_BOTH for form in ("bf16", "fp32")),
     Contestant("JoeyNMT", "fp32", "joeynmt", "joeynmt"),
 )
 DECODING = (

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import astuple, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import click
 
@@ -14,6 +14,7 @@ from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_mode
 from s2s.errors import UserError, quoted
 from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
 from s2s.recipe.reading import recipe_path
+from s2s.recipe.schema import FineTunedRecipe
 from s2s.recipe.wording import suggestion
 from s2s.results import Summary
 from s2s.run.tasks import read
@@ -237,7 +238,7 @@ def _check_options(asked: Order) -> None:
         )
 
 
-def _check_recipe(base: Any, task: Task, named: Path | None) -> None:
+def _check_recipe(base: "AnyTask", task: Task, named: Path | None) -> None:
     if base.task != task:
         other = _NAMED_BY.get(base.task)
         raise UserError(
@@ -247,7 +248,7 @@ def _check_recipe(base: Any, task: Task, named: Path | None) -> None:
             if other
             else "models are compared on translation (--recipe) and on classification (--task)",
         )
-    if base.init_from is not None:
+    if isinstance(base, FineTunedRecipe) and base.init_from is not None:
         raise UserError(
             "compared models begin with nothing learned, and widths are solved for; the recipe has init_from",
             where=_NAMED_BY[task],

@@ -1,16 +1,17 @@
 """Your own data, before training: `s2s data` looks at them, `s2s new` writes a recipe for them."""
 
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import click
 
+from s2s.cli import options
 from s2s.cli.main import Group
 from s2s.errors import UserError
 
-_FILE = click.Path(path_type=Path)
-_output = click.option("--output", type=_FILE, default="mine.yaml", show_default=True, help="The recipe.")
+_output = click.option("--output", type=options.FILE, default="mine.yaml", show_default=True, help="The recipe.")
 _overwrite = click.option("--overwrite", is_flag=True, help="Replace a recipe of that name.")
 _TABLE = "tsv, csv, jsonl, parquet, or a txt with tabs or `IN: … OUT: …` lines; plain, .gz or .xz"
 
@@ -21,8 +22,8 @@ def data() -> None:
 
 
 @data.command()
-@click.argument("recipe", type=_FILE)
-@click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
+@click.argument("recipe", type=options.FILE)
+@options.overrides
 def check(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Look for what spoils a corpus: empty and unequal lines, duplicates, test pairs in the training data."""
     from s2s.recipe.reading import recipe_path
@@ -40,15 +41,15 @@ def new() -> None:
 
 
 @new.command()
-@click.option("--data", type=_FILE, help=f"A table of pairs: {_TABLE}.")
+@click.option("--data", type=options.FILE, help=f"A table of pairs: {_TABLE}.")
 @click.option("--source", help="Column of --data that is read; without --data, a file of lines.")
 @click.option("--target", help="Column of --data that is written; without --data, a file of lines.")
-@click.option("--validation", type=_FILE, help="A table to validate by; held out of --data when absent.")
-@click.option("--test", type=_FILE, help="A table to test on; held out of --data when absent.")
-@click.option("--validation-source", type=_FILE, help="Lines to validate by; held out of --source when absent.")
-@click.option("--validation-target", type=_FILE, help="Their translations.")
-@click.option("--test-source", type=_FILE, help="Lines to test on; held out of --source when absent.")
-@click.option("--test-target", type=_FILE, help="Their translations.")
+@click.option("--validation", type=options.FILE, help="A table to validate by; held out of --data when absent.")
+@click.option("--test", type=options.FILE, help="A table to test on; held out of --data when absent.")
+@click.option("--validation-source", type=options.FILE, help="Lines to validate by; held out of --source when absent.")
+@click.option("--validation-target", type=options.FILE, help="Their translations.")
+@click.option("--test-source", type=options.FILE, help="Lines to test on; held out of --source when absent.")
+@click.option("--test-target", type=options.FILE, help="Their translations.")
 @_output
 @_overwrite
 def translate(
@@ -65,36 +66,34 @@ def translate(
     overwrite: bool,
 ) -> None:
     """Write a translation recipe fitted to a table of pairs, or to two line-aligned files."""
-    from s2s.recipe.reading import check_new
-    from s2s.tasks.fitting import Splits
-    from s2s.tasks.translation.fitting import fitted_translation
-
-    check_new(output, overwrite)
     held_out = (
         _given("validation", validation, validation_source, validation_target),
         _given("test", test, test_source, test_target),
     )
-    if data:
-        if any(isinstance(pair, tuple) for pair in held_out):
-            raise UserError(
-                "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
-            )
-        text = fitted_translation(output.stem, Splits(data, *held_out), source, target)
-    elif source and target:
-        text = fitted_translation(output.stem, Splits((Path(source), Path(target)), *held_out))
-    else:
+    if not data and not (source and target):
         raise UserError(
             "no data is named", remedy="s2s new translate --data TABLE, or --source LINES --target LINES: two files"
         )
-    _write(output, text, overwrite)
+    if data and any(isinstance(pair, tuple) for pair in held_out):
+        raise UserError(
+            "--validation-source and the like go with two files of lines", remedy="use --validation, --test"
+        )
+    from s2s.tasks.fitting import Splits
+    from s2s.tasks.translation.fitting import fitted_translation
+
+    if data:
+        _write(output, overwrite, lambda: fitted_translation(output.stem, Splits(data, *held_out), source, target))
+    else:
+        lines = Path(source or ""), Path(target or "")
+        _write(output, overwrite, lambda: fitted_translation(output.stem, Splits(lines, *held_out)))
 
 
 @new.command()
-@click.option("--data", type=_FILE, required=True, help=f"A table of labelled texts: {_TABLE}.")
+@click.option("--data", type=options.FILE, required=True, help=f"A table of labelled texts: {_TABLE}.")
 @click.option("--text", multiple=True, help="Column of the text; several are joined by a space.")
 @click.option("--label", help="Column of the class.")
-@click.option("--validation", type=_FILE, help="A table to validate by; held out of --data when absent.")
-@click.option("--test", type=_FILE, help="A table to test on; held out of --data when absent.")
+@click.option("--validation", type=options.FILE, help="A table to validate by; held out of --data when absent.")
+@click.option("--test", type=options.FILE, help="A table to test on; held out of --data when absent.")
 @_output
 @_overwrite
 def classify(
@@ -107,47 +106,43 @@ def classify(
     overwrite: bool,
 ) -> None:
     """Write a classification recipe fitted to a table of labelled texts."""
-    from s2s.recipe.reading import check_new
     from s2s.tasks.classification.fitting import fitted_classification
     from s2s.tasks.fitting import Splits
 
-    check_new(output, overwrite)
-    _write(output, fitted_classification(output.stem, Splits(data, validation, test), text, label), overwrite)
+    _write(output, overwrite, lambda: fitted_classification(output.stem, Splits(data, validation, test), text, label))
 
 
 @new.command()
-@click.option("--data", type=_FILE, required=True, help="A folder with a folder for each class, or IDX files.")
-@click.option("--validation", type=_FILE, help="Another one to validate by; held out of --data when absent.")
-@click.option("--test", type=_FILE, help="Another one to test on; held out of --data when absent.")
+@click.option("--data", type=options.FILE, required=True, help="A folder with a folder for each class, or IDX files.")
+@click.option("--validation", type=options.FILE, help="Another one to validate by; held out of --data when absent.")
+@click.option("--test", type=options.FILE, help="Another one to test on; held out of --data when absent.")
 @_output
 @_overwrite
 def images(data: Path, validation: Path | None, test: Path | None, output: Path, overwrite: bool) -> None:
     """Write a recipe fitted to labelled images: `cat/1.png`, `train/cat/1.png`, or IDX files as MNIST has."""
-    from s2s.recipe.reading import check_new
     from s2s.tasks.fitting import Splits
     from s2s.tasks.images.fitting import fitted_images
 
-    check_new(output, overwrite)
-    _write(output, fitted_images(output.stem, Splits(data, validation, test)), overwrite)
+    _write(output, overwrite, lambda: fitted_images(output.stem, Splits(data, validation, test)))
 
 
 @new.command()
-@click.option("--data", type=_FILE, required=True, help="Plain text, a folder of .txt files, or a table of texts.")
+@click.option(
+    "--data", type=options.FILE, required=True, help="Plain text, a folder of .txt files, or a table of texts."
+)
 @click.option("--text", help="Column of the text, of a table.")
-@click.option("--validation", type=_FILE, help="Another one to validate by; held out of --data when absent.")
-@click.option("--test", type=_FILE, help="Another one to test on; held out of --data when absent.")
+@click.option("--validation", type=options.FILE, help="Another one to validate by; held out of --data when absent.")
+@click.option("--test", type=options.FILE, help="Another one to test on; held out of --data when absent.")
 @_output
 @_overwrite
 def text(
     data: Path, text: str | None, validation: Path | None, test: Path | None, output: Path, overwrite: bool
 ) -> None:
     """Write a language model's recipe fitted to texts without labels."""
-    from s2s.recipe.reading import check_new
     from s2s.tasks.fitting import Splits
     from s2s.tasks.language_model.fitting import fitted_language_model
 
-    check_new(output, overwrite)
-    _write(output, fitted_language_model(output.stem, Splits(data, validation, test), text), overwrite)
+    _write(output, overwrite, lambda: fitted_language_model(output.stem, Splits(data, validation, test), text))
 
 
 def _given(split: str, table: Path | None, source: Path | None, target: Path | None) -> Path | tuple[Path, Path] | None:
@@ -163,9 +158,11 @@ def _given(split: str, table: Path | None, source: Path | None, target: Path | N
     return table
 
 
-def _write(output: Path, text: str, overwrite: bool) -> None:
-    from s2s.recipe.reading import write_new
+def _write(output: Path, overwrite: bool, fitted: Callable[[], str]) -> None:
+    from s2s.recipe.reading import check_new, write_new
 
+    check_new(output, overwrite)
+    text = fitted()
     write_new(output, text, overwrite)
     name = shlex.quote(str(output))
     # what the choices rest on is better seen at once than found later

@@ -6,23 +6,16 @@ from pathlib import Path
 
 import click
 
+from s2s.cli import options
 from s2s.cli.lines import check_output
 from s2s.files import write_atomically
 
-_FILE = click.Path(path_type=Path)
-_run = click.argument("run", type=_FILE)
-_overrides = click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
-_checkpoint = click.option(
-    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
-)
-_json = click.option("--json", "file", type=_FILE, help="Write everything to this file, too.")
-
 
 @click.command()
-@_run
-@_overrides
-@_checkpoint
-@_json
+@options.run
+@options.overrides
+@options.checkpoint
+@options.json
 def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: Path | None) -> None:
     """Prove on RUN's own model and examples that it computes what it should; exit status 1 where it does not."""
     from s2s.run.folder import opened
@@ -40,12 +33,12 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
 
 
 @click.command()
-@_run
-@_overrides
+@options.run
+@options.overrides
 @click.option("--split", type=click.Choice(["test", "validation"]), help="The test set, if there is one, if absent.")
 @click.option("--examples", type=click.IntRange(2), default=500, show_default=True, help="Answers that are looked at.")
-@_checkpoint
-@_json
+@options.checkpoint
+@options.json
 def explain(
     run: Path, overrides: tuple[str, ...], split: str | None, examples: int, checkpoint: str | None, file: Path | None
 ) -> None:

@@ -5,15 +5,17 @@ from typing import cast
 
 import click
 
+from s2s.cli import options
+
 _QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "bfloat16", "float32")
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@options.run
 @click.option("--to", "to", type=click.Choice(["ctranslate2", "onnx", "hub"]), required=True, help="For what.")
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder to make.")
+@click.option("--output", type=options.FILE, required=True, help="Folder to make.")
 @click.option("--quantization", type=click.Choice(_QUANTIZATIONS), help="Of CTranslate2's matrices; float32 if absent.")
-@click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
+@options.checkpoint
 def export(run: Path, to: str, output: Path, quantization: str | None, checkpoint: str | None) -> None:
     """Write the model in RUN for CTranslate2, for ONNX, or as a folder for the Hugging Face hub."""
     from s2s.export.exportable import Format

@@ -1,34 +1,36 @@
 """What goes on in a trained model: `inspect` shows one input or two, `align` the words of whole files."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from s2s.cli import options
 from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
 from s2s.errors import UserError
 from s2s.files import write_atomically
 
-_FILE = click.Path(path_type=Path)
+if TYPE_CHECKING:
+    from s2s.interpretability.inspection import Focus, Inspection
+
 _PICTURES = (".png", ".svg", ".pdf")
 _LINES_AT_ONCE = 64
-_run = click.argument("run", type=_FILE)
-_checkpoint = click.option(
-    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
-)
 _layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last if absent.")
 
 
 @click.command()
-@_run
+@options.run
 @click.argument("inputs", nargs=-1, metavar="[INPUT] [INPUT]")
-@click.option("--output", type=_FILE, help="A page (.html), a picture (.png, .svg, .pdf) or all numbers (.json).")
+@click.option(
+    "--output", type=options.FILE, help="A page (.html), a picture (.png, .svg, .pdf) or all numbers (.json)."
+)
 @_layer
 @click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Of the walk through q, k and v.")
 @click.option("--word", help="Whose walk; of an image a patch: row,column. The longest or most ambiguous if absent.")
 @click.option("--translation", help="What a translator shall have written; its own translation if absent.")
 @click.option("--task", help="Of a text-to-text run: which one its model shall do.")
 @click.option("--row", type=click.IntRange(1), help="Of the test set, without INPUT; the first if absent.")
-@_checkpoint
+@options.checkpoint
 def inspect(
     run: Path,
     inputs: tuple[str, ...],
@@ -59,18 +61,23 @@ def inspect(
     example = 0 if row is None else row - 1
     focus = Focus(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
     found = look_into(model, focus, checkpoint)
-    if output is not None and output.suffix == ".html":
+    if output is not None:
+        write_atomically(output, _as_file(found, focus, output.suffix))
+    click.echo(str(found))
+
+
+def _as_file(found: "Inspection", focus: "Focus", ending: str) -> str | bytes:
+    """What a file of that ending holds."""
+    if ending == ".html":
         from s2s.interpretability.page import page
 
-        write_atomically(output, page(found))
-    elif output is not None and output.suffix == ".json":
-        write_atomically(output, found.to_json())
-    elif output is not None:
-        from s2s.interpretability.figure import inspection_picture
-        from s2s.training.drawing import drawn
+        return page(found)
+    if ending == ".json":
+        return found.to_json()
+    from s2s.interpretability.figure import inspection_picture
+    from s2s.training.drawing import drawn
 
-        write_atomically(output, drawn(inspection_picture(found, focus), output.suffix[1:]))
-    click.echo(str(found))
+    return drawn(inspection_picture(found, focus), ending[1:])
 
 
 def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None, row: int | None) -> None:
@@ -89,14 +96,12 @@ def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None
 
 
 @click.command()
-@_run
-@click.option(
-    "--input", "source", type=click.File("rb"), default="-", help="A sentence a line; standard input if absent."
-)
-@click.option("--reference", type=_FILE, help="Their translations, line by line; the model's own if absent.")
-@click.option("--output", type=_FILE, help="Where to; standard output if absent.")
+@options.run
+@options.source(help="A sentence a line; standard input if absent.")
+@click.option("--reference", type=options.FILE, help="Their translations, line by line; the model's own if absent.")
+@options.output
 @_layer
-@_checkpoint
+@options.checkpoint
 def align(
     run: Path, source, reference: Path | None, output: Path | None, layer: int | None, checkpoint: str | None
 ) -> None:

@@ -4,14 +4,9 @@ from pathlib import Path
 
 import click
 
+from s2s.cli import options
 from s2s.cli.main import Group
 from s2s.errors import UserError
-
-_FILE = click.Path(path_type=Path)
-_run = click.argument("run", type=_FILE)
-_checkpoint = click.option(
-    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
-)
 
 
 @click.group(cls=Group)
@@ -20,11 +15,11 @@ def probe() -> None:
 
 
 @probe.command()
-@_run
-@click.option("--pairs", type=_FILE, help="A table of sentence pairs like CrowS-Pairs.")
+@options.run
+@click.option("--pairs", type=options.FILE, help="A table of sentence pairs like CrowS-Pairs.")
 @click.option("--text", help="A sentence with a blank ___, for --words.")
 @click.option("--words", help="Two or more words for the blank: his/her")
-@_checkpoint
+@options.checkpoint
 def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, checkpoint: str | None) -> None:
     """Which sentence of a pair, or which word of two, does the masked-language model in RUN prefer?
 
@@ -45,11 +40,11 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
 
 
 @probe.command()
-@_run
+@options.run
 @click.option("--length", type=click.IntRange(2, 10_000), default=40, show_default=True, help="Random pieces.")
 @click.option("--sequences", type=click.IntRange(1, 10_000), default=64, show_default=True, help="How many of them.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of the random pieces.")
-@_checkpoint
+@options.checkpoint
 def induction(run: Path, length: int, sequences: int, seed: int, checkpoint: str | None) -> None:
     """Does the language model in RUN repeat random pieces that it has just read?"""
     from s2s.run.folder import opened

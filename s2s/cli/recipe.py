@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
+from s2s.cli import options
 from s2s.cli.main import Group
 from s2s.errors import UserError
 from s2s.recipe.reading import copy_shipped, dump, missing_files, recipe_path, shipped
 from s2s.run.tasks import read, schemas
-
-_OVERRIDES = "[section.key=value]..."
 
 
 @click.group(cls=Group)
@@ -18,7 +17,7 @@ def recipe() -> None:
 
 
 @recipe.command()
-@click.argument("words", nargs=-1, required=True, metavar=f"RECIPE... {_OVERRIDES}")
+@click.argument("words", nargs=-1, required=True, metavar="RECIPE... [section.key=value]...")
 def validate(words: tuple[str, ...]) -> None:
     """Check recipes; every mistake is listed with its line, and every file that is missing.
 
@@ -47,8 +46,8 @@ def _mistakes(path: Path, overrides: list[str]) -> str:
 
 
 @recipe.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="RECIPE")
-@click.argument("overrides", nargs=-1, metavar=_OVERRIDES)
+@click.argument("path", type=options.FILE, metavar="RECIPE")
+@options.overrides
 def show(path: Path, overrides: tuple[str, ...]) -> None:
     """Print a recipe with every key that it leaves to the defaults."""
     click.echo(dump(read(recipe_path(path), overrides)), nl=False)
@@ -63,7 +62,7 @@ def list_() -> None:
 
 @recipe.command()
 @click.argument("name")
-@click.argument("destination", type=click.Path(path_type=Path), default=".")
+@click.argument("destination", type=options.FILE, default=".")
 @click.option("--overwrite", is_flag=True, help="Replace a file of that name.")
 def copy(name: str, destination: Path, overwrite: bool) -> None:
     """Copy a recipe that comes with s2s, to change it."""

@@ -5,35 +5,34 @@ What language models write is in `write.py`, what models are asked in `probe.py`
 
 from collections.abc import Iterable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from s2s.cli import options
 from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
 from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
+if TYPE_CHECKING:
+    from s2s.run.folder import Opened
+
 # how many batches of lines to translate are read ahead, and how many lines to classify
 _BATCHES = 50
 _LINES_AT_ONCE = 10_000
-_FILE = click.Path(path_type=Path)
-_run = click.argument("run", type=_FILE)
-_source = partial(click.option, "--input", "source", type=click.File("rb"), default="-")
-_output = click.option("--output", type=_FILE, help="Where to; standard output if absent.")
-_checkpoint = click.option(
-    "--checkpoint", help="best, last, average or a number; the average if there is one, else the best."
-)
+# what offers `line_translator`
+_ENGINES = {"torch": "s2s.run.loaded", "ctranslate2": "s2s.export.engine", "onnx": "s2s.export.onnx_engine"}
 _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 _lowercase = click.option("--lowercase", is_flag=True, help="Score without regard to case.")
-_json = click.option("--json", "file", type=_FILE, help="Write everything to this file, too.")
 
 
 @click.command()
-@_run
-@_source(help="A text a line; standard input if absent.")
-@_output
-@click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
+@options.run
+@options.source(help="A text a line; standard input if absent.")
+@options.output
+@options.beam
 @click.option("--nbest", type=click.IntRange(1), default=1, help="Translations a line: number, score, text.")
 @click.option("--length-penalty", type=Number(0), help="Exponent of the length penalty.")
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Of matrix products; the recipe's by default.")
@@ -41,12 +40,12 @@ _json = click.option("--json", "file", type=_FILE, help="Write everything to thi
 @click.option("--prefix", "before", help="What stands before each line, such as '<2de> '; data.prefix by default.")
 @click.option(
     "--engine",
-    type=click.Choice(["torch", "ctranslate2", "onnx"]),
+    type=click.Choice(list(_ENGINES)),
     default="torch",
     show_default=True,
     help="What computes; others than torch take what `s2s export` has written.",
 )
-@_checkpoint
+@options.checkpoint
 def translate(
     run: Path,
     source,
@@ -66,11 +65,31 @@ def translate(
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
     translator = opened(run, overrides, ["translation", "text-to-text"])
-    several = translator.recipe.task == "text-to-text"
+    _check_translates(translator, engine, checkpoint, name, before)
+    check_output(output)
+    prompt, tell = told_to_wait(run, source), partial(click.echo, err=True)
+    recipe = cast(Any, translator.recipe)
+    arriving = chunks(source, recipe.decoding.batch * _BATCHES, prompt)
+    if recipe.task == "text-to-text":
+        from s2s.run.loaded import ready
+        from s2s.tasks.text_to_text.use import written
+
+        _write_all(written(ready(translator, checkpoint), name, arriving, nbest, source.isatty(), tell), output)
+        return
+    from s2s.tasks.lines import translated
+
+    prefix = recipe.data.prefix if before is None else before
+    found, seen = import_module(_ENGINES[engine]).line_translator(translator, nbest, checkpoint)
+    _write_all(translated(found, seen, arriving, source.isatty(), tell, prefix), output)
+
+
+def _check_translates(run: "Opened", engine: str, checkpoint: str | None, name: str | None, before: str | None) -> None:
+    """Refuses what says nothing to a run, before anything heavy is loaded."""
+    several = run.recipe.task == "text-to-text"
     if engine != "torch":
         from s2s.export.folder import check_exported
 
-        check_exported(translator, engine, checkpoint)
+        check_exported(run, engine, checkpoint)
     if name and not several:
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if before is not None and several:
@@ -78,36 +97,15 @@ def translate(
     if several:
         from s2s.tasks.text_to_text.use import task_named
 
-        task_named(cast(Any, translator.recipe), name)
-    check_output(output)
-    prompt = told_to_wait(run, source)
-    decoding = cast(Any, translator.recipe).decoding
-    arriving, tell = chunks(source, decoding.batch * _BATCHES, prompt), partial(click.echo, err=True)
-    if several:
-        from s2s.run.loaded import ready
-        from s2s.tasks.text_to_text.use import written
-
-        _write_all(written(ready(translator, checkpoint), name, arriving, nbest, source.isatty(), tell), output)
-        return
-    if engine == "ctranslate2":
-        from s2s.export.engine import line_translator
-    elif engine == "onnx":
-        from s2s.export.onnx_engine import line_translator
-    else:
-        from s2s.run.loaded import line_translator
-    from s2s.tasks.lines import translated
-
-    prefix = cast(Any, translator.recipe).data.prefix if before is None else before
-    found = line_translator(translator, nbest, checkpoint)
-    _write_all(translated(*found, arriving, source.isatty(), tell, prefix), output)
+        task_named(cast(Any, run.recipe), name)
 
 
 @click.command()
-@_run
-@_source(help="A text or path a line; standard input if absent.")
-@_output
+@options.run
+@options.source(help="A text or path a line; standard input if absent.")
+@options.output
 @click.option("--probabilities", is_flag=True, help="Each class's probability beside the answer: TAB name=0.1234.")
-@_checkpoint
+@options.checkpoint
 def classify(run: Path, source, output: Path | None, probabilities: bool, checkpoint: str | None) -> None:
     """Name the class of each line with the model in RUN, in order; empty lines stay empty.
 
@@ -127,12 +125,12 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
 
 
 @click.command()
-@_run
-@click.argument("images", nargs=-1, required=True, type=_FILE, metavar="IMAGE...")
-@_output
-@click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
-@click.option("--attention", type=_FILE, help="Draw where the model looks for each word: .png or .html.")
-@_checkpoint
+@options.run
+@click.argument("images", nargs=-1, required=True, type=options.FILE, metavar="IMAGE...")
+@options.output
+@options.beam
+@click.option("--attention", type=options.FILE, help="Draw where the model looks for each word: .png or .html.")
+@options.checkpoint
 def caption(
     run: Path, images: tuple[Path, ...], output: Path | None, beam: int | None, attention: Path | None, checkpoint
 ) -> None:
@@ -161,11 +159,11 @@ def _write_all(lines: Iterable[str], output: Path | None) -> None:
 
 
 @click.command()
-@_run
+@options.run
 @click.argument("text")
 @click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
 @click.option("--best", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many fillers.")
-@_checkpoint
+@options.checkpoint
 def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -> None:
     """Fill the blank ___ in TEXT with what the masked-language model in RUN expects there."""
     from s2s.run.folder import opened
@@ -180,12 +178,12 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="RUN [RUN]... [section.key=value]...")
 @click.option("--split", type=click.Choice(["test", "validation"]), default="test", show_default=True)
-@click.option("--source", type=_FILE, help="Lines to translate in the place of a split; with --reference.")
-@click.option("--reference", type=_FILE, help="What a human wrote for each line of --source.")
+@click.option("--source", type=options.FILE, help="Lines to translate in the place of a split; with --reference.")
+@click.option("--reference", type=options.FILE, help="What a human wrote for each line of --source.")
 @_lowercase
-@click.option("--beam", type=click.IntRange(1), help="Hypotheses kept at each step; the recipe's by default.")
-@_checkpoint
-@_json
+@options.beam
+@options.checkpoint
+@options.json
 def evaluate(
     words: tuple[str, ...],
     split: str,
@@ -226,10 +224,10 @@ def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | No
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="HYP [HYP]... REF")
+@click.argument("files", nargs=-1, required=True, type=options.FILE, metavar="HYP [HYP]... REF")
 @click.option("--metric", "names", multiple=True, type=click.Choice(_METRICS), help="Only this one; may be repeated.")
 @_lowercase
-@_json
+@options.json
 def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file: Path | None) -> None:
     """Score the lines of HYP against those of REF; with several HYP, test each against the first.
 

@@ -4,17 +4,16 @@ from pathlib import Path
 
 import click
 
+from s2s.cli import options
 from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
 from s2s.cli.numbers import Number
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("run", type=_FILE)
+@options.run
 @click.argument("prompt", required=False)
-@click.option("--input", "source", type=click.File("rb"), default="-", help="Without PROMPT: one a line; - by default.")
-@click.option("--output", type=_FILE, help="Where to; standard output if absent.")
+@options.source(help="Without PROMPT: one a line; - by default.")
+@options.output
 @click.option("--temperature", type=Number(0, 100), default=1.0, show_default=True, help="0: no chance.")
 @click.option("--top-k", type=click.IntRange(1), help="Draw from so many of the most probable pieces.")
 @click.option(
@@ -27,7 +26,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--max-tokens", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Pieces at most.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Texts for each prompt.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of what is drawn.")
-@click.option("--checkpoint", help="best, last, average or a number; the average if there is one, else the best.")
+@options.checkpoint
 def generate(
     run: Path,
     prompt: str | None,

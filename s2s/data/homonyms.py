@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from s2s.data.phrasebook import SPLITS, split_of
-from s2s.errors import UserError
+from s2s.data.phrasebook import distinct
 
 _ARTICLES = {"m": ("der", "den", "dem"), "f": ("die", "die", "der"), "n": ("das", "das", "dem")}
 _CONTRACTED = {"von dem": "vom"}
-_PATIENCE = 5_000  # fruitless draws in a row after which a split counts as exhausted
 
 
 @dataclass(frozen=True)
@@ -57,20 +55,14 @@ def homonyms(split: str, size: int, seed: int = 1) -> list[Homonym]:
     Raises:
         UserError: for an unknown split, or more sentences than there are.
     """
-    if split not in SPLITS:
-        raise UserError(f"the corpus of homonyms has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
-    draw, drawn, fruitless = random.Random(seed), dict[str, Homonym](), 0
-    while len(drawn) < size:
-        made = _sentence(draw)
-        if made.source not in drawn and split_of(made.source) == split:
-            drawn[made.source], fruitless = made, 0
-        elif (fruitless := fruitless + 1) > _PATIENCE:
-            raise UserError(
-                f"the {split} split of the homonyms has no more than about {len(drawn):,} sentences, {size:,} were "
-                "asked for",
-                remedy="ask for fewer",
-            )
-    return list(drawn.values())
+    chance = random.Random(seed)
+
+    def draw() -> tuple[str, Homonym]:
+        """The English sentence, and what is made of it."""
+        made = _sentence(chance)
+        return made.source, made
+
+    return list(distinct(draw, split, size, "sentences with homonyms"))
 
 
 def _sentence(draw: random.Random) -> Homonym:

@@ -1,7 +1,6 @@
 """Parallel corpora: where pairs of sentences come from."""
 
 import difflib
-import hashlib
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Bool
 
-from s2s.data.caching import cached
+from s2s.data.caching import cached, named
 from s2s.data.homonyms import Homonym, homonyms
 from s2s.data.phrasebook import judgements, numbered, phrases
 from s2s.data.sources import (
@@ -248,7 +247,7 @@ def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     import datasets
 
     # left alone, datasets would name the result by the code above
-    name = hashlib.sha256(f"{dataset._fingerprint}\n{prefix}".encode()).hexdigest()[:32]
+    name = named(dataset._fingerprint, prefix)
     datasets.disable_progress_bars()
     return dataset.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
 

@@ -29,6 +29,9 @@ ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 SHOWN_NAMES = 20
 
 
+R = TypeVar("R", bound="Rows")
+
+
 class Rows(Protocol):
     """Examples that can be counted and chosen."""
 
@@ -36,7 +39,7 @@ class Rows(Protocol):
         """The number of examples."""
         ...
 
-    def select(self, indices: Any, /) -> Any:
+    def select(self: R, indices: np.ndarray, /) -> R:
         """The chosen examples, in that order."""
         ...
 

@@ -98,10 +98,9 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
         if figure.kind == "heatmaps":
             panels = draw_heatmaps(page, figure, linear)
             _lay_out(page)
-            boxes = [panel.get_window_extent() for panel in panels]
-            places = [(box.x0, page.bbox.height - box.y1, box.width, box.height) for box in boxes]
-            places = [tuple(round(float(each), 1) for each in place) for place in places]
-            return Drawing(*_files(page, linear), panels=places)  # pyright: ignore[reportArgumentType]
+            boxes, height = [panel.get_window_extent() for panel in panels], page.bbox.height
+            places = [(_seen(b.x0), _seen(height - b.y1), _seen(b.width), _seen(b.height)) for b in boxes]
+            return Drawing(*_files(page, linear), panels=places)
         plot, axes = Plot(figure, models, linear), page.subplots()
         plot.draw(axes)
         # one series needs no name
@@ -113,8 +112,13 @@ def drawn(figure: Figure, models: Sequence[str], linear: bool = False) -> Drawin
         spots: list[Spot] = []
         for x, y, text in plot.spots() if axes.axison else ():
             across, up = axes.transData.transform((x, y))
-            spots.append((round(float(across), 1), round(float(page.bbox.height - up), 1), text))
+            spots.append((_seen(across), _seen(page.bbox.height - up), text))
         return Drawing(*_files(page, linear), spots=spots, hidden=plot.hidden())
+
+
+def _seen(place: float) -> float:
+    """As exact as anybody sees."""
+    return round(float(place), 1)
 
 
 def _files(page: canvas.Figure, linear: bool) -> tuple[str, bytes]:

@@ -182,7 +182,7 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
         lines = [[one.label, _shown(x), _at(one, i)] for one in figure.series for i, x in enumerate(one.x)]
         return [Sheet("", ["", where, titled(figure.y.label, figure.y.unit)], lines, [False, True, True])]
     lines = [
-        [_shown(x), *(_at(one, one.x.index(x)) if x in one.x else "" for one in figure.series)]  # pyright: ignore[reportArgumentType]
+        [_shown(x), *(_at(one, [*one.x].index(x)) if x in one.x else "" for one in figure.series)]
         for x in places(figure.series)
     ]
     head = [where, *(one.label for one in figure.series)]
@@ -208,7 +208,9 @@ def _aligned(column: Sequence[Cell]) -> list[str]:
     if not plain or not sizes or max(sizes) > 100 * min(sizes):
         return texts
     decimals = max(len(text.partition(".")[2]) for text in texts)
-    return [text if cell is None else fixed(cell, decimals) for cell, text in zip(column, texts, strict=True)]  # pyright: ignore[reportArgumentType]
+    return [
+        fixed(cell, decimals) if isinstance(cell, float) else text for cell, text in zip(column, texts, strict=True)
+    ]
 
 
 def places(series: Sequence[Series]) -> list[float | str]:

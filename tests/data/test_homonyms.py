@@ -48,7 +48,7 @@ def test_german_articles_are_those_of_the_case():
 
 
 def test_what_is_not_there_is_told(monkeypatch):
-    monkeypatch.setattr("s2s.data.homonyms._PATIENCE", 20)
+    monkeypatch.setattr("s2s.data.phrasebook._PATIENCE", 20)
     with pytest.raises(UserError, match="no split 'dev'"):
         homonyms("dev", 5)
     with pytest.raises(UserError, match="no more than about"):

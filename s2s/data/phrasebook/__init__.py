@@ -107,7 +107,7 @@ def drawn(choose: Chooser, split: str, size: int, depth: int | None = None) -> I
         source, target = _finish(english), _finish(german)
         return source, Phrase(source, unmarked(target), cases_of(target), construction, distance)
 
-    return _distinct(draw, split, size, "phrases", "" if depth is None else f" at depth {depth}")
+    return distinct(draw, split, size, "phrases", "" if depth is None else f" at depth {depth}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def numbered(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> lis
         one, several = singular_and_plural(choose)
         return _finish(one[0]), Numbered(*(unmarked(_finish(german)) for _, german, _ in (one, several)))
 
-    return list(_distinct(draw, split, size, "sentences about one"))
+    return list(distinct(draw, split, size, "sentences about one"))
 
 
 ACCEPTABILITY = ("acceptable", "unacceptable")
@@ -154,16 +154,20 @@ def judgements(split: str, size: int, seed: int = 1, *, words: float = 1.0) -> l
         (english, german, _), rule = judged(choose)
         return _finish(english), Judged(unmarked(_finish(german)), ACCEPTABILITY[bool(rule)], rule)
 
-    return list(_distinct(draw, split, size, "judged sentences"))
+    return list(distinct(draw, split, size, "judged sentences"))
 
 
 Drawn = TypeVar("Drawn")
 
 
-def _distinct(
+def distinct(
     draw: Callable[[], tuple[str, Drawn]], split: str, size: int, noun: str, where: str = ""
 ) -> Iterator[Drawn]:
-    """Draw until there are so many with different English sentences, by which they belong to a split."""
+    """Draw until there are so many with different English sentences, by which they belong to a split.
+
+    Raises:
+        UserError: for an unknown split, a negative size, or more than there are.
+    """
     if split not in SPLITS:
         raise UserError(f"the built-in corpus has no split {split!r}", remedy=f"choose one of {', '.join(SPLITS)}")
     if size < 0:

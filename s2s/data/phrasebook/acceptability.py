@@ -30,7 +30,7 @@ class _Phrase:
 
     def nominal(self, gender: int | None = None) -> Nominal:
         """The phrase, with articles and endings of its gender or of another one."""
-        noun = self.noun if gender is None else _of_gender(self.noun, gender)
+        noun = self.noun if gender is None else replace(self.noun, gender=gender)
         return noun_phrase(noun, self.determiner, self.adjective, self.plural)
 
 
@@ -51,10 +51,6 @@ class _Scene:
     def with_object(self, nominal: Nominal) -> Clause:
         """The clause with another object."""
         return replace(self.clause, **{"dative" if self.case == DATIVE else "accusative": nominal})
-
-
-def _of_gender(noun: Noun, gender: int) -> Noun:
-    return Noun(noun.english, noun.german, gender, noun.kind)
 
 
 def _phrase(choose: Chooser, noun: Noun) -> _Phrase:

@@ -44,7 +44,7 @@ class Chooser:
     def seen_as(self, alike: Callable[[Any], object]) -> None:
         """Called where all that is alike to the item chosen last would have led to the same."""
 
-    def unseen(self, phrase: Any) -> None:
+    def unseen(self, phrase: object) -> None:
         """Called where a subject or an object is replaced, or left out, before anybody hears of it."""
 
     def until(self, suits: Callable[[Item], object], draw: Callable[[], Item]) -> Item:

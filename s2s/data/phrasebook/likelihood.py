@@ -54,7 +54,7 @@ class _Number(float):
             self.low = max(self.low, limit)
         return below
 
-    def __rmul__(self, parts: float) -> Any:
+    def __rmul__(self, parts: float) -> float:
         """One of so many equal parts of the interval: only `int(parts * number)` is made of it."""
         part = int(parts * float(self))
         self.low, self.high = part / parts, (part + 1) / parts
@@ -89,7 +89,7 @@ class Witness(Chooser):
         self._uniform = generator.random
         self._choices: list[float | _Number] = []
         self._latest: tuple[int, Sequence[Any], Sequence[float]] = (0, (), ())
-        self._phrases: list[tuple[Any, int, int]] = []
+        self._phrases: list[tuple[Nominal, int, int]] = []
         # what is compared knows its probability only when the sentence is complete
         self.random = self._number  # type: ignore[assignment]
         self.generator: Any = _Integers(generator, self._choices.append)
@@ -107,7 +107,7 @@ class Witness(Chooser):
         place, items, shares = self._latest
         self._choices[place] = -math.log(sum(s for s, item in zip(shares, items, strict=True) if alike(item)))
 
-    def unseen(self, phrase: Any) -> None:
+    def unseen(self, phrase: object) -> None:
         for made, first, last in reversed(self._phrases):
             if made is phrase:
                 self._choices[first:last] = [0.0] * (last - first)
