@@ -291,7 +291,8 @@ def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[st
     if len(head.columns) == 2 and None in chosen:
         one = source or (head.columns[1 - head.columns.index(target)] if target in head.columns else head.columns[0])
         chosen = one, target or next((name for name in head.columns if name != one), head.columns[1])
-    return _there(head, chosen, options)  # type: ignore[return-value]
+    first, second = _there(head, chosen, options)
+    return first, second
 
 
 def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[tuple[str, ...], str]:

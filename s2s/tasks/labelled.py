@@ -229,7 +229,7 @@ class Labelling(Task[R, D, Classifier]):
             probabilities = class_probabilities(run.model, examples, advance)
         places = [f"row {row + 1}" for row in rows]
         found = class_symptoms(
-            (examples.labels, probabilities, part.names), self.evaluation.noun, places, partial(self.described, part)
+            examples.labels, probabilities, part.names, self.evaluation.noun, places, partial(self.described, part)
         )
         return replace(found, signs=[*found.signs, *self.strange(run, part)], ignorant=entropy(examples.labels))
 
@@ -239,7 +239,9 @@ class Labelling(Task[R, D, Classifier]):
 
 
 def class_symptoms(
-    answered: tuple[Int[np.ndarray, " examples"], Float[np.ndarray, "examples classes"], Sequence[str]],
+    truth: Int[np.ndarray, " examples"],
+    probabilities: Float[np.ndarray, "examples classes"],
+    names: Sequence[str],
     noun: str,
     places: Sequence[str],
     described: Callable[[int], str],
@@ -247,12 +249,13 @@ def class_symptoms(
     """Signs in the classes that examples were taken for, and the examples whose own class had the least probability.
 
     Args:
-        answered: of examples, their classes and the probabilities of all classes; the classes' names.
+        truth: the class of each.
+        probabilities: of all classes.
+        names: of the classes.
         noun: what the examples are called, in the plural.
         places: of each, in words.
         described: an example, by its row here, as a line can show it.
     """
-    truth, probabilities, names = answered
     right, worst = measures.accuracy(truth, probabilities.argmax(axis=1)), []
     for row in np.argsort(probabilities[np.arange(len(truth)), truth], kind="stable")[:WORST].tolist():
         said, wanted = int(probabilities[row].argmax()), int(truth[row])

@@ -25,6 +25,8 @@ FILE = "seen.json"
 _LEAST = 0.05
 _QUANTILE = 0.99
 _SHOWN_WORDS = 5
+# validation texts that tell how much is new in any text
+_COMPARED = 2000
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Seen:
 
     def save(self, folder: Path, validation: Sequence[str], tokenizer: Tokenizer) -> None:
         """Writes `seen.json` into a tokenizer's folder; validation texts are of the same kind, and not learned from."""
-        shares = [self._shares(text, tokenizer) for text in validation] or [(0.0, 0.0)]
+        shares = [self._shares(text, tokenizer) for text in validation[:_COMPARED]] or [(0.0, 0.0)]
         usual = np.quantile(np.array(shares), _QUANTILE, axis=0, method="higher").tolist()
         flags = np.isin(np.arange(tokenizer.size), list(self.pieces))
         found = {
@@ -128,38 +130,23 @@ def translated(
     With more than one best, they come as `line number TAB score TAB text`. Lines that are far from what was seen in
     training are told one by one or, where not at once, by their number.
     """
-    number, strangers = 0, _Strangers(seen, translator.source, tell if at_once else None)
+    number, strangers, first = 0, 0, ""
     for chunk in chunks:
         # an empty line stays one: it has nothing to say, whatever is to be done
         lines = [prefix + text if text.strip() else text for text in chunk]
-        for text, translation in zip(chunk, translator.translate_chunk(lines), strict=True):
+        for line, translation in zip(lines, translator.translate_chunk(lines), strict=True):
             number += 1
-            strangers.look(prefix + text if text.strip() else text, number)
+            new = seen.far(line, translator.source) if seen and line.strip() else None
+            if new is not None:
+                strangers, first = strangers + 1, first or f"line {number}: {new}"
+                if at_once:
+                    tell(f"far from the training text, in which these never occur: {new}")
             yield from _shown(translation, number, translator.beam.nbest)
-    if strangers.count and not at_once:
+    if strangers and not at_once:
         tell(
-            f"{strangers.count:,} of {number:,} lines are far from the training text, which lacks many of their words "
-            f"or pieces (first {strangers.first}); their translations may be nonsense"
+            f"{strangers:,} of {number:,} lines are far from the training text, which lacks many of their words "
+            f"or pieces (first {first}); their translations may be nonsense"
         )
-
-
-@dataclass
-class _Strangers:
-    """Lines that are far from what a model has seen."""
-
-    seen: Seen | None
-    tokenizer: Tokenizer
-    tell: Tell | None
-    count: int = 0
-    first: str = ""
-
-    def look(self, text: str, number: int) -> None:
-        if self.seen is None or not text.strip() or (what := self.seen.far(text, self.tokenizer)) is None:
-            return
-        self.count += 1
-        self.first = self.first or f"line {number}: {what}"
-        if self.tell:
-            self.tell(f"far from the training text, in which these never occur: {what}")
 
 
 def _shown(translation: Translation, number: int, nbest: int) -> Iterator[str]:

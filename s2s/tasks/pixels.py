@@ -33,6 +33,11 @@ _MOST_PIXELS = 2**26
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 
 
+def image_files(folder: Path) -> list[Path]:
+    """The images in a folder and below it, by their names' endings."""
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS)
+
+
 def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
     """One image, scaled and coloured as is wanted; messages name the file, or where it is named.
 

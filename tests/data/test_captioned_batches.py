@@ -10,8 +10,7 @@ from s2s.data.encoding import encode_texts
 from s2s.data.tokenizers import train
 from s2s.errors import UserError
 from s2s.recipe.schema import PieceSettings
-from s2s.tasks.captioning.data import Captioned
-from s2s.tasks.captioning.examples import CaptionedImages
+from s2s.tasks.captioning.data import Captioned, CaptionedImages
 
 CAPTIONS = (("a dog", "a brown dog runs"), ("two cats",), ("a bird sits on a tree", "a bird", "one bird"))
 OWNER = [0, 0, 1, 2, 2, 2]

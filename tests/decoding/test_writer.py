@@ -13,7 +13,7 @@ from s2s.decoding.translator import Candidate, Translation, Writer
 from s2s.errors import UserError
 from s2s.recipe.installed import models, module_of
 from s2s.recipe.schema import PieceSettings
-from s2s.tasks.captioning.examples import as_read, positions_of
+from s2s.tasks.captioning.data import as_read, positions_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import attention, build_model, looks, write
 from s2s.tasks.seq2seq import sequence_loss

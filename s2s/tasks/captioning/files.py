@@ -1,15 +1,19 @@
 """Captions of image files, and where the model looked for each word, as a picture or a page."""
 
+import base64
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader
 
 from s2s.decoding.translator import Writer
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.page import page
-from s2s.tasks.captioning.pictures import looks_picture
+from s2s.tasks.captioning.pictures import Shown, enlarged, lit, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import Look, looks, write
 from s2s.tasks.contract import Loaded
@@ -18,6 +22,7 @@ from s2s.training import drawing
 
 ENDINGS = (".png", ".html")
 """Of the files that attention is drawn into."""
+_SIDE = 256
 
 
 @dataclass(frozen=True)
@@ -64,3 +69,28 @@ def captioned(run: Loaded[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_l
     names = [file.name for file in files]
     seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []
     return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", [each.text for each in written], seen)
+
+
+def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:
+    """Each image with its caption, whose words light what the model looked at, and a panel for each word."""
+    images = []
+    for look, caption in zip(looks, captions, strict=True):
+        image = enlarged(np.array(look.pixels, dtype=np.uint8), _SIDE)
+        words = [
+            {"text": word, "lit": _inline(lit(image, np.array(shares))), "most": f"{np.max(shares):.0%}"}
+            for word, shares in zip(look.words, look.maps, strict=True)
+        ]
+        images.append({"name": look.name, "caption": caption, "whole": _inline(image), "words": words})
+    # what a word says is never markup: everything is escaped
+    loader = FileSystemLoader(Path(__file__).parent, encoding="utf-8")
+    surroundings = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return surroundings.get_template("page.html").render(title=title, images=images, side=2 * _SIDE)
+
+
+def _inline(image: Shown) -> str:
+    """An image as a part of a page."""
+    from PIL.Image import fromarray
+
+    file = io.BytesIO()
+    fromarray(image).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -14,7 +14,7 @@ from s2s.interpretability.seq2seq import Pair, inspection_of
 from s2s.interpretability.walk import Source
 from s2s.interpretability.words import patches
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.examples import as_read, positions_of
+from s2s.tasks.captioning.data import as_read, positions_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import write
 from s2s.tasks.contract import Loaded

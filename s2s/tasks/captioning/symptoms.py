@@ -14,9 +14,8 @@ from s2s.evaluation.signs import Sign, Symptoms, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import lengths, repeated, unit_of
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.data import BUILT_IN, Captioned
+from s2s.tasks.captioning.data import BUILT_IN, Captioned, as_read, examples_of, positions_of
 from s2s.tasks.captioning.evaluation import METRICS, facts_of
-from s2s.tasks.captioning.examples import as_read, examples_of, positions_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import write
 from s2s.tasks.contract import Loaded

@@ -15,9 +15,15 @@ from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.data import Captioned, CaptionSource
+from s2s.tasks.captioning.data import (
+    Captioned,
+    CaptionedImages,
+    CaptionSource,
+    PreparedCaptions,
+    examples_of,
+    positions_of,
+)
 from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, evaluate_images
-from s2s.tasks.captioning.examples import CaptionedImages, PreparedCaptions, examples_of, positions_of
 from s2s.tasks.captioning.insides import insides
 from s2s.tasks.captioning.pictures import captions_picture, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe

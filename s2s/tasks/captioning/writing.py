@@ -16,7 +16,7 @@ from s2s.models.contract import Seq2Seq
 from s2s.models.feature_map import FeatureMap
 from s2s.models.patches import ImageShape, PatchTable, read_vectors, width_of
 from s2s.recipe.installed import module_of
-from s2s.tasks.captioning.examples import as_read, positions_of
+from s2s.tasks.captioning.data import as_read, positions_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.pixels import Pixels
 from s2s.training.devices import seed_for

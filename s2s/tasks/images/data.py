@@ -21,7 +21,7 @@ from jaxtyping import Int, UInt8
 from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays
 from s2s.errors import UserError, check_regular
 from s2s.tasks.images.recipe import ImageDataSettings
-from s2s.tasks.pixels import ENDINGS, Pixels, hub_images, pixels_of, read_all, read_cell
+from s2s.tasks.pixels import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
 
 # MNIST's files, and those of all data sets made in its likeness
 _IDX_STEMS = {"train": "train", "test": "t10k"}
@@ -147,7 +147,7 @@ def _from_folder(folder: Path, settings: ImageDataSettings, names: tuple[str, ..
     for path in classes:
         if path.name not in names:
             raise _unknown_class(repr(path.name), names, str(path))
-        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS)
+        found = image_files(path)
         _check_some(len(found), str(path))
         files += found
         labels += [names.index(path.name)] * len(found)

@@ -9,7 +9,7 @@ from s2s.errors import UserError
 from s2s.tasks.fitting import Files, Splits, absolute, classes_metric, course, page, parts, rounded
 from s2s.tasks.images.data import Images, ImageSource, class_folders, idx_files, read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
-from s2s.tasks.pixels import ENDINGS
+from s2s.tasks.pixels import ENDINGS, image_files
 
 _LOOKED_AT = 200
 _BATCH = 128
@@ -62,12 +62,8 @@ def _split(place: Path, split: str) -> Files | None:
     return place if split == "train" and class_folders(place) else None
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
-
-
 def _count(train: Files) -> int:
-    return len(_files(train)) if isinstance(train, Path) else len(read_idx(train[0], "images"))
+    return len(image_files(train)) if isinstance(train, Path) else len(read_idx(train[0], "images"))
 
 
 def _looks(train: Files) -> tuple[int, str, int, str]:
@@ -78,7 +74,7 @@ def _looks(train: Files) -> tuple[int, str, int, str]:
     else:
         from PIL import Image, UnidentifiedImageError
 
-        sides, grey, files = [], True, _files(train)
+        sides, grey, files = [], True, image_files(train)
         for file in files[:: max(1, len(files) // _LOOKED_AT)]:
             try:
                 with Image.open(file) as image:

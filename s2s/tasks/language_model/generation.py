@@ -136,7 +136,7 @@ def check_room(run: LanguageRun, prompt: str, most: int) -> list[int]:
     return pieces
 
 
-def growing(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> Iterator[str]:
+def growing(run: LanguageRun, prompt: str, asked: Writing) -> Iterator[str]:
     """One text, its prompt included, as it grows: parts that joined together are the text.
 
     A character of several bytes is given when it is whole.
@@ -146,8 +146,8 @@ def growing(run: LanguageRun, prompt: str, asked: Writing, number: int = 0) -> I
     if prompt:
         shown = run.tokenizers[0].decode(written)
         yield shown
-    for (piece,) in write(run.model, pieces, asked.sampling, asked.most, asked.chances(number)[:1], run.computer):
-        written.append(piece)  # type: ignore[arg-type]
+    for step in write(run.model, pieces, asked.sampling, asked.most, asked.chances(0)[:1], run.computer):
+        written += [piece for piece in step if piece is not None]
         text = run.tokenizers[0].decode(written)
         if not text.endswith(_UNFINISHED) and text.startswith(shown):
             yield text[len(shown) :]

@@ -16,9 +16,9 @@ from s2s.data.tokenizers import BOS, SPECIALS
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.language_model.drawing import recall_picture
 from s2s.tasks.language_model.generation import LanguageRun
 from s2s.tasks.language_model.scoring import nats_of
+from s2s.tasks.pictures import recall_picture
 from s2s.training import drawing
 from s2s.training.devices import Computer
 

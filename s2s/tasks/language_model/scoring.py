@@ -16,7 +16,7 @@ from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.contract import Evaluation, check_comparable
 from s2s.tasks.language_model.data import TextBatch, Windows
-from s2s.tasks.language_model.drawing import by_place_picture
+from s2s.tasks.pictures import by_place_picture
 from s2s.training.devices import Computer
 from s2s.training.progress import Advance
 

@@ -178,8 +178,6 @@ def learned_from(corpora: Mapping[str, CorpusSettings], corpus: Corpus[Mixture])
 class PreparedMixture:
     """Everything about the data that training needs: the filtered corpora as text, and as pieces, prefixes included."""
 
-    noun: ClassVar[str] = "examples"
-
     corpus: Corpus[Mixture]
     tokenizer: Tokenizer
     train: dict[str, PairsOfPieces]
@@ -212,7 +210,7 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
             raise UserError("no training pair is left", f"data.corpora.{name}", remedy)
         kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
-    tokenizer = tokenizer or train(_texts(corpora, kept), recipe.tokenizer, "text")
+    tokenizer = tokenizer or train(read_and_written(corpora, kept), recipe.tokenizer, "text")
     check_prefixes({f"data.corpora.{name}": each.prefix for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
     made = {name: in_pieces(part, corpora[name], tokenizer, longest) for name, part in kept.items()}
@@ -233,8 +231,9 @@ def in_pieces(
     return FixedPairs(encoded), encoded
 
 
-def _texts(corpora: Mapping[str, CorpusSettings], kept: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
-    for name, part in kept.items():
+def read_and_written(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
+    """All texts of parts of corpora, prefixes included; where spans are taken out, a text is read alone."""
+    for name, part in parts.items():
         yield from (corpora[name].prefix + source for source, _ in pairs(part))
         if corpora[name].objective == "pairs":
             yield from (target for _, target in pairs(part))

@@ -17,7 +17,15 @@ from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
 from s2s.tasks.inspection import IMBALANCE
-from s2s.tasks.text_to_text.data import Learned, Mixture, MixtureSource, in_pieces, learned_from, own_keys
+from s2s.tasks.text_to_text.data import (
+    Learned,
+    Mixture,
+    MixtureSource,
+    in_pieces,
+    learned_from,
+    own_keys,
+    read_and_written,
+)
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
 if TYPE_CHECKING:
@@ -84,13 +92,6 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     return table, advice
 
 
-def _read_and_written(parts: Parts, corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
-    for name, each in parts.items():
-        yield from (corpora[name].prefix + source for source, _ in pairs(each))
-        if corpora[name].objective == "pairs":
-            yield from (target for _, target in pairs(each))
-
-
 def _confusable(corpora: Mapping[str, CorpusSettings]) -> Iterator[str]:
     """Tasks that a model cannot tell apart."""
     prefixes = Counter(each.prefix for each in corpora.values() if each.objective == "pairs")
@@ -105,7 +106,7 @@ def _together(
 ) -> tuple[list[str], list[str]]:
     """How all texts are cut, prefixes included, and how the corpora are mixed; and what to say of it."""
     corpora, longest = recipe.data.corpora, recipe.batches.max_length
-    texts = {split: list(_read_and_written(each, corpora)) for split, each in parts.items()}
+    texts = {split: list(read_and_written(corpora, each)) for split, each in parts.items()}
     make = cache(lambda: train(texts["train"], recipe.tokenizer, "text"))
     cut = cutting(texts, make, None)
     lines, advice = [f"── together, mixing {recipe.data.mixing}"], [*cut.advice()]

@@ -71,7 +71,7 @@ def _chosen(
         cut = run.tokenizers[0], prefixed, answers, run.recipe.decoding.batch
         probabilities = shares(log_probabilities(run.model, *cut, advance))
     truth = np.array([answers.index(text.strip()) for text in part["target"]])
-    return class_symptoms((truth, probabilities, answers), "examples", places, sources.__getitem__)
+    return class_symptoms(truth, probabilities, answers, "examples", places, sources.__getitem__)
 
 
 def _worst(tasks: Mapping[str, Sequence[Worst]]) -> list[Worst]:

@@ -26,9 +26,6 @@ from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter, silent
 
-# validation sources that tell how much is new in any text
-_COMPARED = 2000
-
 MixtureRun = Loaded[TextToTextRecipe, Seq2Seq]
 MixtureCourse = Course[TextToTextRecipe, PreparedMixture, Seq2Seq]
 
@@ -87,7 +84,7 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
             for split in (corpus.train, corpus.validation)
         )
         pieces = [np.empty(0, np.int64), *(np.unique(row) for row in cut.encode_batch(texts))]
-        seen_in(texts, np.unique(np.concatenate(pieces)), cut).save(folder / TOKENIZER, held[:_COMPARED], cut)
+        seen_in(texts, np.unique(np.concatenate(pieces)), cut).save(folder / TOKENIZER, held, cut)
 
     def validate(self, course: MixtureCourse, log: RunLog) -> float:
         recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer

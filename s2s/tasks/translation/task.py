@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 _SAMPLES = 5
 _DRAWN_PIECES = 40
-# validation sources that tell how much is new in any text
-_COMPARED = 2000
 
 TranslationRun = Loaded[Recipe, Seq2Seq]
 TranslationCourse = Course[Recipe, Prepared, Seq2Seq]
@@ -121,7 +119,7 @@ class Translation(WritingTask[Recipe, Prepared]):
         corpus, cut = course.data.corpus, course.data.source_tokenizer
         texts = (source for source, _ in pairs(corpus.train))
         found = seen_in(texts, course.data.train.source_pieces(), cut)
-        found.save(folder / TOKENIZER, corpus.validation["source"][:_COMPARED], cut)
+        found.save(folder / TOKENIZER, corpus.validation["source"], cut)
 
     def validate(self, course: TranslationCourse, log: RunLog) -> float:
         recipe, data, update = course.recipe, course.data, course.trainer.update
