@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 SPEED = RESULTS / "speed.json"
 # what is kept beside the runs
-OTHERS = ("speed", "faults", "gpu", "serve", "peers", "text_to_text")
+OTHERS = ("speed", "faults", "gpu", "serve", "peers", "export", "text_to_text")
 TOP = "multi30k"
 RUNG = f"{TOP}_"
 BEGIN, END = "<!-- benchmarks/{writer}.py writes this -->\n", "<!-- end of what it writes -->\n"
