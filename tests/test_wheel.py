@@ -7,6 +7,7 @@ import sys
 import tomllib
 import zipfile
 from fnmatch import fnmatch
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -83,16 +84,17 @@ def test_installed_elsewhere_it_finds_its_recipes_and_models_and_trains(wheel, t
     others = [p for p in sys.path if p.endswith("-packages") or (Path(p) / "torch").is_dir()]
     (packages / "others.pth").write_text("\n".join(p for p in others if not (Path(p) / "s2s/__init__.py").exists()))
 
-    def s2s(*words: str) -> str:
-        """What the installed command says, in a folder of its own."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-        command = [tmp_path / "new/bin/python", "-m", "s2s", *words]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+
+    def python(*words: str) -> str:
+        """What the new environment's Python says, in a folder of its own."""
+        command = [tmp_path / "new/bin/python", *words]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    program = "import s2s, baselines, s2s.serving; print(s2s.__file__, baselines.__file__)"
-    places = subprocess.check_output([tmp_path / "new/bin/python", "-c", program], cwd=tmp_path, text=True).split()
+    s2s = partial(python, "-m", "s2s")
+    places = python("-c", "import s2s, baselines, s2s.serving; print(s2s.__file__, baselines.__file__)").split()
     assert all(place.startswith(str(packages)) for place in places)
     listed = s2s("recipe", "list")
     assert all(recipe.stem in listed for recipe in (ROOT / "recipes").glob("*.yaml"))

@@ -74,9 +74,11 @@ def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
         UserError: it is a run, or an export for another engine; or a checkpoint or a precision is asked for, and an
             export has its own.
     """
-    if _format_of(run.path) != to:
+    if (made_for := _format_of(run.path)) != to:
         out = run.path.with_name(f"{run.path.name}-{to}")
-        remedy = f"s2s export {quoted(run.path)} --to {to} --output {quoted(out)}, then name {quoted(out)}"
+        # what another engine loads has no weights to export
+        source = quoted(run.path) if made_for in (None, "hub") else "THE-RUN-ITSELF"
+        remedy = f"s2s export {source} --to {to} --output {quoted(out)}, then name {quoted(out)}"
         raise UserError(f"is not exported to {to}", where=str(run.path), remedy=remedy)
     if run.recipe.task != "translation":
         raise UserError(f"is a run of {run.recipe.task}", f"--engine {to}", "leave it out, or load the graphs yourself")

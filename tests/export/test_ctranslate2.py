@@ -129,8 +129,10 @@ def test_an_export_has_one_checkpoint_and_its_own_precision(small_world, tmp_pat
     for asked, checkpoint in ((("decoding.beam=2", "decoding.precision=bf16"), None), ((), "last")):
         with pytest.raises(UserError, match=r"precision=bf16: says nothing to an export|an export has one checkpoint"):
             check_exported(replace(run, overrides=asked), "ctranslate2", checkpoint)
-    with pytest.raises(UserError, match="is not exported to onnx"):
+    with pytest.raises(UserError, match=r"is not exported to onnx\n.*s2s export THE-RUN-ITSELF --to onnx"):
         check_exported(run, "onnx", None)
+    with pytest.raises(UserError, match=rf"s2s export {small_world / 'runs/t'} --to onnx"):
+        check_exported(opened(small_world / "runs/t"), "onnx", None)
 
 
 def _both(
