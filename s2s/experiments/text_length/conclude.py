@@ -94,6 +94,7 @@ def fall(runs: BySeed) -> Fall:
     lengths = np.array(next(iter(runs.values()))["words"], dtype=float)
 
     def accuracy(part: np.ndarray, drawn: Draws) -> np.ndarray:
+        """Of the chosen texts, for each row of how often each of them is drawn."""
         return ratios(right[part], np.ones(len(part)), drawn)
 
     rows, values, resampled = buckets(lengths, _BUCKETS), [], []
