@@ -21,12 +21,13 @@ if os.environ.get("S2S_NO_SHAPE_CHECKS") != "1":
 
 
 # Here commands and comparisons train whole models, and checks would take half of the time; the rooms of tensors have
-# tests of their own, where shapes are checked.
-WHOLE_TRAININGS = ("cli", "experiments", "export", "faults", "run", "test_docs", "test_readme")
+# tests of their own, where shapes are checked: those of every model in models/test_contract.py.
+WHOLE_TRAININGS = ("cli", "devices", "experiments", "export", "faults", "models/test_contract_training", "run")
+WHOLE_TRAININGS += ("test_docs", "test_readme")
 
 
 def _whole(path: Path) -> bool:
-    return path.relative_to(ROOT / "tests").parts[0].startswith(WHOLE_TRAININGS)
+    return path.relative_to(ROOT / "tests").as_posix().startswith(WHOLE_TRAININGS)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,20 +2,38 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from s2s.cli.main import commands
+from s2s.recipe.installed import models
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "adding-a-model.md"
 BRIEF = (
     "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 training.updates=6 training.warmup=2 "
-    "validation.every=3 validation.sentences=3 batches.tokens=600"
+    "validation.every=6 validation.sentences=3 batches.tokens=600 device.precision=fp32 decoding.max_ratio=0.5 "
+    "decoding.max_extra=1"
 )
 
 
-def test_the_package_on_the_page_is_listed_trains_and_keeps_the_contract(tmp_path):
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """What is installed for a test is not there for the next one."""
+    yield
+    models.cache_clear()
+    for name in ("bag_model", "bag_network"):
+        sys.modules.pop(name, None)
+
+
+def test_the_package_on_the_page_is_listed_trains_and_keeps_the_contract(tmp_path, monkeypatch):
     page = PAGE.read_text(encoding="utf-8")
     files = re.findall(r"`(bag/\S+)`:\n\n```\w+\n(.*?)```", page, flags=re.DOTALL)
     assert [name for name, _ in files] == ["bag/pyproject.toml", "bag/bag_model.py", "bag/bag_network.py"]
@@ -26,19 +44,31 @@ def test_the_package_on_the_page_is_listed_trains_and_keeps_the_contract(tmp_pat
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(tmp_path / "site"),
+        "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}",
         "HF_HUB_OFFLINE": "1",
     }
     (block,) = re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
     outputs = {}
     for command in block.strip().split("\n"):
+        program, *words = shlex.split(command)
+        if program == "s2s":
+            small = BRIEF.split() if words[0] == "train" else []
+            done = CliRunner().invoke(commands, [*words, *small], standalone_mode=False, catch_exceptions=False)
+            outputs[words[0]] = done.output
+            continue
         # beside the environment of the tests, not into it
         run = command.replace("pip install", "pip install -q --no-deps --no-build-isolation --target site")
-        run += f" {BRIEF}" if command.startswith("s2s train") else " -q -p no:cacheprovider" * ("pytest" in command)
+        run += " -q -p no:cacheprovider" * (program == "pytest")
         done = subprocess.run(
-            run, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+            run, shell=True, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-        outputs[command.split()[0] + command.split()[1]] = done.stdout
-    assert re.search(r"^bag +bag-model +A bag of words in", outputs["s2smodels"], flags=re.MULTILINE)
-    assert int(re.findall(r"(\d+) passed", outputs["pytesttests/models"])[0]) >= 10
+        outputs[program] = done.stdout
+        if program == "pip":
+            monkeypatch.syspath_prepend(tmp_path / "site")
+            models.cache_clear()
+    assert list(outputs) == ["pip", "models", "train", "pytest"]
+    assert re.search(r"^bag +bag-model +A bag of words in", outputs["models"], flags=re.MULTILINE)
+    assert "update 6: validation" in outputs["train"]
+    assert int(re.findall(r"(\d+) passed", outputs["pytest"])[0]) >= 10

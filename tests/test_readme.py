@@ -28,12 +28,14 @@ PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").glob("*.md")) i
 
 # executed by .ci/run in a fresh environment, or by this very test run, or not ours
 ELSEWHERE = ("pip ", "pytest", "pre-commit", ".ci/run", "python benchmarks/", "python -m benchmarks.", "kill")
+# each layer has its pictures
+SHALLOW = "model.width=32 model.encoder_layers=1 model.decoder_layers=1"
 SMALL = {
-    "recipes/translate.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=450 model.width=32",
-    "recipes/multi30k.yaml": "tokenizer.size=450 data.filters.max_words=50 model.width=32",
+    "recipes/translate.yaml": f"data.train=300 data.validation=8 data.test=8 tokenizer.size=450 {SHALLOW}",
+    "recipes/multi30k.yaml": f"tokenizer.size=450 data.filters.max_words=50 {SHALLOW}",
     "recipes/multi30k_lstm_attention.yaml": "tokenizer.size=450 data.filters.max_words=50",
     "recipes/cases.yaml": "data.train=300 data.validation=8 data.test=8",
-    "recipes/bank.yaml": "data.train=300 data.validation=8 data.test=8 tokenizer.size=200 model.width=32",
+    "recipes/bank.yaml": f"data.train=300 data.validation=8 data.test=8 tokenizer.size=200 {SHALLOW}",
     "mine.yaml": "tokenizer.size=450 model.encoder_layers=1 model.decoder_layers=1 model.dropout=0.0",
 }
 

@@ -101,17 +101,18 @@ def test_tensorboard_has_the_curves_pictures_and_texts(folder):
     assert len(board.Scalars("training/loss")) == 12
 
 
-def test_a_pipe_a_file_and_single_lines_give_the_same_translations(folder):
+def test_a_file_and_single_lines_give_the_same_translations(folder):
     (folder / "lines.txt").write_text(SENTENCES)
-    piped = _s2s(folder, "translate", "runs/tiny", text=SENTENCES)
     filed = _here(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "out.txt")
-    assert piped.returncode == filed.returncode == 0, piped.stderr + filed.stderr
-    assert (folder / "out.txt").read_text() == piped.stdout
+    assert filed.returncode == 0, filed.stderr
+    written = (folder / "out.txt").read_text()
+    told = _here(folder, "translate", "runs/tiny", "--input", "lines.txt")
+    assert told.stdout == written
     # into itself: what is read is whole before what is written takes its name
     again = _here(folder, "translate", "runs/tiny", "--input", "lines.txt", "--output", "lines.txt")
     assert again.returncode == 0, again.stderr
-    assert (folder / "lines.txt").read_text() == piped.stdout
-    lines = piped.stdout.split("\n")
+    assert (folder / "lines.txt").read_text() == written
+    lines = written.split("\n")
     assert len(lines) == 5
     assert lines[1] == lines[4] == ""
     (folder / "single.txt").write_text(SENTENCES.split("\n")[2])
@@ -131,16 +132,21 @@ def test_n_best_lines_have_number_score_and_text(folder):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_pipe_is_answered_line_by_line_before_it_ends(folder):
+def test_a_pipe_is_answered_line_by_line_before_it_ends_and_as_a_file_is(folder):
+    (folder / "piped.txt").write_text(SENTENCES)
+    filed = _here(folder, "translate", "runs/tiny", "--input", "piped.txt").stdout
     command = [sys.executable, "-m", "s2s.cli.main", "translate", "runs/tiny"]
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        for line in (b"The dog sleeps.\n", b"A cat.\n"):
+    answered = ""
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for line in SENTENCES.splitlines(keepends=True):
             process.stdin.write(line)
             process.stdin.flush()
             # the pipe is still open: an answer now means that nothing was waited for
-            assert process.stdout.readline().endswith(b"\n")
+            answered += process.stdout.readline()
         process.stdin.close()
         assert process.wait(30) == 0
+    assert answered == filed
+    assert answered.count("\n") == 4
 
 
 def test_runs_are_compared_with_a_paired_test(folder):

@@ -59,13 +59,13 @@ def test_values_without_keys_are_worth_what_a_referee_computed():
 @pytest.mark.parametrize("depth", [0, 1, 2, 4])
 def test_a_verb_that_agrees_with_the_one_before_it_is_right_as_often_as_is_counted(depth):
     alike = []
-    for phrase in phrases("validation", 1_000, depth=depth):
+    for phrase in phrases("validation", 400, depth=depth):
         verb = agreeing_verb(phrase)[1]
         # in a relative clause the verb stands last
         clauses = phrase.target.replace(".", "").split(", ")[1:-1]
         alike.append(_agreement([*(clause.split()[-1] for clause in clauses), verb]))
     wanted = CHEATS["agreement"].accuracy(4 * depth)
-    assert sum(alike) / 1_000 == pytest.approx(wanted, abs=0.06)
+    assert sum(alike) / 400 == pytest.approx(wanted, abs=0.06)
     assert (wanted == 1) == (depth < 2)
 
 

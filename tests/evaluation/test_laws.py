@@ -47,7 +47,7 @@ def test_the_interval_misses_as_often_as_it_says_and_equal_laws_differ_as_often(
     sizes = np.repeat(FIVE, 2)
     found = []
     for seed in range(300):
-        pair = [saturating(sizes, _losses(sizes, 0.3, 0.5, 0.01, 2 * seed + i), 100) for i in (0, 1)]
+        pair = [saturating(sizes, _losses(sizes, 0.3, 0.5, 0.01, 2 * seed + i), 50) for i in (0, 1)]
         ends = pair[0].estimate()
         found.append((not ends.low <= 0.5 <= ends.high, gains_more(*pair).p() < 0.05))
     missed, rejected = np.mean(found, axis=0)

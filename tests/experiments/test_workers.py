@@ -72,8 +72,9 @@ def test_what_processes_find_is_found_here_too():
 
 def test_a_process_that_dies_takes_down_its_own_measurement_only():
     with Workers(2) as workers:
-        found = dict(workers.each(halved, [2, 3, 4]))
-        assert {n: its and its[0] for n, its in found.items()} == {2: 1.0, 3: None, 4: 2.0}
+        # each that is made again has a process of its own, which loads torch
+        found = dict(workers.each(halved, [3, 4]))
+        assert {n: its and its[0] for n, its in found.items()} == {3: None, 4: 2.0}
         assert dict(workers.each(halved, [6]))[6][0] == 3.0
 
 

@@ -11,7 +11,7 @@ KILLS = Path(__file__).with_name("kills.py")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed_runs_are_resumed_to_the_same_bits(kills):
     command = [sys.executable, str(KILLS), "--kills", str(kills), "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)

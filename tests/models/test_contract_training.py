@@ -8,6 +8,7 @@ from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import BOS, EOS
 from s2s.decoding.beam import Beam, search
 from s2s.models.contract import Seq2Seq
+from s2s.recipe.installed import models
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
@@ -34,23 +35,31 @@ def _trainer(model: Seq2Seq, pairs: Encoded, precision: str = "fp32", rate: floa
     )
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_resuming_is_the_same_as_never_stopping(fresh, pairs, precision):
-    whole = _trainer(fresh(0), pairs, precision)
-    list(whole.updates(2))
+def _resumed(whole: Trainer, again: Trainer, until: int) -> list[float]:
+    """The losses of the further updates of a trainer: the other one, from its state, has the same and ends the same."""
     tensors, place = whole.state()
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-    losses = [update.loss for update in whole.updates(4)]
-    again = _trainer(fresh(9), pairs, precision)
+    losses = [update.loss for update in whole.updates(until)]
     again.load_state(tensors, place)
-    assert [update.loss for update in again.updates(4)] == losses
+    assert [update.loss for update in again.updates(until)] == losses
     for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)
+    return losses
 
 
-def test_a_young_model_learns(fresh, pairs):
-    losses = [update.loss for update in _trainer(fresh(0), pairs, rate=0.003).updates(10)]
+def test_a_young_model_learns_and_resuming_is_the_same_as_never_stopping(fresh, pairs):
+    whole = _trainer(fresh(0), pairs, rate=0.003)
+    losses = [update.loss for update in whole.updates(8)]
+    losses += _resumed(whole, _trainer(fresh(9), pairs, rate=0.003), 10)
     assert sum(losses[-5:]) < sum(losses[:5])
+
+
+# what is rounded depends on the kind of a model, and not on its settings
+@pytest.mark.parametrize("fresh", [(kind, {}) for kind in models()], ids=list(models()), indirect=True)
+def test_so_it_is_in_bf16(fresh, pairs):
+    whole = _trainer(fresh(0), pairs, "bf16")
+    list(whole.updates(2))
+    _resumed(whole, _trainer(fresh(9), pairs, "bf16"), 4)
 
 
 @pytest.mark.parametrize("size", [1, 3])

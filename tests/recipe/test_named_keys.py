@@ -1,6 +1,7 @@
 """What messages and remedies name as a key of a recipe is one."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def _keys(section: object, before: str = "") -> set[str]:
     return found
 
 
+@functools.cache
 def _all_keys(task: str) -> set[str]:
     schema, found = schemas()[task], set()
     for kind in models():

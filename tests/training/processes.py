@@ -116,6 +116,8 @@ def lay_out(folder: Path) -> None:
 
 def together(size: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """What `work` gives in each of so many processes, which know each other."""
+    # what is there before they part is not looked through by each of them whenever it collects or counts
+    gc.freeze()
     with tempfile.TemporaryDirectory() as place:
         children = []
         for rank in range(size):
@@ -167,7 +169,10 @@ def learned(ranks: Ranks, tasks: dict[str, tuple[Task, Any, Prepared]], updates:
 
 
 def _held(model: torch.nn.Module) -> int:
-    """Bytes of all numbers that this process has between two updates: parameters, moments and averages, no buffers."""
+    """Bytes of all numbers that this process has made and holds between two updates, but for buffers.
+
+    They are parameters, moments and averages.
+    """
     gc.collect()
     tensors = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)]
     # a split tensor names the size of the whole; its part is among the others
