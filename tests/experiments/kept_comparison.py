@@ -18,7 +18,6 @@ from rich.console import Console
 from s2s.cli.compare import Order, order
 from s2s.evaluation.metrics import exact_share, score
 from s2s.experiments import comparison, gradients, parallelism
-from s2s.experiments.reproduce.warm_up import WarmUp
 from s2s.experiments.translating import counts_of
 
 MODELS = ("rnn", "mingru", "transformer")
@@ -43,9 +42,7 @@ COUNTED = parallelism.Sizes(
     seconds=1,
 )
 # one text and one initialisation a cell: what a cell keeps of a gradient by distance is then the gradient itself
-LOOKED = gradients.Sizes(
-    span=10, texts=1, together=1, weights=1, followed=1, settle=2, deep=WarmUp(), deep_seeds=0, learned=False
-)
+LOOKED = gradients.Sizes(span=10, texts=1, together=1, weights=1, followed=1, settle=2, deep_seeds=0, learned=False)
 
 
 def compared(folder: Path, *experiments: str) -> Path:

@@ -10,14 +10,14 @@ from torch import nn
 
 from s2s.experiments import gradients
 from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.gradients import EXPERIMENT, Sizes
 from s2s.experiments.gradients.conclude import neutral, verdict, way
 from s2s.experiments.gradients.sweep import VALUES, knob_of, radius
-from s2s.experiments.reproduce.warm_up import WarmUp
 from s2s.questions import ROWS
 from s2s.recipe.installed import module_of
 
-DEEP = WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1)
+DEEP = DeepTrainings(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1)
 TINY = Sizes(span=16, texts=2, together=2, weights=2, followed=1, settle=4, deep=DEEP, deep_seeds=0)
 ROW = "vanishing and exploding gradients"
 

@@ -8,12 +8,12 @@ import torch
 
 from s2s.data.encoding import Encoded
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, check_translates
+from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.disciplines import trained
 from s2s.experiments.gradients.conclude import conclude
 from s2s.experiments.gradients.jacobian import Transition, fixed_size, lyapunov, spectral_norm, spectral_radius
 from s2s.experiments.gradients.paths import Norms, Text, brief, curve, decay, long_texts, looks, norms, saliency
 from s2s.experiments.gradients.sweep import VALUES, knob_of
-from s2s.experiments.reproduce.warm_up import WarmUp
 from s2s.experiments.translating import sizes_of
 from s2s.experiments.whole_runs import history, prepared, seeds_of
 from s2s.models.contract import Seq2Seq
@@ -42,17 +42,15 @@ class Sizes:
     weights: int  # initialisations for each seed
     followed: int  # texts along which the Jacobian is followed
     settle: int  # steps in which the direction of fastest growth is found before growth is counted
-    deep: WarmUp  # the trainings that compare normalisation before and after each block
     deep_seeds: int  # seeds of these, at most
     learned: bool = True  # whether the models of `quality` are looked at, too, which must be trained for it
+    deep: DeepTrainings = DeepTrainings()  # the trainings that compare normalisation before and after each block
 
 
 SIZES: dict[Scale, Sizes] = {
-    "quick": Sizes(
-        span=48, texts=8, together=8, weights=2, followed=2, settle=8, deep=WarmUp(), deep_seeds=0, learned=False
-    ),
-    "lecture": Sizes(span=120, texts=8, together=4, weights=2, followed=2, settle=20, deep=WarmUp(), deep_seeds=3),
-    "definitive": Sizes(span=240, texts=16, together=2, weights=2, followed=4, settle=40, deep=WarmUp(), deep_seeds=5),
+    "quick": Sizes(span=48, texts=8, together=8, weights=2, followed=2, settle=8, deep_seeds=0, learned=False),
+    "lecture": Sizes(span=120, texts=8, together=4, weights=2, followed=2, settle=20, deep_seeds=3),
+    "definitive": Sizes(span=240, texts=16, together=2, weights=2, followed=4, settle=40, deep_seeds=5),
 }
 
 

@@ -10,10 +10,10 @@ import datasets
 import numpy as np
 
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.experiments.built_in import built_in
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.matching import settings_of
 from s2s.experiments.presenting import axis, figure, series
-from s2s.experiments.reproduce.built_in import built_in
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, by_seed, pairs
 from s2s.experiments.translating import corpus_score, counts_of, greedy, schooled
 from s2s.experiments.whole_runs import prepared

@@ -1,24 +1,17 @@
 """Normalisation after the sum needs a warm-up, normalisation before the block does not (Xiong et al. 2020)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from s2s.experiments.contest import Cell, Cells, Measured
+from s2s.experiments.contest import Cells
+from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.presenting import axis, figure, series
-from s2s.experiments.reproduce.built_in import built_in
 from s2s.experiments.reproduce.contract import Numbers, Reproduction, pairs
-from s2s.experiments.translating import sizes_of, trainer_for, unigram_loss
-from s2s.experiments.whole_runs import prepared
 from s2s.reproduced import Band
 from s2s.results import Figure
-from s2s.tasks.translation.recipe import BatchSettings, Recipe
-from s2s.tasks.translation.task import mean_loss
-from s2s.training.devices import choose
 
 
 @dataclass(frozen=True)
-class WarmUp(Reproduction):
+class WarmUp(DeepTrainings, Reproduction):
     """Six and six layers, with the rate at once or after a warm-up."""
 
     name = "warm-up"
@@ -27,12 +20,6 @@ class WarmUp(Reproduction):
         "Xiong et al. 2020, figure 2 (IWSLT14 German–English, Adam at 0.001): after the sum BLEU 8.45 without warm-up, "
         "about 34 with; before the block about 34 without (that a warm-up is needed after the sum and not before is in "
         "the abstract; the numbers are not verified)"
-    )
-    method = (
-        "Six layers that read and six that write, width 64, English to German on the built-in corpus; Adam (0.9, 0.98) "
-        "at 0.001, which stays (a decay that begins with the first update would be another, lower rate), clipping "
-        "at 100, 600 updates of 512 tokens, warm-up of 0 or 200 updates. Validation loss in nats per token in place of "
-        "BLEU, for so short a training writes little that could be scored; a tenth of the publication's training."
     )
     bands = (
         Band(
@@ -50,48 +37,6 @@ class WarmUp(Reproduction):
     )
     seconds = (240, 320)
     usual_seeds = 1
-
-    updates: int = 600
-    warmup: int = 200
-    layers: int = 6
-    width: int = 64
-    pairs: int = 20_000
-    tokens: int = 512
-    every: int = 60
-
-    def cells(self, seeds: Sequence[int]) -> list[Cell]:
-        """Both kinds of normalisation, with and without warm-up."""
-        parts = [f"{norm}-warmup-{warmup}" for norm in ("post", "pre") for warmup in (0, self.warmup)]
-        return [Cell("transformer", part, seed, 50) for seed in seeds for part in parts]
-
-    def measure(self, cell: Cell) -> Measured:
-        """One training."""
-        norm, _, warmup = cell.part.partition("-warmup-")
-        recipe = self.recipe(norm, int(warmup))
-        data, computer = prepared(recipe), choose(recipe.device)
-        trainer = trainer_for(recipe, sizes_of(data), data.train, cell.seed or 0, computer)
-        updates, losses = [], []
-        for until in range(self.every, self.updates + self.every, self.every):
-            for _ in trainer.updates(min(until, self.updates)):
-                pass
-            updates.append(trainer.update)
-            losses.append(mean_loss(trainer.model, data.validation, recipe.batches, computer))
-        return {
-            "updates": updates,
-            "losses": losses,
-            "loss": losses[-1],
-            "unigrams": unigram_loss(data.train, data.validation, sizes_of(data)[1]),
-        }
-
-    def recipe(self, norm: str, warmup: int) -> Recipe[Any]:
-        """The recipe of one training."""
-        constant = {"learning_rate": 0.001, "betas": (0.9, 0.98), "schedule": "constant", "ema": None, "clip": 100.0}
-        return built_in(
-            {"norm": norm, "width": self.width, "encoder_layers": self.layers, "decoder_layers": self.layers},
-            {"train": self.pairs, "validation": 100, "test": None},
-            {"updates": self.updates, "warmup": warmup, **constant},
-            BatchSettings(tokens=self.tokens, max_length=128),
-        )
 
     def numbers(self, measured: Cells) -> Numbers:
         """What leaving the warm-up out costs."""
