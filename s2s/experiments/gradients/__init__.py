@@ -1,6 +1,6 @@
 """What is left of gradients: at a model's own initialisation, at others, and after the training of `quality`."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,8 @@ class Sizes:
     settle: int  # steps in which the direction of fastest growth is found before growth is counted
     deep_seeds: int  # seeds of these, at most
     learned: bool = True  # whether the models of `quality` are looked at, too, which must be trained for it
-    deep: DeepTrainings = DeepTrainings()  # the trainings that compare normalisation before and after each block
+    # the trainings that compare normalisation before and after each block
+    deep: DeepTrainings = field(default_factory=DeepTrainings)
 
 
 SIZES: dict[Scale, Sizes] = {
