@@ -8,7 +8,6 @@ the export in fp32 and in int8. It is said how fast each is, how many translatio
 how good they are. It writes docs/results/export.json and the table of docs/export.md; with --out FILE, that file alone.
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import Any
 import sacrebleu
 import torch
 
-from benchmarks.results import ROOT, written
+from benchmarks.keeping import ROOT, asked, written
 from s2s.data.pairs import load_split
 from s2s.experiments.rounds import over_rounds
 from s2s.export.engine import line_translator
@@ -115,16 +114,16 @@ def table(found: Told) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = asked(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
-    found = measure(asked.run, asked.overrides, asked.rounds)
-    write_atomically(asked.out or RESULT, json.dumps(found, indent=1) + "\n")
+    given = parser.parse_args()
+    found = measure(given.run, given.overrides, given.rounds)
+    write_atomically(given.out or RESULT, json.dumps(found, indent=1) + "\n")
     print(table(found))
-    if asked.out is None:
+    if given.out is None:
         write_atomically(PAGE, written(PAGE.read_text(encoding="utf-8"), table(found), WRITER))
 
 

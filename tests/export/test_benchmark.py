@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from benchmarks import exports
-from benchmarks.results import written
+from benchmarks.keeping import written
 
 
 def test_an_export_is_measured_beside_its_run_and_told_on_the_page(small):
