@@ -179,13 +179,18 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
         ),
         (lambda w: s2s.compare(["rnn", "lstm"], seeds=0), r"--seeds: 0 seeds measure nothing"),
         (lambda w: s2s.Comparison.planned(["rnn", "lstm"], match="tim"), r"--match: .*\n.*did you mean time"),
-        (lambda w: s2s.Comparison(w).go_on(cluster="localhost:1"), r"--cluster localhost:1: no Ray cluster"),
         (lambda w: s2s.Comparison(w).table(), r"is no comparison"),
     ],
 )
 def test_what_does_not_fit_is_said_with_the_remedy(small_world, use, message):
     with pytest.raises(UserError, match=message):
         use(small_world)
+
+
+def test_a_cluster_that_is_not_there_is_refused_before_anything_is_measured(tmp_path):
+    pytest.importorskip("ray")
+    with pytest.raises(UserError, match=r"--cluster localhost:1: no Ray cluster"):
+        s2s.Comparison(tmp_path).go_on(cluster="localhost:1")
 
 
 def test_values_are_those_of_the_command_line():
@@ -250,6 +255,7 @@ def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
 
 def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
     nodes = nullcontext("nodes")
+    monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: name)
     monkeypatch.setattr("s2s.experiments.cluster.Cluster", {"auto": nodes}.__getitem__)
     planned = s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "a", match="time")
     assert begun == []
