@@ -22,9 +22,11 @@ TRANSLATES = 20.0
 LEARNING = 0.05
 """Nats per token by which the loss may still fall with each doubling of the tokens."""
 STEADY = 0.1
-"""Share by which the machine's own speed may change while something is measured."""
+"""Share by which the machine's own speed may change while those are measured that are compared."""
+CLOCK = 0.25
+"""Share by which it may be slower than it ever was: processors change their clock, more is another program's doing."""
 ROUNDS = 5
-"""Rounds in which it must be as fast as ever."""
+"""Rounds in which it must keep its speed."""
 TIE = 1.0
 """BLEU that nobody cares about."""
 Standing = Literal["better", "worse", "tie", "still learning", "not measurable", ""]
@@ -115,23 +117,33 @@ def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
     return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} what was tried: {grid}")
 
 
-def steady_rounds(references: Mapping[int, Sequence[float]], most: float = STEADY) -> list[int]:
-    """The rounds in which the machine was as fast as ever, by how long one and the same product of matrices took.
+def steady_rounds(references: Mapping[int, Sequence[float]]) -> list[int]:
+    """The rounds in which the machine kept its speed, by how long one and the same product of matrices took.
 
-    What is timed has no part in the choice, so it favours nobody.
+    What is compared within a round does not care how fast the machine was in another one. What is timed has no part in
+    the choice, so it favours nobody.
 
     Args:
         references: seconds, whenever it was measured, by round.
-        most: share by which the slowest of a round may be slower than the fastest of all.
     """
     fastest = min((seconds for each in references.values() for seconds in each), default=math.inf)
-    return [i for i, each in references.items() if max(each) <= fastest * (1 + most)]
+    return [i for i, each in references.items() if speed_changed(each, fastest) <= 0]
+
+
+def speed_changed(seconds: Sequence[float], fastest: float) -> float:
+    """By which share the slowest of some products is beyond what a steady machine allows; 0 or less where it is not.
+
+    Args:
+        seconds: of one and the same product, while those were measured that are compared.
+        fastest: the least it ever took.
+    """
+    return max(seconds) / min(min(seconds) * (1 + STEADY), fastest * (1 + CLOCK)) - 1
 
 
 def machine_steady(references: Mapping[int, Sequence[float]]) -> Gate:
-    """Whether the machine was as fast as ever in enough rounds, see `steady_rounds`."""
+    """Whether the machine kept its speed in enough rounds, see `steady_rounds`."""
     good, every = len(steady_rounds(references)), [seconds for each in references.values() for seconds in each]
-    said = f"in {good} of {len(references)} rounds it was as fast as ever within {100 * STEADY:.0f} % ({ROUNDS} wanted)"
+    said = f"in {good} of {len(references)} rounds it kept its speed within {STEADY:.0%} ({ROUNDS} wanted)"
     if every:
         said += f"; the same product took {1000 * min(every):.3g} to {1000 * max(every):.3g} ms"
     return Gate("machine steady", good >= ROUNDS, said)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import torch
 
 from s2s.evaluation.differences import Difference, Pairwise, paired
-from s2s.evaluation.gates import STEADY, Gate, Judgement, machine_steady, standing, steady_rounds
+from s2s.evaluation.gates import Gate, Judgement, machine_steady, speed_changed, standing, steady_rounds
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.instruments import reference, rounded
@@ -61,33 +62,39 @@ def places(computer: Computer) -> list[Place]:
     return every[:1] if threads == 1 else every
 
 
-def watched(measure: Callable[[], Measured], where: Sequence[Place], folder: Path, cells: Sequence[Cell]) -> Measured:
+def watched(
+    measure: Callable[[], Measured], where: Sequence[Place], folder: Path, cells: Sequence[Cell], cell: Cell
+) -> Measured:
     """A measurement with the seconds of the reference product before and after it, at each place.
 
-    It is made again, three times at most, where one of these is slower by more than `STEADY` than the fastest, here or
-    in the measurements before it; the steadiest is kept. As there may be half as many repetitions as cells, a machine
-    that is never steady does not make a comparison much longer.
+    It is made again, three times at most, where the machine has changed since its round began, or is slower than its
+    clock explains; the steadiest is kept. As there may be half as many repetitions as cells, a machine that is never
+    steady does not make a comparison much longer.
 
     Args:
         measure: what is to be measured.
         where: places that it uses.
         folder: of what was measured before.
         cells: all of the experiment that are measured so.
+        cell: the one that is measured now.
     """
-    before = [own.measured for cell in cells if (own := kept(folder, cell)) and own.measured]
-    left = len(cells) // 2 - sum(own["tries"] - 1 for own in before)
+    before = {each: own.measured for each in cells if (own := kept(folder, each)) and own.measured}
+    left = len(cells) // 2 - sum(own["tries"] - 1 for own in before.values())
     made: list[tuple[float, Measured]] = []
-    while not made or (made[-1][0] > STEADY and len(made) < min(_TRIES, 1 + left)):
+    while not made or (made[-1][0] > 0 and len(made) < min(_TRIES, 1 + left)):
         starts = _references(where)
         measured = measure()
         found = {name: [starts[name], end] for name, end in _references(where).items()}
-        fastest = {
-            name: min([*own, *(s for other in before for s in other["references"].get(name, ()))])
-            for name, own in found.items()
-        }
-        moved = max(max(own) / fastest[name] - 1 for name, own in found.items())
-        made.append((moved, measured | {"references": found}))
+        changed = max(_changed(name, own, before, cell) for name, own in found.items())
+        made.append((changed, measured | {"references": found}))
     return min(made, key=lambda one: one[0])[1] | {"tries": len(made)}
+
+
+def _changed(place: str, own: Sequence[float], before: Mapping[Cell, Measured], cell: Cell) -> float:
+    """By how much the machine changed too much at a place, see `speed_changed`."""
+    every = {each: one["references"].get(place, ()) for each, one in before.items()}
+    this_round = [s for each, seconds in every.items() if each.part == cell.part for s in seconds]
+    return speed_changed([*own, *this_round], min([*own, *chain.from_iterable(every.values())]))
 
 
 def _references(where: Sequence[Place]) -> dict[str, float]:
@@ -124,7 +131,7 @@ def over_rounds(values: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True)
 class Race:
-    """Models' speeds, round by round; rounds in which the machine was slower than ever do not count.
+    """Models' speeds, round by round; rounds in which the machine changed do not count.
 
     Attributes:
         speeds: above 0, by model and round; the higher the better.
@@ -162,7 +169,7 @@ class Race:
         return max(others, key=lambda name: self.speed(name).value) if others else None
 
     def steady(self, *models: str) -> Gate:
-        """Whether the machine was as fast as ever in enough rounds of these."""
+        """Whether the machine kept its speed in enough rounds of these."""
         return machine_steady(self._watched(*models))
 
     def judged(self, model: str) -> Judgement:

@@ -20,6 +20,7 @@ from s2s.evaluation.gates import (
     powerful,
     rate_inside,
     slope_per_doubling,
+    speed_changed,
     standing,
     steady_rounds,
     uses_its_source,
@@ -118,6 +119,13 @@ def test_a_machine_that_changed_is_not_timed():
     assert "in 1 of 2 rounds" in gate.sentence
     assert "1.35 to 3.07 ms" in gate.sentence
     assert not machine_steady({}).passed
+
+
+def test_a_clock_that_is_slower_in_whole_rounds_is_steady_within_them_and_another_program_is_not():
+    rounds = {0: [1.24e-3, 1.24e-3], 1: [1.37e-3, 1.5e-3], 2: [1.54e-3, 1.54e-3], 3: [1.56e-3, 1.56e-3]}
+    assert steady_rounds(rounds) == [0, 1, 2]
+    assert speed_changed([1.0, 1.1], 1.0) == pytest.approx(0)
+    assert speed_changed([1.2, 1.3], 1.0) == pytest.approx(1.3 / 1.25 - 1)
 
 
 def test_what_a_cheat_could_say_is_no_skill():

@@ -259,13 +259,13 @@ def _speeds(folder: Path, race: str) -> dict[str, list[float]]:
 
 
 def _steady(folder: Path, place: str, *kinds: str) -> list[int]:
-    """Rounds in which the product before or after any of these was at most 10 % slower than ever."""
+    """Rounds in which the products around these differ by at most 10 %, and are at most 25 % slower than ever."""
     products = [
         [s for kind in kinds for s in cell(folder, "parallelism", f"{kind}--round-{i}")["references"][place]]
         for i in ROUNDS
     ]
     fastest = min(map(min, products))
-    return [i for i, own in enumerate(products) if max(own) / fastest - 1 <= 0.1]
+    return [i for i, own in enumerate(products) if max(own) <= 1.1 * min(own) and max(own) <= 1.25 * fastest]
 
 
 @pytest.mark.parametrize("race", RACES)

@@ -48,7 +48,7 @@ def _watched(folder, cells=CELLS):
         made.append(len(made))
         return {"value": made[-1]}
 
-    return watched(measure, [Place("1 thread", EXACT, 1)], folder, cells)
+    return watched(measure, [Place("1 thread", EXACT, 1)], folder, cells, CELLS[2])
 
 
 def test_models_take_turns_and_rounds_follow_each_other():
@@ -79,7 +79,19 @@ def _keep(folder, cell, seconds, tries=1):
     (folder / f"{cell.key}.json").write_text(json.dumps(asdict(Kept(measured, "", 1.0))))
 
 
-def test_one_that_is_slower_than_those_before_is_made_again(tmp_path, products):
+def test_one_before_which_the_machine_changed_within_its_round_is_made_again(tmp_path, products):
+    _keep(tmp_path, CELLS[3], 0.00112)
+    products([0.001, 0.001, 0.00103, 0.00105])
+    assert _watched(tmp_path)["tries"] == 2
+
+
+def test_one_of_another_round_may_have_had_another_clock(tmp_path, products):
+    _keep(tmp_path, CELLS[0], 0.001)
+    products([0.0012, 0.0012])
+    assert _watched(tmp_path)["tries"] == 1
+
+
+def test_one_that_is_slower_than_any_clock_is_made_again(tmp_path, products):
     _keep(tmp_path, CELLS[0], 0.001)
     products([0.0013, 0.0013, 0.001, 0.001])
     assert _watched(tmp_path)["tries"] == 2

@@ -94,7 +94,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         return counted(contest, contestant, sizes)
     where = places(contest.computer)
     folder = contest.cells_of(EXPERIMENT.name)
-    return watched(lambda: timed(contest, contestant, sizes, where), where, folder, _rounds(contest))
+    return watched(lambda: timed(contest, contestant, sizes, where), where, folder, _rounds(contest), cell)
 
 
 def counted(contest: Contest, contestant: Contestant, sizes: Sizes) -> Measured:
