@@ -60,7 +60,7 @@ def test_laws_and_ratios_follow_from_the_counts():
 
 
 def test_the_machine_was_called_steady_where_its_products_say_so():
-    said = result(KEPT, "parallelism")
+    said = result(LECTURE, "parallelism")
     products = {}
     for row in table(said, "machine"):
         own = products.setdefault(row["place"], {}).setdefault(row["model"], {})

@@ -58,9 +58,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         check_translates(model, cell.model)
     together = round_cells(contest.models, sizes.seconds, part(sizes.rows))
     folder = contest.cells_of(EXPERIMENT.name)
-    return watched(
-        lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together, cell
-    )
+    return watched(lambda: {"places": [_timed(models, place, sizes) for place in where]}, where, folder, together, cell)
 
 
 def _timed(models: Mapping[torch.device, Seq2Seq], place: Place, sizes: Sizes) -> Measured:
