@@ -1,10 +1,5 @@
 """Scores on untouched references, with signatures, intervals and a view by source length.
 
-Exact match and edit distance come in the form of sacreBLEU's metrics, so that intervals and tests take them as others.
-Edits are jiwer's: the fewest substitutions, insertions and deletions (Levenshtein) that make the reference of what a
-system wrote, over the units of all references. Where the targets are phones with white space between them, the word
-error rate is the phone error rate.
-
 A sentence may have several references, and not all of them as many: exact is what equals one of them, and edits are
 those to the nearest. sacreBLEU's own metrics do as they always do.
 """
@@ -12,20 +7,15 @@ those to the nearest. sacreBLEU's own metrics do as they always do.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import jiwer
 import numpy as np
 from jaxtyping import Float, Shaped
-from sacrebleu.metrics.base import Metric, Signature
-from sacrebleu.metrics.base import Score as SacreScore
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 
-from s2s.evaluation.cider import Cider
 from s2s.evaluation.inference import Counts, drawn_rows, estimate, wilson
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
 
 NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 """Of all metrics of translations, in the order in which they are told."""
@@ -77,72 +67,16 @@ class Bucket:
         return f"{span} {self.unit}: {self.bleu:.1f}"
 
 
-Unit = Literal["sentences", "characters", "words"]
-
-_UNITS: dict[Unit, str] = {"sentences": "exact", "characters": "CER", "words": "WER"}
-_CUTS: dict[Unit, jiwer.Compose] = {
-    "characters": jiwer.Compose([jiwer.ReduceToListOfListOfChars()]),
-    "words": jiwer.Compose([jiwer.ReduceToListOfListOfWords()]),
-}
-
-
-class _RateSignature(Signature):
-    def __init__(self, args: dict[str, Any]) -> None:
-        super().__init__(args)
-        unit = args["unit"]
-        self.info |= {
-            "case": "lc" if args["lowercase"] else "mixed",
-            "unit": unit,
-            "version": None if unit == "sentences" else f"jiwer-{version('jiwer')}",
-        }
-
-
-class Rate(Metric):
-    """The share of sentences that are the reference, or the edits for each character or word of it, in percent.
-
-    White space at the ends does not count; between words, any is one space. Of `sentences`, the unit, exact ones are
-    counted; of the others, edits.
-    """
-
-    _SIGNATURE_TYPE = _RateSignature
-
-    def __init__(self, unit: Unit, lowercase: bool = False) -> None:
-        super().__init__()
-        self.unit: Unit = unit
-        self.lowercase = lowercase
-
-    def _preprocess_segment(self, sent: str) -> str:
-        text = " ".join(sent.split()) if self.unit == "words" else sent.strip()
-        return text.lower() if self.lowercase else text
-
-    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
-        return {"references": refs}
-
-    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
-        # the nearest of them, by the edits for each of its units
-        found = [self._statistics(hypothesis, reference) for reference in ref_kwargs["references"]]
-        better = max if self.unit == "sentences" else min
-        return better(found, key=lambda stats: self._compute_score_from_stats(stats).score)
-
-    def _statistics(self, hypothesis: str, reference: str) -> list[int]:
-        if self.unit == "sentences":
-            return [int(hypothesis == reference), 1]
-        cut = _CUTS[self.unit]
-        found = jiwer.process_words(reference, hypothesis, cut, cut)
-        lost = found.substitutions + found.deletions
-        return [lost + found.insertions, lost + found.hits]
-
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:
-        part, whole = stats[0], stats[1]
-        # nothing to be written: whatever was written is wrong, as sacreBLEU's TER has it
-        return SacreScore(_UNITS[self.unit], 100 * (part / whole if whole else float(part > 0)))
-
-    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> SacreScore:
-        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
-
-
-def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> dict[str, Metric]:
+def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> "dict[str, Metric]":
     """BLEU, chrF2++, TER, exact match, character and word error rate; CIDEr-D, which knows no case, if it is named."""
+    # a line is translated, and much else is done, before or without any score
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    from s2s.evaluation.cider import Cider
+    from s2s.evaluation.rates import Rate
+
     makers: dict[str, Callable[[], Metric]] = {
         "bleu": lambda: BLEU(lowercase=lowercase),
         "chrf": lambda: CHRF(word_order=2, lowercase=lowercase),
@@ -196,7 +130,7 @@ def scores(
     return found
 
 
-def bootstrap_interval(metric: Metric, counts: Counts) -> tuple[float, float]:
+def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
     """The 95 % interval of one of `metrics`, by its counts in each sentence: 1,000 times drawn anew (Koehn 2004)."""
     return _interval(metric, _resampled(counts))
 
@@ -205,12 +139,12 @@ def _resampled(counts: Counts) -> Counts:
     return np.stack([drawn @ counts for drawn in drawn_rows(len(counts))])
 
 
-def _interval(metric: Metric, sums: Counts) -> tuple[float, float]:
+def _interval(metric: "Metric", sums: Counts) -> tuple[float, float]:
     found = estimate(0.0, scores_of(metric, sums))
     return float(found.low or 0.0), float(found.high or 0.0)
 
 
-def scores_of(metric: Metric, sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
+def scores_of(metric: "Metric", sums: Shaped[np.ndarray, "rows counts"]) -> Float[np.ndarray, " rows"]:
     """The score, by one of `metrics`, of each row of summed counts, in percent."""
     return np.array([metric._aggregate_and_compute([row]).score for row in sums.tolist()])
 

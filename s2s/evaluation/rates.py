@@ -1,0 +1,77 @@
+"""Exact match and error rates in the form of sacreBLEU's metrics, so that intervals and tests take them as others.
+
+Edits are jiwer's: the fewest substitutions, insertions and deletions (Levenshtein) that make the reference of what a
+system wrote, over the units of all references. Where the targets are phones with white space between them, the word
+error rate is the phone error rate.
+"""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Literal
+
+import jiwer
+from sacrebleu.metrics.base import Metric, Signature
+from sacrebleu.metrics.base import Score as SacreScore
+
+Unit = Literal["sentences", "characters", "words"]
+
+_UNITS: dict[Unit, str] = {"sentences": "exact", "characters": "CER", "words": "WER"}
+_CUTS: dict[Unit, jiwer.Compose] = {
+    "characters": jiwer.Compose([jiwer.ReduceToListOfListOfChars()]),
+    "words": jiwer.Compose([jiwer.ReduceToListOfListOfWords()]),
+}
+
+
+class _RateSignature(Signature):
+    def __init__(self, args: dict[str, Any]) -> None:
+        super().__init__(args)
+        unit = args["unit"]
+        self.info |= {
+            "case": "lc" if args["lowercase"] else "mixed",
+            "unit": unit,
+            "version": None if unit == "sentences" else f"jiwer-{version('jiwer')}",
+        }
+
+
+class Rate(Metric):
+    """The share of sentences that are the reference, or the edits for each character or word of it, in percent.
+
+    White space at the ends does not count; between words, any is one space. Of `sentences`, the unit, exact ones are
+    counted; of the others, edits.
+    """
+
+    _SIGNATURE_TYPE = _RateSignature
+
+    def __init__(self, unit: Unit, lowercase: bool = False) -> None:
+        super().__init__()
+        self.unit: Unit = unit
+        self.lowercase = lowercase
+
+    def _preprocess_segment(self, sent: str) -> str:
+        text = " ".join(sent.split()) if self.unit == "words" else sent.strip()
+        return text.lower() if self.lowercase else text
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"references": refs}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
+        # the nearest of them, by the edits for each of its units
+        found = [self._statistics(hypothesis, reference) for reference in ref_kwargs["references"]]
+        better = max if self.unit == "sentences" else min
+        return better(found, key=lambda stats: self._compute_score_from_stats(stats).score)
+
+    def _statistics(self, hypothesis: str, reference: str) -> list[int]:
+        if self.unit == "sentences":
+            return [int(hypothesis == reference), 1]
+        cut = _CUTS[self.unit]
+        found = jiwer.process_words(reference, hypothesis, cut, cut)
+        lost = found.substitutions + found.deletions
+        return [lost + found.insertions, lost + found.hits]
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> SacreScore:
+        part, whole = stats[0], stats[1]
+        # nothing to be written: whatever was written is wrong, as sacreBLEU's TER has it
+        return SacreScore(_UNITS[self.unit], 100 * (part / whole if whole else float(part > 0)))
+
+    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> SacreScore:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
