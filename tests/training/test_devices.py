@@ -53,6 +53,27 @@ def test_memory_that_was_freed_is_not_asked_of_the_kernel_again():
     assert statistics.median(map(int, done.stdout.split())) < (64 << 20) / resource.getpagesize() / 100
 
 
+FLUSHED = """
+import warnings
+import numpy, torch
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.devices import prepare_process
+
+warnings.simplefilter("error")
+torch.set_num_threads(2)
+tiny = torch.full((1 << 22,), 1e-39)
+print(int((tiny * 1.0 != 0).sum()))
+prepare_process(DeviceSettings(kind="cpu"))
+print(int((tiny * 1.0 != 0).sum()), torch.get_num_threads(), numpy.finfo(numpy.float64).tiny > 0)
+"""
+
+
+def test_what_is_too_small_to_be_normal_is_nothing_in_threads_that_exist_already():
+    # in a process of its own, in which nothing was prepared
+    done = subprocess.run([sys.executable, "-c", FLUSHED], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(1 << 22), "0 2 True"]
+
+
 @pytest.fixture
 def process_as_before():
     """Whatever a test prepares, the process is as it was when the test has ended."""
