@@ -185,13 +185,17 @@ def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     entries = _entries(base, summary)
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
     contestants = tuple(
-        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})))
+        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})), _parameters(recipe))
         for model, recipe in entries.items()
         if not isinstance(recipe, NotForThisModel)
     )
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
     return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), absent)
+
+
+def _parameters(recipe: ComparedRecipe) -> int:
+    return discipline_of(recipe).blueprint(recipe).parameters(recipe.model.kind, recipe.model)
 
 
 def _chosen(summary: Summary) -> list[Experiment]:

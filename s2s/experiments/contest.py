@@ -47,6 +47,8 @@ class Contestant:
     recipe: ComparedRecipe
     # numbers of layers to choose from, the first being its recipe's at first; none where there is no choice
     depths: tuple[int, ...] = ()
+    # of its model, as it came
+    parameters: int = 0
     # the rates tried at its depth, and whether the one chosen has worse ones on both sides; nothing before they are
     rates: tuple[float, ...] = ()
     inside: bool = False
@@ -85,7 +87,11 @@ class Contestant:
         return {"chosen": self.learning_rate, **tried, "inside": self.inside}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.name, sent(self.recipe), (self.depths, self.rates, self.inside, self.losses))
+        return _restored, (
+            self.name,
+            sent(self.recipe),
+            (self.depths, self.parameters, self.rates, self.inside, self.losses),
+        )
 
 
 def _restored(name: str, recipe: tuple[str, str, str], chosen: tuple[Any, ...]) -> Contestant:
@@ -216,11 +222,9 @@ class Experiment:
         return (folder / f"{kind}.md").read_text(encoding="utf-8").removesuffix("\n")
 
 
-def each_run(
-    contest: Contest, seconds: Callable[[ComparedRecipe], float] = lambda recipe: 1.0, part: str = ""
-) -> list[Cell]:
-    """A cell for each model and seed, which takes so many `seconds` by its recipe; the models in turn."""
-    return [Cell(c.name, part, seed, seconds(c.recipe)) for seed in contest.seeds for c in contest.contestants]
+def each_run(contest: Contest, seconds: Callable[[Contestant], float] = lambda each: 1.0, part: str = "") -> list[Cell]:
+    """A cell for each model and seed, which takes so many `seconds`; the models in turn."""
+    return [Cell(c.name, part, seed, seconds(c)) for seed in contest.seeds for c in contest.contestants]
 
 
 def by_model(contest: Contest, measured: Cells, part: str = "") -> dict[str, BySeed]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from s2s.experiments.contest import Cell, Contest, Experiment
-from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import kept, machine_here
 from s2s.training.devices import NAMES
 
@@ -52,11 +51,7 @@ def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell], beside
 
 def disk(contest: Contest) -> int:
     """Bytes that the trained models take, at most: a whole run for each model and seed."""
-    counts = (
-        discipline_of(each.recipe).blueprint(each.recipe).parameters(each.kind, each.settings)
-        for each in contest.contestants
-    )
-    return _BYTES * len(contest.seeds) * sum(counts)
+    return _BYTES * len(contest.seeds) * sum(each.parameters for each in contest.contestants)
 
 
 def told(costs: Sequence[Cost], runs: int, processes: int) -> str:

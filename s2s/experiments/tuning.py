@@ -235,7 +235,7 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
 
 
 def _cell(each: Contestant, trial: Trial, share: float = 1.0) -> Cell:
-    return Cell(each.name, part=trial.part, seconds=seconds_for(each.recipe, 1.0 if trial.whole else share))
+    return Cell(each.name, part=trial.part, seconds=seconds_for(each, 1.0 if trial.whole else share))
 
 
 def _made(contest: Contest, each: Contestant) -> dict[Trial, Kept]:

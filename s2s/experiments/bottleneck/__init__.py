@@ -61,7 +61,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
 
 def cells(contest: Contest) -> list[Cell]:
     """Each model with each seed."""
-    return each_run(contest, lambda recipe: contest.sizes(SIZES).seconds, JOINED)
+    return each_run(contest, lambda each: contest.sizes(SIZES).seconds, JOINED)
 
 
 EXPERIMENT = Experiment(

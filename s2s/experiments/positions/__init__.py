@@ -64,7 +64,7 @@ def cells(contest: Contest) -> list[Cell]:
     """For each seed and model, the trained model and each kind of positions that it can have."""
     sizes = contest.sizes(SIZES)
     return [
-        Cell(contestant.name, part, seed, seconds=sizes.seconds if part == TRAINED else seconds_for(contestant.recipe))
+        Cell(contestant.name, part, seed, seconds=sizes.seconds if part == TRAINED else seconds_for(contestant))
         for number, seed in enumerate(contest.seeds)
         for contestant in contest.contestants
         for part in (TRAINED, *_trainings(contestant.settings, sizes if number < sizes.seeds else None))

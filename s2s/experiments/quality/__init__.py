@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from functools import partial
 
-from s2s.experiments.contest import Cell, ComparedRecipe, Contest, Experiment, Measured, each_run
+from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, each_run
 from s2s.experiments.disciplines import evaluation_of
 from s2s.experiments.quality.conclude import RUN, conclude
 from s2s.experiments.translating import counts_of, flops_per_token, sizes_of
@@ -37,9 +37,9 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     }
 
 
-def _seconds(recipe: ComparedRecipe) -> float:
+def _seconds(each: Contestant) -> float:
     """Of a training with its validations, and of the test."""
-    return _VALIDATED * seconds_for(recipe)
+    return _VALIDATED * seconds_for(each)
 
 
 EXPERIMENT = Experiment(

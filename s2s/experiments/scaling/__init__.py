@@ -62,7 +62,7 @@ def cells(contest: Contest) -> list[Cell]:
 
 def _seconds(each: Contestant, factor: float, updates: float, tries: bool) -> float:
     pace = _FIXED + _GROWTH * factor
-    return pace * seconds_for(each.recipe, updates * (1 + (_TRIALS * _TRIAL if tries else 0)))
+    return pace * seconds_for(each, updates * (1 + (_TRIALS * _TRIAL if tries else 0)))
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:

@@ -86,7 +86,7 @@ def cells(contest: Contest) -> list[Cell]:
     # the first share of a seed waits for the trainings before it
     updates = {share: few + (2 * sizes.pretraining if share == sizes.shares[0] else 0) for share in sizes.shares}
     return [
-        Cell(each.name, f"equal-{share}", seed, seconds=seconds_for(each.recipe, updates[share]))
+        Cell(each.name, f"equal-{share}", seed, seconds=seconds_for(each, updates[share]))
         for seed in contest.seeds[: sizes.seeds]
         for share in sizes.shares
         for each in contest.contestants
