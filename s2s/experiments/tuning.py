@@ -83,7 +83,8 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
 
     At the first depth all of `RATES` are tried; at the others the best of the first and its neighbours. Then the best
     of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
-    the others.
+    the others. A short training favours high rates, too: half the rate of the best of these is trained in full, as long
+    as that is better.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
@@ -99,13 +100,23 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
         if layers in depths[:1]:
             middle = _best_rate(tried)
             rates = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST]
-    if sum(trial.whole for trial in losses) >= whole:
-        return []
+    full = {trial: loss for trial, loss in losses.items() if trial.whole}
+    if len(full) >= whole:
+        return _below(full)
     short = sorted((trial for trial in losses if not trial.whole), key=lambda trial: _order(losses[trial]))
     first = {trial.layers: trial for trial in reversed(short)}
     short.sort(key=lambda trial: first[trial.layers] is not trial)
     best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
     return [trial for trial in best if trial not in losses]
+
+
+def _below(full: Losses) -> list[Trial]:
+    """The best of the whole trainings once more at half its rate, unless that was done or none of them learned."""
+    best = best_trial(full)
+    if best is None or best.rate / 2 < LOWEST:
+        return []
+    lower = replace(best, rate=best.rate / 2)
+    return [] if lower in full else [lower]
 
 
 def best_trial(losses: Losses) -> Trial | None:
@@ -119,8 +130,8 @@ def best_trial(losses: Losses) -> Trial | None:
 
 def inside(trial: Trial, losses: Losses) -> bool:
     """Whether a lower and a higher rate were tried at the trial's depth, none of them better than all short ones."""
-    tried = _short(losses, trial.layers)
-    return min(tried) < trial.rate < max(tried) and min(tried) < _best_rate(tried) < max(tried)
+    tried, rates = _short(losses, trial.layers), [each.rate for each in losses if each.layers == trial.layers]
+    return min(rates) < trial.rate < max(rates) and min(tried) < _best_rate(tried) < max(tried)
 
 
 def _short(losses: Losses, layers: int | None) -> dict[float, float | None]:

@@ -93,13 +93,29 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     deep_learns_later = searched(
         lambda t: around(0.004, 1)(t) - (2.0 if t.whole and t.layers == 2 else 0.0), depths=(2, 1), whole=2
     )
-    assert {trial for trial in deep_learns_later if trial.whole} == {Trial(0.004, n, whole=True) for n in (1, 2)}
+    whole = {Trial(0.004, n, whole=True) for n in (1, 2)}
+    assert {trial for trial in deep_learns_later if trial.whole} == whole | {Trial(0.002, 2, whole=True)}
     assert best_trial(deep_learns_later) == Trial(0.004, 2, whole=True)
     # a third is the best of the others; as many as there are are enough, whichever they were
     third = searched(around(0.004, 1), depths=(2, 1), whole=3)
     assert [trial.layers for trial in third if trial.whole] == [1, 2, 1]
     before = {trial: loss for trial, loss in third.items() if not trial.whole}
-    assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 1.0}, 2) == []
+    assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 0.5}, 2) == []
+
+
+def test_lower_rates_are_trained_in_full_as_long_as_they_are_better_for_short_trainings_favour_high_ones():
+    slow_wins_later = searched(
+        lambda t: around(0.002, 2)(t) if t.whole else around(0.016, 2)(t), depths=(2, 1), whole=2
+    )
+    assert [t.rate for t in slow_wins_later if t.whole and t.layers == 2] == [0.016, 0.008, 0.004, 0.002, 0.001]
+    assert best_trial(slow_wins_later) == Trial(0.002, 2, whole=True)
+    assert inside(Trial(0.002, 2, whole=True), slow_wins_later)
+    slowest = searched(lambda t: t.rate if t.whole else around(0.002)(t), whole=1)
+    assert best_trial(slowest) == Trial(LOWEST, whole=True)
+    assert not inside(Trial(LOWEST, whole=True), slowest)
+    assert not any(trial.whole for trial in searched(around(0.002), depths=(2, 1)))
+    # where no whole training learned there is nothing to go down from
+    assert [t.rate for t in searched(lambda t: None if t.whole else around(0.002)(t), whole=1) if t.whole] == [0.002]
 
 
 def test_a_model_that_fails_at_high_rates_is_tried_at_lower_ones():
@@ -158,7 +174,7 @@ def test_what_was_tried_decides_and_is_described(base):
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
     assert set(told.rates) == {"0.004", "0.008", "0.016"}
     assert told.depths == {"2": 1.0, "1": 0.0}
-    assert told.whole == {"rate 0.008, 1 layer": -0.1}
+    assert told.whole == {"rate 0.008, 1 layer": -0.1, "rate 0.004, 1 layer": 0.9}
     failed = tried(made, "rnn")
     assert (failed.losses, failed.seconds_per_update) == ({Trial(0.001): None}, None)
     assert chosen(entrant, failed.losses, None).recipe == entrant.recipe
