@@ -204,7 +204,7 @@ def _chosen(summary: Summary) -> list[Experiment]:
 
 def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
-    each = [cost(TUNING, entrants, tuning.foreseen(entrants), beside)]
+    each = [cost(TUNING, entrants, _open(entrants, summary, tuning.foreseen(entrants)), beside)]
     each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
@@ -289,7 +289,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     trials: dict[Cell, Kept] = {}
     foreseen = set(tuning.foreseen(entrants))
     # what is tried next depends on what the trials before it were like
-    while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
+    while new := [cell for cell in _open(entrants, summary, TUNING.cells(entrants)) if cell not in trials]:
         watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
         trials |= _all_kept(TUNING, entrants, new, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
@@ -303,6 +303,12 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     described = [tuning.described(each, tried[each.name]) for each in contestants]
     write_part(summary.model_copy(update={"contenders": described}), entrants.folder / COMPARISON)
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
+
+
+def _open(entrants: Contest, summary: Summary, trials: Sequence[Cell]) -> list[Cell]:
+    """The trials that count: once rates and depths are chosen, and others learn by them, those that were made."""
+    folder = entrants.cells_of(TUNING.name)
+    return [cell for cell in trials if not summary.contenders or kept(folder, cell)]
 
 
 def _all_kept(

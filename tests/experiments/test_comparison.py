@@ -9,7 +9,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import comparison, running
+from s2s.experiments import comparison, running, tuning
 from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Series, read_result, read_summary
@@ -120,6 +120,18 @@ def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, 
         assert contender.learning_rate == min(losses, key=losses.get)
     found = read_result(folder / "memory" / RESULT).findings
     assert found[0].value == rnn.learning_rate
+
+
+def test_what_others_have_learned_by_is_not_chosen_anew(counting, tmp_path, monkeypatch):
+    folder = _begin(tmp_path / "both", "rnn", "lstm")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    before = read_summary(folder / COMPARISON)
+    # another version would try more
+    monkeypatch.setattr(tuning, "RATES", (0.002, 0.003, 0.004))
+    assert "in all 0 measurements" in comparison.costs(folder, before, None)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert read_summary(folder / COMPARISON).contenders == before.contenders
+    assert not list((folder / "cells/tuning").glob("*rate-3000.json"))
 
 
 def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
