@@ -83,8 +83,8 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
 
     At the first depth all of `RATES` are tried; at the others the best of the first and its neighbours. Then the best
     of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
-    the others. A short training favours high rates, too: half the rate of the best of these is trained in full, as long
-    as that is better.
+    the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
+    rate, and so on while that is better.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
@@ -111,12 +111,11 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
 
 
 def _below(full: Losses) -> list[Trial]:
-    """The best of the whole trainings once more at half its rate, unless that was done or none of them learned."""
-    best = best_trial(full)
-    if best is None or best.rate / 2 < LOWEST:
-        return []
-    lower = replace(best, rate=best.rate / 2)
-    return [] if lower in full else [lower]
+    """The best whole training of each depth once more at half its rate, unless that was done or none learned."""
+    depths = {trial.layers: {t: loss for t, loss in full.items() if t.layers == trial.layers} for trial in full}
+    best = [found for losses in depths.values() if (found := best_trial(losses))]
+    lower = [replace(trial, rate=trial.rate / 2) for trial in best if trial.rate / 2 >= LOWEST]
+    return [trial for trial in lower if trial not in full]
 
 
 def best_trial(losses: Losses) -> Trial | None:
