@@ -157,7 +157,8 @@ def _flush_denormals() -> None:
     if float(torch.full((), 1e-39) * 1.0) == 0:
         return
     # numpy looks for the smallest number when first asked for its limits, and warns where it is 0
-    np.finfo(np.float32), np.finfo(np.float64)
+    for kind in (np.float32, np.float64):
+        np.finfo(kind)
     # each thread has a switch of its own, and takes over that of the thread which starts it
     if torch.set_flush_denormal(True) and sys.platform != "win32":
         stop_threads = getattr(ctypes.CDLL(None), "omp_pause_resource_all", None)
