@@ -151,8 +151,8 @@ def _keep_freed_memory() -> None:
 def _flush_denormals() -> None:
     """Makes numbers below the smallest normal one (1e-38 in fp32) zeros, in all threads.
 
-    A processor takes a hundred times as long for a product with one of them. Gradients that vanish become such numbers:
-    an LSTM whose gates were saturated took twice to three times as long for each update as it did at first.
+    A processor takes its slow path for a product with one of them, and gradients that vanish become such numbers: an
+    LSTM whose gates were saturated took twice to three times as long for each update as it did at first (docs/log.md).
     """
     if float(torch.full((), 1e-39) * 1.0) == 0:
         return

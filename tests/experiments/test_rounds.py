@@ -79,28 +79,25 @@ def _keep(folder, cell, seconds, tries=1):
     (folder / f"{cell.key}.json").write_text(json.dumps(asdict(Kept(measured, "", 1.0))))
 
 
-def test_one_before_which_the_machine_changed_within_its_round_is_made_again(tmp_path, products):
-    _keep(tmp_path, CELLS[3], 0.00112)
-    products([0.001, 0.001, 0.00103, 0.00105])
-    assert _watched(tmp_path)["tries"] == 2
-
-
-def test_one_of_another_round_may_have_had_another_clock(tmp_path, products):
-    _keep(tmp_path, CELLS[0], 0.001)
-    products([0.0012, 0.0012])
-    assert _watched(tmp_path)["tries"] == 1
-
-
-def test_one_that_is_slower_than_any_clock_is_made_again(tmp_path, products):
-    _keep(tmp_path, CELLS[0], 0.001)
-    products([0.0013, 0.0013, 0.001, 0.001])
-    assert _watched(tmp_path)["tries"] == 2
-
-
-def test_one_that_is_faster_is_not(tmp_path, products):
-    _keep(tmp_path, CELLS[0], 0.002)
-    products([0.001, 0.001])
-    assert _watched(tmp_path)["tries"] == 1
+@pytest.mark.parametrize(
+    ("before", "kept_seconds", "measured", "tries"),
+    [
+        # the machine changed within the round
+        (CELLS[3], 0.00112, [0.001, 0.001, 0.00103, 0.00105], 2),
+        # another round had another clock
+        (CELLS[0], 0.001, [0.0012, 0.0012], 1),
+        # slower than any clock
+        (CELLS[0], 0.001, [0.0013, 0.0013, 0.001, 0.001], 2),
+        # faster than all before
+        (CELLS[0], 0.002, [0.001, 0.001], 1),
+    ],
+)
+def test_what_was_measured_before_decides_whether_one_is_made_again(
+    tmp_path, products, before, kept_seconds, measured, tries
+):
+    _keep(tmp_path, before, kept_seconds)
+    products(measured)
+    assert _watched(tmp_path)["tries"] == tries
 
 
 def test_a_machine_that_is_never_steady_makes_a_comparison_half_as_long_again_at_most(tmp_path, products):
