@@ -2,9 +2,9 @@
 
 python -m benchmarks.comparison runs/compare-rnn-transformer
 
-What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison/`, or to
-`docs/comparison-lecture/` if it is of that profile, from where `s2s report` draws its page and all pictures again; the
-classroom table of README.md and docs/comparison.md is written anew. A row stands there as the longest profile has it.
+What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison-lecture/`, or the
+folder of its profile, from where `s2s report` draws its page and all pictures again; the classroom table of README.md
+and docs/comparison.md is written anew. A row stands there as the longest profile has it.
 The single measurements are kept, too, so that anyone can compute with them, or go on with a copy:
 `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`.
 """
@@ -25,7 +25,7 @@ from s2s.results import COMPARISON, RESULT, Summary, read_summary
 from s2s.run.folder import RECIPE
 
 # by profile, the longest first
-KEPT = {"lecture": ROOT / "docs" / "comparison-lecture", "quick": ROOT / "docs" / "comparison"}
+KEPT = {profile: ROOT / "docs" / f"comparison-{profile}" for profile in ("definitive", "lecture")}
 CELLS = "cells.tar.xz"
 PAGE = ROOT / "docs" / "comparison.md"
 _LEGEND = (

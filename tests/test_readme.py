@@ -100,11 +100,11 @@ def _done(command: str) -> tuple[int, str]:
 @pytest.fixture
 def folder(tmp_path) -> Path:
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
-    (tmp_path / "docs/comparison").mkdir(parents=True)
     # of the kept comparison two experiments: each has tests of its own
-    shutil.copy(ROOT / "docs/comparison/comparison.json", tmp_path / "docs/comparison")
+    kept = Path("docs/comparison-lecture")
     for experiment in ("parallelism", "memory"):
-        shutil.copytree(ROOT / "docs/comparison" / experiment, tmp_path / "docs/comparison" / experiment)
+        shutil.copytree(ROOT / kept / experiment, tmp_path / kept / experiment)
+    shutil.copy(ROOT / kept / "comparison.json", tmp_path / kept)
     found = phrases("train", 300, seed=5)
     (tmp_path / "files").mkdir()
     for stem in ("files/train", "files/val", "files/test_2016_flickr", "a"):

@@ -54,6 +54,8 @@ class Contestant:
     inside: bool = False
     # validation losses of the short trainings at these rates; None where one failed
     losses: tuple[float | None, ...] = ()
+    # rates that were trained in full at its depth, with their losses likewise
+    whole: tuple[tuple[float, float | None], ...] = ()
 
     @property
     def translation(self) -> Recipe[Any]:
@@ -83,14 +85,14 @@ class Contestant:
 
     def choice(self) -> dict[str, Any]:
         """How the rate was chosen, as a measurement keeps it."""
-        tried = {"tried": list(self.rates), "losses": list(self.losses)}
+        tried = {"tried": list(self.rates), "losses": list(self.losses), "whole": [list(each) for each in self.whole]}
         return {"chosen": self.learning_rate, **tried, "inside": self.inside}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (
             self.name,
             sent(self.recipe),
-            (self.depths, self.parameters, self.rates, self.inside, self.losses),
+            (self.depths, self.parameters, self.rates, self.inside, self.losses, self.whole),
         )
 
 

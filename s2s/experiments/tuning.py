@@ -78,10 +78,10 @@ class Trial:
 Losses = Mapping[Trial, float | None]
 
 
-def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial]:
+def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] = RATES) -> list[Trial]:
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
-    At the first depth all of `RATES` are tried; at the others the best of the first and its neighbours. Then the best
+    At the first depth all of `rates` are tried; at the others the best of the first and its neighbours. Then the best
     of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
     the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
     rate, and so on while that is better.
@@ -90,8 +90,8 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
         losses: of all trials so far.
         whole: how many are trained in full.
+        rates: what is tried first.
     """
-    rates: Sequence[float] = RATES
     for layers in depths or [None]:
         tried = _short(losses, layers)
         missing = [rate for rate in rates if rate not in tried] or _beyond(tried)
@@ -134,7 +134,11 @@ def inside(trial: Trial, losses: Losses) -> bool:
 
 
 def _short(losses: Losses, layers: int | None) -> dict[float, float | None]:
-    return {trial.rate: loss for trial, loss in losses.items() if trial.layers == layers and not trial.whole}
+    return _at_depth(losses, layers, whole=False)
+
+
+def _at_depth(losses: Losses, layers: int | None, whole: bool) -> dict[float, float | None]:
+    return {trial.rate: loss for trial, loss in losses.items() if (trial.layers, trial.whole) == (layers, whole)}
 
 
 def _order(loss: float | None) -> float:
@@ -213,7 +217,7 @@ def _cells(contest: Contest) -> list[Cell]:
     cells = []
     for each in contest.contestants:
         made = _made(contest, each)
-        losses = {trial: _loss_of(one) for trial, one in made.items()}
+        losses = {trial: loss_of(one) for trial, one in made.items()}
         cells += [_cell(each, trial, sizes.share) for trial in (*made, *next_trials(each.depths, losses, sizes.whole))]
     return cells
 
@@ -223,7 +227,7 @@ def foreseen(contest: Contest) -> list[Cell]:
     sizes = contest.sizes(SIZES)
     cells = []
     for each in contest.contestants:
-        losses = {trial: _loss_of(one) for trial, one in _made(contest, each).items()}
+        losses = {trial: loss_of(one) for trial, one in _made(contest, each).items()}
         while new := next_trials(each.depths, losses, sizes.whole):
             losses |= {trial: abs(math.log2(trial.rate / RATES[len(RATES) // 2])) for trial in new}
         cells += [_cell(each, trial, sizes.share) for trial in losses]
@@ -268,7 +272,8 @@ Which measurements there are depends on those that were made, so they are asked 
 """
 
 
-def _loss_of(one: Kept) -> float | None:
+def loss_of(one: Kept) -> float | None:
+    """The loss that a trial ended with; None where it failed."""
     # a training may end with a loss that is no number
     return one.measured["loss"] if one.measured and math.isfinite(one.measured["loss"]) else None
 
@@ -285,7 +290,7 @@ class Tried:
 def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
     """What the measurements of `Tuning` say of a model."""
     mine = {Trial.of(cell.part): one for cell, one in made.items() if cell.model == model}
-    losses = {trial: _loss_of(one) for trial, one in mine.items()}
+    losses = {trial: loss_of(one) for trial, one in mine.items()}
     best = best_trial(losses)
     paces = [
         one.measured["seconds"] / one.measured["updates"]
@@ -309,8 +314,14 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
     if updates is not None:
         changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
-    found = best is not None and inside(best, losses)
-    return replace(entrant, recipe=recipe, rates=tuple(short), losses=tuple(short.values()), inside=found)
+    return replace(
+        entrant,
+        recipe=recipe,
+        rates=tuple(short),
+        losses=tuple(short.values()),
+        whole=tuple(sorted(_at_depth(losses, best.layers, whole=True).items())) if best else (),
+        inside=best is not None and inside(best, losses),
+    )
 
 
 def described(contestant: Contestant, tried: Tried) -> Contender:

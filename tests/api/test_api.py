@@ -224,8 +224,8 @@ def test_a_run_that_was_left_goes_on_to_the_same_numbers(small_world, tmp_path, 
 
 
 def test_a_table_has_a_line_for_each_row_and_model():
-    table = s2s.Comparison(ROOT / "docs/comparison").table()
-    written = (ROOT / "docs/comparison/memory/result.json").read_text()
+    table = s2s.Comparison(ROOT / "docs/comparison-lecture").table()
+    written = (ROOT / "docs/comparison-lecture/memory/result.json").read_text()
     for found in json.loads(written)["findings"]:
         (line,) = table[(table.row == found["row"]) & (table.model == found["model"])].to_dict("records")
         assert (line["value"], line["unit"], line["verdict"]) == (found["value"], found["unit"], found["verdict"])

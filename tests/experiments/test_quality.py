@@ -298,6 +298,20 @@ def test_each_other_choice_says_whether_the_verdict_keeps_its_side():
     assert variations("fast", "slow", runs) == variations("slow", "fast", runs)
 
 
+def test_another_rate_is_read_from_whole_trainings_where_both_have_some():
+    slow = {1: _curve([2.0, 1.0], bleu=90.0, rates=(2.0, 1.0))}
+    fast = {1: _curve([3.0, 1.5], rates=(1.5, 1.2))}
+    runs = {"slow": slow, "fast": fast}
+    assert variations("slow", "fast", runs)["half the rate"] is False
+    slow[1]["rate"]["whole"] = [[0.002, 1.1], [0.004, 1.0]]
+    assert variations("slow", "fast", runs)["half the rate"] is False
+    fast[1]["rate"]["whole"] = [[0.002, 1.4], [0.004, 1.5]]
+    assert variations("slow", "fast", runs)["half the rate"] is True
+    slow[1]["rate"]["whole"], fast[1]["rate"]["whole"] = [[[0.004, 1.0], [0.008, 1.3]] for _ in range(2)]
+    assert "half the rate" not in variations("slow", "fast", runs)
+    assert "twice the rate" in variations("slow", "fast", runs)
+
+
 def test_verdicts_come_with_what_else_could_have_been_chosen(contest):
     result, _ = _result(contest, {"rnn": 0.5, "transformer": 0.2}, (1, 2, 3))
     assert set(result.findings[0].variations) == {

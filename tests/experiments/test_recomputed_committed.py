@@ -1,4 +1,4 @@
-"""The comparison that is kept in docs/comparison, once more: as far as its tables and figures hold what it takes."""
+"""The comparison that is kept in docs/comparison-lecture, once more: as far as its tables and figures hold what it takes."""
 
 import json
 import math
@@ -17,8 +17,7 @@ from tests.experiments import by_hand
 from tests.experiments.kept_comparison import figure, findings, result, table
 from tests.experiments.recounting import recounted
 
-KEPT = Path(__file__).parents[2] / "docs" / "comparison"
-LECTURE = KEPT.parent / "comparison-lecture"
+KEPT = Path(__file__).parents[2] / "docs" / "comparison-lecture"
 CONTENDERS = {each["model"]: each for each in json.loads((KEPT / "comparison.json").read_text("utf-8"))["contenders"]}
 
 
@@ -60,7 +59,7 @@ def test_laws_and_ratios_follow_from_the_counts():
 
 
 def test_the_machine_was_called_steady_where_its_products_say_so():
-    said = result(LECTURE, "parallelism")
+    said = result(KEPT, "parallelism")
     products = {}
     for row in table(said, "machine"):
         own = products.setdefault(row["place"], {}).setdefault(row["model"], {})
@@ -185,7 +184,7 @@ def test_times_to_the_solution_follow_from_the_runs(trained):
 def test_the_page_says_what_the_result_says():
     page = (KEPT.parent / "comparison.md").read_text(encoding="utf-8")
     # the page shows each row of the longest profile that has it
-    steps = findings(result(LECTURE, "parallelism"), "sequential steps")
+    steps = findings(result(KEPT, "parallelism"), "sequential steps")
     for kind, found in steps.items():
         (line,) = re.findall(
             rf"^- `{kind}`: .*tokens?.*in generation.*$|^- `{kind}`: .* in generation \(.*$", page, re.M

@@ -7,12 +7,12 @@ import pytest
 
 from s2s.evaluation.inference import Estimate
 from s2s.experiments import scaling
-from s2s.experiments.contest import NotForThisModel
+from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.matching import TOLERANCE, size_of, without_embeddings
-from s2s.experiments.scaling import EXPERIMENT, Sizes, next_rates, part_of
+from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
 from s2s.experiments.scaling.conclude import Law, fit, gates
 from s2s.experiments.translating import sizes_of, trainer_for
-from s2s.experiments.tuning import HIGHEST, LOWEST, Trial, best_trial, inside
+from s2s.experiments.tuning import HIGHEST, LOWEST
 from s2s.experiments.whole_runs import prepared
 from s2s.questions import ROWS
 
@@ -156,14 +156,33 @@ def test_missing_sizes_and_models_are_left_out(five):
 
 
 @pytest.mark.parametrize("best", [0.001, 0.002, 0.004, 0.032, LOWEST / 4, HIGHEST * 4])
-def test_a_size_finds_its_own_rate(best):
-    losses = {}
-    while new := next_rates(0.004, losses):
-        losses |= {Trial(rate): abs(rate - best) for rate in new}
-    found = best_trial(losses)
-    assert len(losses) >= 3
-    assert found.rate == min(max(best, LOWEST), HIGHEST)
-    assert inside(found, losses) == (LOWEST < best < HIGHEST)
+@pytest.mark.parametrize("whole", [1, 0.5, 0.125])
+def test_a_size_finds_its_own_rate(contest, monkeypatch, best, whole):
+    """By whole trainings, whose best rate is `whole` times that of trainings with half of the updates."""
+    made, asked = contest(["rnn"]), []
+    monkeypatch.setitem(scaling.SIZES, "quick", TINY)
+    updates = scaling.shortened(made.contestants[0].recipe, TINY.updates).training.updates
+
+    def loss(recipe):
+        asked.append((recipe.training.learning_rate, recipe.training.updates == updates))
+        rate, full = asked[-1]
+        return abs(rate - (whole if full else 1) * best)
+
+    monkeypatch.setattr(scaling, "short_training", lambda recipe, *_: (loss(recipe), 1.0))
+    monkeypatch.setattr(scaling, "_trained", lambda contest, recipe, seed: {"loss": loss(recipe)})
+    base = replace(made.contestants[0], recipe=scaling._at(made.contestants[0].recipe, 0.004))
+    found = EXPERIMENT.measure(replace(made, contestants=(base,)), Cell("rnn", "law-100", 1))
+    assert len(set(asked)) == len(asked)
+    short, full = (dict(map(tuple, found[key])) for key in ("rates", "whole"))
+    assert len(short) >= 3
+    assert set(full) <= set(short)
+    middle = min(max(best, LOWEST), HIGHEST)
+    assert found["rate"] == min(full, key=full.get)
+    assert found["rate"] == pytest.approx(max(min(middle, whole * best), LOWEST))
+    assert found["loss"] == full[found["rate"]]
+    # a lower rate was tried in full, unless it is the lowest there is
+    assert min(full) == max(found["rate"] / 2, LOWEST)
+    assert found["inside"] == (found["rate"] > LOWEST and best < HIGHEST)
 
 
 def test_real_sizes_agree_and_nothing_is_measured_twice(contest, monkeypatch):
@@ -182,12 +201,17 @@ def test_real_sizes_agree_and_nothing_is_measured_twice(contest, monkeypatch):
             assert 0.8 * found["factor"] < found["wanted"] / size < 1.2 * found["factor"]
             assert found["inner"] < found["parameters"]
             assert len(found["rates"]) >= 3
-            assert min(loss for _, loss in found["rates"]) == dict(map(tuple, found["rates"]))[found["rate"]]
+            whole = dict(map(tuple, found["whole"]))
+            assert found["loss"] == min(whole.values()) == whole[found["rate"]]
+            assert len(whole) >= 2
     monkeypatch.setattr(scaling, "short_training", lambda *_: pytest.fail("a trial is made twice"))
     again = EXPERIMENT.measure(made, cells[0])
     assert {k: v for k, v in again.items() if k != "seconds"} == {
         k: v for k, v in json.loads(json.dumps(measured[cells[0]], allow_nan=False)).items() if k != "seconds"
     }
+    other = EXPERIMENT.measure(made, replace(cells[0], seed=2))
+    assert [other[key] for key in ("rate", "rates", "whole")] == [again[key] for key in ("rate", "rates", "whole")]
+    assert other["loss"] != again["loss"]
     result = EXPERIMENT.conclude(made, measured)
     assert result.experiment == ROWS["scalability"][1]
     assert {figure.name for figure in result.figures} == {"parameters", "compute"}
@@ -210,7 +234,7 @@ def test_parts_are_names_of_files():
 
 def test_the_first_seed_costs_more(five):
     cells = {(cell.part, cell.seed): cell.seconds for cell in EXPERIMENT.cells(five) if cell.model == "rnn"}
-    assert cells[("law-100", 1)] == pytest.approx((1 + 3.3 * 0.5) * cells[("law-100", 2)])
+    assert cells[("law-100", 1)] == pytest.approx((2.3 + 3.3 * 0.5) * cells[("law-100", 2)])
     assert cells[("law-25", 2)] < cells[("law-100", 2)] < cells[("law-400", 2)]
 
 

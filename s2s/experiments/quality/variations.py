@@ -1,6 +1,8 @@
 """Would another choice have turned a verdict round? Budgets, rates, and seeds left out."""
 
 import statistics
+from collections.abc import Mapping
+from typing import Any
 
 from s2s.experiments.contest import BySeed
 from s2s.experiments.presenting import Runs
@@ -12,8 +14,9 @@ _RATES = {"half the rate": 0.5, "twice the rate": 2.0}
 def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
     """Whether the first of two models stays on its side of the other, by what was chosen instead.
 
-    With other budgets and rates by the validation loss, without a seed by BLEU on the test set. What was not measured
-    is left out.
+    With other budgets and rates by the validation loss, without a seed by BLEU on the test set. Other rates are those
+    of whole trainings of the first seed, where these chose the rate, for short ones favour high rates. What was not
+    measured is left out.
 
     Args:
         model: whose verdict it is.
@@ -26,7 +29,10 @@ def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
         name: _ahead(*(found.value if (found := mean_loss(each, *spent)) else None for each in (own, others)))
         for name, spent in budgets(runs).items()
     }
-    sides |= {name: _ahead(*(_at_rate(each, times) for each in (own, others))) for name, times in _RATES.items()}
+    choices = [rate for each in (own, others) if (rate := next(iter(each.values())).get("rate"))]
+    if len(choices) == 2:
+        whole = all(choice.get("whole") for choice in choices)
+        sides |= {name: _ahead(*(_at_rate(each, times, whole) for each in choices)) for name, times in _RATES.items()}
     if len(seeds) > 2:
         sides |= {f"without seed {seed}": _bleu(own, seed) > _bleu(others, seed) for seed in seeds}
     ahead = _bleu(own) > _bleu(others)
@@ -37,13 +43,11 @@ def _ahead(own: float | None, other: float | None) -> bool | None:
     return None if own is None or other is None else own < other
 
 
-def _at_rate(runs: BySeed, times: float) -> float | None:
-    """The loss of the short training at a multiple of the rate chosen; None where there was none."""
-    rate = next(iter(runs.values())).get("rate")
-    if not rate:
-        return None
+def _at_rate(choice: Mapping[str, Any], times: float, whole: bool) -> float | None:
+    """The loss at a multiple of the rate chosen, of a whole training or a short one; None where there was none."""
+    short = zip(choice["tried"], choice["losses"], strict=True)
     # what is half of a rate was tried as exactly that
-    return dict(zip(rate["tried"], rate["losses"], strict=True)).get(times * rate["chosen"])
+    return dict(choice["whole"] if whole else short).get(times * choice["chosen"])
 
 
 def _bleu(runs: BySeed, without: int | None = None) -> float:

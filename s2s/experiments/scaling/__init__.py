@@ -1,20 +1,28 @@
 """Trainings of the same model at several sizes, each at the learning rate that suits the size."""
 
 import functools
-import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.matching import size_of, without_embeddings
-from s2s.experiments.running import keep, kept
+from s2s.experiments.running import Kept, keep, kept
 from s2s.experiments.scaling.conclude import MARGIN, conclude
 from s2s.experiments.translating import flops_per_token, resized, schooled, sizes_of, unigram_loss
-from s2s.experiments.tuning import HIGHEST, LOWEST, Losses, Trial, _beyond, best_trial, inside, short_training
+from s2s.experiments.tuning import (
+    HIGHEST,
+    LOWEST,
+    Trial,
+    best_trial,
+    inside,
+    loss_of,
+    next_trials,
+    short_training,
+)
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section
@@ -26,8 +34,8 @@ from s2s.tasks.translation.task import mean_loss
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
 # of the updates of a size's whole training: how long rates are tried
 _TRIAL = 0.5
-# three rates, and now and then a fourth
-_TRIALS = 3.3
+# three rates, and now and then a fourth; the best of them and half of it in full, and now and then a quarter
+_TRIALS, _WHOLE = 3.3, 2.3
 # of a training at the comparison's size: what of its time does not become less with the model, and how it grows
 _FIXED, _GROWTH = 0.4, 0.6
 
@@ -62,74 +70,84 @@ def cells(contest: Contest) -> list[Cell]:
 
 def _seconds(each: Contestant, factor: float, updates: float, tries: bool) -> float:
     pace = _FIXED + _GROWTH * factor
-    return pace * seconds_for(each, updates * (1 + (_TRIALS * _TRIAL if tries else 0)))
+    return pace * seconds_for(each, updates * (_TRIALS * _TRIAL + _WHOLE if tries else 1))
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
     """The validation loss of one size, at the best of its rates."""
-    sizes = contest.sizes(SIZES)
     contestant = contest.contestant(cell.model)
-    factor = next(factor for factor in sizes.factors if part_of(factor) == cell.part)
-    pieces = contestant.translation.tokenizer.sizes
-    named = tuple((each.kind, each.settings) for each in contest.contestants)
-    wanted = budget(named, pieces, factor)
-    settings = resized(contestant.settings, contestant.kind, pieces, wanted)
-    whole = shortened(contestant.translation.model_copy(update={"model": settings}), sizes.updates)
-    losses = _trials(contest, contestant, whole, factor)
+    factor = next(factor for factor in contest.sizes(SIZES).factors if part_of(factor) == cell.part)
+    wanted, recipe = _of_size(contest, contestant, factor)
+    made = _trials(contest, contestant, recipe, cell.part)
+    losses = {trial: loss_of(one) for trial, one in made.items()}
     best = best_trial(losses) or Trial(contestant.learning_rate)
-    recipe, data = _at(whole, best.rate), prepared(whole)
-    short = schooled(recipe, data, cell.seed or 0, contest.computer)
-    worth = source_use(short.model, data.validation, recipe.batches, contest.computer)
+    mine = made.get(replace(best, whole=True)) if cell.seed == contest.seeds[0] else None
+    trained = mine.measured if mine else None
+    rising = sorted(losses.items(), key=lambda item: item[0].rate)
     return {
         "factor": factor,
         "wanted": wanted,
-        "parameters": parameter_count(short.model),
-        "inner": without_embeddings(short.model),
-        "width": settings.model_dump().get("width"),
         "rate": best.rate,
         "base_rate": contestant.learning_rate,
-        "rates": [[trial.rate, loss] for trial, loss in sorted(losses.items(), key=lambda item: item[0].rate)],
+        "rates": [[trial.rate, loss] for trial, loss in rising if not trial.whole],
+        "whole": [[trial.rate, loss] for trial, loss in rising if trial.whole],
         "inside": best in losses and inside(best, losses),
+        **(trained or _trained(contest, _at(recipe, best.rate), cell.seed or 0)),
+    }
+
+
+def _of_size(contest: Contest, contestant: Contestant, factor: float) -> tuple[int, Recipe[Any]]:
+    """The number of parameters wanted of a size, and a contestant's recipe for a whole training of it."""
+    pieces = contestant.translation.tokenizer.sizes
+    wanted = budget(tuple((each.kind, each.settings) for each in contest.contestants), pieces, factor)
+    settings = resized(contestant.settings, contestant.kind, pieces, wanted)
+    recipe = contestant.translation.model_copy(update={"model": settings})
+    return wanted, shortened(recipe, contest.sizes(SIZES).updates)
+
+
+def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
+    """What a whole training leaves behind."""
+    data = prepared(recipe)
+    sizes = sizes_of(data)
+    short = schooled(recipe, data, seed, contest.computer)
+    worth = source_use(short.model, data.validation, recipe.batches, contest.computer)
+    return {
+        "parameters": parameter_count(short.model),
+        "inner": without_embeddings(short.model),
+        "width": recipe.model.model_dump().get("width"),
         "updates": recipe.training.updates,
         "tokens": short.tokens,
-        "flops": flops_per_token(recipe, sizes_of(data), data.train) * short.tokens,
+        "flops": flops_per_token(recipe, sizes, data.train) * short.tokens,
         "loss": mean_loss(short.model, data.validation, recipe.batches, contest.computer),
         "source_use": asdict(worth) if worth else None,
-        "baseline": unigram_loss(data.train, data.validation, pieces[1]),
+        "baseline": unigram_loss(data.train, data.validation, sizes[1]),
         "seconds": short.seconds,
     }
 
 
-def next_rates(middle: float, losses: Losses) -> list[float]:
-    """What a size is to be tried with next: the base size's rate and its neighbours, then on while an end is best.
+def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], part: str) -> dict[Trial, Kept]:
+    """A size's trials with the first seed, each kept: with half of the updates, the best of them with all.
 
-    Args:
-        middle: the rate of the comparison's size.
-        losses: of this size's trials so far.
+    The first are the rate of the comparison's size and its neighbours. What is trained with all updates is trained with
+    half of them, too, which says whether it still learns.
     """
-    tried = {trial.rate: loss for trial, loss in losses.items()}
-    near = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST or rate == middle]
-    return [rate for rate in near if rate not in tried] or _beyond(tried)
-
-
-def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], factor: float) -> Losses:
-    """The validation losses of a size's trials, with half of the updates and the first seed; each is kept."""
     folder = contest.cells_of(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    half = shortened(whole, _TRIAL)
-    losses: dict[Trial, float | None] = {}
-    while new := next_rates(contestant.learning_rate, losses):
-        for rate in new:
-            trial = Trial(rate)
-            cell = Cell(contestant.name, f"{part_of(factor)}-{trial.part}")
+    half, middle = shortened(whole, _TRIAL), contestant.learning_rate
+    near = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST or rate == middle]
+    made: dict[Trial, Kept] = {}
+    while new := next_trials((), {trial: loss_of(one) for trial, one in made.items()}, 1, near):
+        for trial in dict.fromkeys(each for one in new for each in (replace(one, whole=False), one)):
+            recipe = _at(whole if trial.whole else half, trial.rate)
+            cell = Cell(contestant.name, f"{part}-{trial.part}")
             # one that failed would fail again
-            made = kept(folder, cell) or keep(folder, partial(_trial, contest, _at(half, rate)), cell)
-            loss = made.measured["loss"] if made.measured else math.nan
-            losses[trial] = loss if math.isfinite(loss) else None
-    return losses
+            made[trial] = kept(folder, cell) or keep(folder, partial(_trial, contest, recipe, trial.whole), cell)
+    return made
 
 
-def _trial(contest: Contest, recipe: Recipe[Any], cell: Cell) -> Measured:
+def _trial(contest: Contest, recipe: Recipe[Any], whole: bool, cell: Cell) -> Measured:
+    if whole:
+        return _trained(contest, recipe, contest.seeds[0])
     loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 

@@ -278,10 +278,13 @@ def _sizes(laws: Laws) -> Table:
 
 def _rates(laws: Laws) -> Table:
     rows = [
-        (model, run["factor"], rate, loss, "yes" if rate == run["rate"] else "no")
+        (model, run["factor"], rate, loss, whole.get(rate), "yes" if rate == run["rate"] else "no")
         for model, law in laws.items()
         for run in law.first()
+        # comparisons from before rates were chosen among whole trainings have none
+        for whole in [dict(map(tuple, run.get("whole", [])))]
         for rate, loss in run["rates"]
     ]
-    columns = ("model", "size", "rate", "validation loss with half of the updates (nats per token)", "chosen")
+    said = "validation loss with {} the updates (nats per token)"
+    columns = ("model", "size", "rate", said.format("half of"), said.format("all"), "chosen")
     return table("rates", "Rates tried at each size", columns, rows)
