@@ -92,7 +92,11 @@ def test_exponents_of_memory_follow_from_the_peaks():
 
 def test_factors_of_gradients_are_those_of_their_figure():
     said = result(KEPT, "gradients")
-    rows = {row["model"]: row for row in table(said, "gradient-factors") if row["with respect to"] == "input"}
+    rows = {
+        row["model"]: row
+        for row in table(said, "gradient-factors")
+        if (row["with respect to"], row["when"]) == ("input", "initialisation")
+    }
     for kind, curve in figure(said, "input-gradients").items():
         there = [(x, math.log(y)) for x, y in zip(curve["x"], curve["y"], strict=True) if x >= 1 and y]
         slope, _, _ = by_hand.line(*zip(*there, strict=True))
@@ -140,14 +144,12 @@ def test_d50_and_its_tests_follow_from_the_runs(trained):
         runs = trained[f"{row['task']}, {row['form']}", row["model"]]
         found = by_hand.geometric([run["D50"] for run in runs])
         shown = [row[name] for name in ("D50", "low (D50)", "high (D50)")]
-        # each has one digit after the point; what a deviation of three is off by counts t / √2 times
-        assert shown[0] == pytest.approx(found[0], abs=0.11)
-        assert shown[1:] == pytest.approx(
-            [found[1], min(row["longest distance"], found[2])], abs=0.1 + 0.05 * 4.303 / 2**0.5
-        )
+        # distances have one digit after the point, and so have those of the runs that the interval is made of
+        assert shown[0] == pytest.approx(found[0], rel=1e-3, abs=0.11)
+        assert shown[1:] == pytest.approx([found[1], min(row["longest distance"], found[2])], rel=2e-3, abs=0.26)
         assert row["seeds beyond the longest distance"] == sum(run["beyond the longest"] == "yes" for run in runs)
     for form in ("whole model", "linear head"):
-        rows = [row for row in table(said, "distances") if row["form"] == form]
+        rows = [row for row in table(said, "distances") if (row["task"], row["form"]) == ("recall", form)]
         logs = {kind: np.log2([run["D50"] for run in trained[f"recall, {form}", kind]]) for kind in CONTENDERS}
         tests = [_welch(logs[a], logs[b]) for a, b in combinations(CONTENDERS, 2)]
         assert [row["p (Welch, Holm within the task)"] for row in rows] == pytest.approx(by_hand.holm(tests), abs=2e-3)
@@ -174,7 +176,7 @@ def test_times_to_the_solution_follow_from_the_runs(trained):
         shown = tuple(row[f"updates to solve, {name}"] for name in ("median", "low", "high"))
         assert shown == by_hand.median_by_product_limit(ended, waited)
     for form in ("whole model", "linear head"):
-        rows = [row for row in table(said, "solved") if row["form"] == form]
+        rows = [row for row in table(said, "solved") if (row["task"], row["form"]) == ("recall", form)]
         task = f"recall, {form}"
         p = [by_hand.log_rank_by_counting(times[task, a], times[task, b]) for a, b in combinations(CONTENDERS, 2)]
         assert [row["p (log-rank)"] for row in rows] == pytest.approx(p, abs=5.1e-5)
