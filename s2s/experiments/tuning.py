@@ -81,7 +81,7 @@ Losses = Mapping[Trial, float | None]
 def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] = RATES) -> list[Trial]:
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
-    At the first depth all of `rates` are tried; at the others the best of the first and its neighbours. Then the best
+    At the first depth all of these `rates` are tried; at the others the best of the first and its neighbours. Then the best
     of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
     the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
     rate, and so on while that is better.
@@ -90,8 +90,9 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequen
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
         losses: of all trials so far.
         whole: how many are trained in full.
-        rates: what is tried first.
+        rates: what is tried first; None: `RATES`.
     """
+    rates = RATES if rates is None else rates
     for layers in depths or [None]:
         tried = _short(losses, layers)
         missing = [rate for rate in rates if rate not in tried] or _beyond(tried)

@@ -1,4 +1,4 @@
-"""The comparison that is kept in docs/comparison-lecture, once more: as far as its tables and figures hold what it takes."""
+"""The comparison kept in docs/comparison-lecture, once more: as far as its tables and figures hold what it takes."""
 
 import json
 import math
