@@ -78,10 +78,10 @@ class Trial:
 Losses = Mapping[Trial, float | None]
 
 
-def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] = RATES) -> list[Trial]:
+def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None) -> list[Trial]:
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
-    At the first depth all of these `rates` are tried; at the others the best of the first and its neighbours. Then the best
+    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Then the best
     of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
     the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
     rate, and so on while that is better.
