@@ -37,6 +37,8 @@ _LEGEND = (
 def keep(folder: Path) -> None:
     """Copies what is worth keeping of a comparison: all that was measured and found, and the pictures of its pages."""
     summary, lines = found(folder)
+    if summary.profile not in KEPT:
+        raise SystemExit(f"{folder}: profile is {summary.profile}; kept are comparisons of {' and '.join(KEPT)}")
     place = KEPT[summary.profile]
     shutil.rmtree(place, ignore_errors=True)
     results = [f"{path.parent.name}/{RESULT}" for path in sorted(folder.glob(f"*/{RESULT}"))]

@@ -144,9 +144,13 @@ def test_d50_and_its_tests_follow_from_the_runs(trained):
         runs = trained[f"{row['task']}, {row['form']}", row["model"]]
         found = by_hand.geometric([run["D50"] for run in runs])
         shown = [row[name] for name in ("D50", "low (D50)", "high (D50)")]
-        # distances have one digit after the point, and so have those of the runs that the interval is made of
-        assert shown[0] == pytest.approx(found[0], rel=1e-3, abs=0.11)
-        assert shown[1:] == pytest.approx([found[1], min(row["longest distance"], found[2])], rel=2e-3, abs=0.26)
+        ends = found[1], min(row["longest distance"], found[2])
+        # each has one digit after the point; what the deviation of n runs is off by counts t / √(n − 1) times
+        freedom = len(runs) - 1
+        for value, expected, times in zip(shown, (found[0], *ends), (0, 1, 1), strict=True):
+            off = 1 + times * stats.t.ppf(0.975, freedom) / math.sqrt(freedom)
+            digit = 0.05 / min(run["D50"] for run in runs)
+            assert value == pytest.approx(expected, rel=0, abs=0.05 + expected * digit * off + 1e-6)
         assert row["seeds beyond the longest distance"] == sum(run["beyond the longest"] == "yes" for run in runs)
     for form in ("whole model", "linear head"):
         rows = [row for row in table(said, "distances") if (row["task"], row["form"]) == ("recall", form)]
