@@ -174,6 +174,7 @@ def test_what_was_tried_decides_and_is_described(base):
     contestant = chosen(entrant, found.losses, 7)
     assert (contestant.learning_rate, contestant.recipe.model.encoder_layers) == (0.008, 1)
     assert (contestant.recipe.training.updates, contestant.recipe.training.warmup) == (7, 1)
+    assert contestant.choice()["whole"] == [[0.004, 0.9], [0.008, -0.1]]
     told = described(contestant, found)
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
     assert set(told.rates) == {"0.004", "0.008", "0.016"}
