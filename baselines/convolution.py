@@ -5,6 +5,7 @@ two positions that grows with their distance over the kernel's width.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.models.contract import Decoder, Encoder, Memory, Rows, mean_over_valid
+from s2s.nn.attention import fused_is_faster
 from s2s.nn.embeddings import Embedding
 from s2s.nn.layers import Dropout, Looks, States, Tokens, Valid, Vectors
 
@@ -109,17 +111,41 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
 
     def forward(self, context: ConvContext, state: ConvState, tokens: Tokens) -> tuple[Vectors, ConvState]:
         """The state after each token."""
-        x, state, _ = self._feed(context, state, tokens)
-        return x, state
+        return self._feed(context, state, tokens, self._read)
 
     def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each layer looks; one head each."""
         context, state = self.start(memory, tokens.shape[1])
-        return torch.stack(self._feed(context, state, tokens)[2], dim=1).unsqueeze(2)
+        looks: list[Tensor] = []
 
-    def _feed(self, context: ConvContext, state: ConvState, tokens: Tensor) -> tuple[Tensor, ConvState, list[Tensor]]:
+        def _seen(asked: Tensor, context: ConvContext) -> Tensor:
+            looks.append(self._looks(asked, context))
+            return looks[-1].to(context.values.dtype) @ context.values
+
+        self._feed(context, state, tokens, _seen)
+        return torch.stack(looks, dim=1).unsqueeze(2)
+
+    def _looks(self, asked: Vectors, context: ConvContext) -> Float[Tensor, "batch target source"]:
+        scores = asked @ context.keys.transpose(1, 2).to(asked.dtype) / math.sqrt(asked.shape[2])
+        return scores.masked_fill(~context.valid.unsqueeze(1), float("-inf")).softmax(dim=2)
+
+    def _read(self, asked: Vectors, context: ConvContext) -> Vectors:
+        """What is read where the weights are not asked for; a kernel that never holds all of them, where one helps."""
+        if not fused_is_faster(asked, context.keys.shape[1]):
+            return self._looks(asked, context).to(context.values.dtype) @ context.values
+        one_head = (x.to(asked.dtype).unsqueeze(1) for x in (asked, context.keys, context.values))
+        mask = context.valid[:, None, None]
+        return functional.scaled_dot_product_attention(*one_head, attn_mask=mask).squeeze(1)
+
+    def _feed(
+        self,
+        context: ConvContext,
+        state: ConvState,
+        tokens: Tokens,
+        read: Callable[[Tensor, ConvContext], Tensor],
+    ) -> tuple[Vectors, ConvState]:
         embedded = self.dropout(self.embedding(tokens, state.length))
-        x, windows, weights = embedded, [], []
+        x, windows = embedded, []
         # the mean of m states has 1 / m of their variance (Gehring et al. 2017, section 3.5)
         rescaled = context.valid.sum(dim=1).sqrt()[:, None, None].to(embedded.dtype)
         for layer, query, output, past in zip(self.layers, self.queries, self.outputs, state.windows, strict=True):
@@ -127,9 +153,5 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
             windows.append(seen[:, seen.shape[1] - self.kernel + 1 :])
             hidden = layer(seen)
             asked = (query(hidden) + embedded) * _HALF
-            scores = asked @ context.keys.transpose(1, 2).to(asked.dtype) / math.sqrt(asked.shape[2])
-            looked = scores.masked_fill(~context.valid.unsqueeze(1), float("-inf")).softmax(dim=2)
-            read = output(looked.to(context.values.dtype) @ context.values * rescaled)
-            x = (x + (hidden + read) * _HALF) * _HALF
-            weights.append(looked)
-        return x, ConvState(tuple(windows), state.length + tokens.shape[1]), weights
+            x = (x + (hidden + output(read(asked, context) * rescaled)) * _HALF) * _HALF
+        return x, ConvState(tuple(windows), state.length + tokens.shape[1])

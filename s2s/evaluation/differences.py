@@ -30,12 +30,14 @@ class Difference:
         error: its standard error; 0 where nothing was seen to vary.
         freedom: degrees of freedom of Student's distribution that its errors have.
         least_p: the smallest p-value that so few values can give without any assumption about their spread.
+        tested: the p-value of a test of its own, such as one of ranks or of censored values; None: Student's.
     """
 
     value: float
     error: float
     freedom: float
     least_p: float = 0.0
+    tested: float | None = None
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """The ends of the interval that misses the true difference in a share of `level` of the cases."""
@@ -48,6 +50,8 @@ class Difference:
 
     def p(self) -> float:
         """How often there would be as large a difference, in either direction, if there were none (two-sided)."""
+        if self.tested is not None:
+            return self.tested
         if self.never_varied:
             return self.least_p if self.value else 1.0
         return float(2 * scipy.special.stdtr(self.freedom, -abs(self.value) / self.error))

@@ -12,17 +12,15 @@ import datasets
 from rich.console import Console
 
 from s2s.contender import file_name
-from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R, check_translates, comparable
+from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R, check_translates
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, prepared_texts, seeds_of
 from s2s.files import locked, write_atomically
 from s2s.recipe.installed import encoder_settings, module_of
-from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import LOCK, RECIPE
 from s2s.run.loaded import evaluate
-from s2s.run.tasks import read
 from s2s.run.training import resume, train
 from s2s.tasks import contract
 from s2s.tasks.classification.data import LabelledTexts, PreparedLabelled
@@ -157,20 +155,9 @@ def discipline_of(recipe: R) -> Discipline[R]:
 
 
 def trained(contest: Contest, model: str, seed: int | None) -> Path:
-    """The folder of a contestant's finished run, see `whole_run`; a trial that was the same training is that run."""
-    recipe, seed = contest.contestant(model).recipe, seed or 0
-    for folder in sorted((contest.folder / RUNS).glob(f"{file_name(model)}-whole-*")):
-        if (folder / COST).exists() and dump(_run_of(comparable(read(folder / RECIPE)), folder)) == dump(
-            _run_of(recipe, folder, seed)
-        ):
-            return folder
-    return whole_run(contest, f"{file_name(model)}-seed{seed}", recipe, seed)
-
-
-def _run_of(recipe: R, folder: Path, seed: int | None = None) -> R:
-    """The recipe of a run in this folder, with this seed where there is one, otherwise its own."""
-    changes: dict[str, object] = {"name": folder.name, "run": RunSettings(dir=str(folder))}
-    return recipe.model_copy(update=changes if seed is None else changes | {"seeds": seeds_of(seed)})
+    """The folder of a contestant's finished run, see `whole_run`."""
+    seed = seed or 0
+    return whole_run(contest, f"{file_name(model)}-seed{seed}", contest.contestant(model).recipe, seed)
 
 
 def whole_run(contest: Contest, name: str, recipe: ComparedRecipe, seed: int) -> Path:
@@ -189,7 +176,8 @@ def whole_run(contest: Contest, name: str, recipe: ComparedRecipe, seed: int) ->
             pass
     if (folder / COST).exists():
         return folder
-    recipe = _run_of(recipe, folder, seed)
+    changes = {"name": folder.name, "run": RunSettings(dir=str(folder)), "seeds": seeds_of(seed)}
+    recipe = recipe.model_copy(update=changes)
     # a comparison shows its own progress, and the run writes down everything
     console = Console(file=io.StringIO(), quiet=True, force_terminal=False)
     datasets.disable_progress_bars()

@@ -1,4 +1,7 @@
-"""Each model's learning rate and depth: short trainings, until the best rate is at no end of those that were tried."""
+"""Each model's learning rate and depth: short trainings, until the best rate is at no end of those that were tried.
+
+They have a seed of their own: the best of several trainings is a lucky one, too, and none that is scored may be it.
+"""
 
 import math
 import re
@@ -25,6 +28,8 @@ from s2s.recipe.reading import dump
 from s2s.results import Contender
 from s2s.training.devices import Computer
 
+TRIAL_SEED = 0
+"""Of all trials that choose something: no repetition has it."""
 # What every model is tried at first. Where the lowest or the highest of its rates is the best, half or twice of it is
 # tried, too, as far as these limits.
 RATES = (0.001, 0.002, 0.004, 0.008)
@@ -240,12 +245,11 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
     trial = Trial.of(cell.part)
     recipe = at(contest.contestant(cell.model).recipe, trial)
     if trial.whole:
-        # a run, which is the first seed's if this trial decides
-        folder = whole_run(contest, f"{file_name(cell.model)}-{cell.part}", recipe, contest.seeds[0])
+        folder = whole_run(contest, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
         seen = history(folder, {"losses": "loss"}, contest.computer)
         return {"loss": seen["losses"][-1], "seconds": seen["seconds"][-1], "updates": recipe.training.updates}
     recipe = shortened(recipe, contest.sizes(SIZES).share)
-    loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+    loss, seconds = short_training(recipe, TRIAL_SEED, contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 

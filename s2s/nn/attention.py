@@ -29,6 +29,11 @@ Implementation = Literal["auto", "fused", "explicit"]
 _EXPLICIT_UP_TO = 1024
 
 
+def fused_is_faster(query: Tensor, sources: int) -> bool:
+    """Whether torch's kernel reads so many sources faster than a softmax in plain sight, which holds all weights."""
+    return query.device.type != "cpu" or query.dtype != torch.bfloat16 or sources > _EXPLICIT_UP_TO
+
+
 def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:
     """Softmax of the scaled dot products: equation 1 of Vaswani et al. (2017), before the values are read."""
     scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
@@ -135,7 +140,7 @@ class Attention(nn.Module):
     def _fused(self, query: Tensor, key: Tensor) -> bool:
         if self.implementation != "auto":
             return self.implementation == "fused"
-        return query.device.type != "cpu" or query.dtype != torch.bfloat16 or key.shape[2] > _EXPLICIT_UP_TO
+        return fused_is_faster(query, key.shape[2])
 
 
 def biased(mask: Mask, bias: Bias | None) -> Mask:

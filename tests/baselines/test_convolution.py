@@ -3,7 +3,9 @@
 import math
 
 import torch
+from torch.nn import functional
 
+from baselines import convolution
 from baselines.conv import Settings, build
 
 WIDTH, SIZE, HALF = 4, 9, math.sqrt(0.5)
@@ -46,6 +48,16 @@ def test_the_decoder_is_a_window_that_ends_here_and_a_look_at_the_source():
         read = decoder.outputs[0]((weights.unsqueeze(1) * values).sum(0) * math.sqrt(3))
         torch.testing.assert_close(found, (x[t] + (hidden + read) * HALF) * HALF)
         torch.testing.assert_close(decoder.attention_weights(memory, target)[0, 0, 0, t, :3], weights)
+
+
+def test_what_is_read_is_the_same_whether_weights_are_held_or_not(monkeypatch):
+    model = _model()
+    source, target = torch.randint(SIZE, (3, 6)), torch.randint(SIZE, (3, 5))
+    valid = torch.arange(6) < torch.tensor([[6], [2], [4]])
+    fused = model(source, valid, target)
+    monkeypatch.setattr(convolution, "fused_is_faster", lambda query, sources: False)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", None)
+    torch.testing.assert_close(model(source, valid, target), fused)
 
 
 def test_attention_looks_around_before_it_has_learned():

@@ -5,10 +5,10 @@ import math
 import pytest
 from scipy import stats
 
-from s2s.evaluation.survival import Times
+from s2s.evaluation.survival import Times, log_rank_p
 from s2s.experiments import long_range
 from s2s.experiments.long_range import EXPERIMENT, capacity
-from s2s.experiments.long_range.reach import Part, Trials, half_distance, pooled
+from s2s.experiments.long_range.reach import Part, Trials, differences, half_distance, pooled
 from s2s.recipe.installed import module_of
 
 FAR, MIDDLE, NEAR = (100,) * 5, (100, 100, 100, 100, 40), (100, 96, 60, 30, 10)
@@ -64,12 +64,27 @@ def test_unsolved_seeds_are_censored_at_their_budget():
     assert (own.solved(), own.beyond()) == (2, 2)
 
 
-def test_reach_is_a_geometric_mean_and_ends_at_the_longest_distance():
-    own = _trials(_measured(FAR), _measured((100, 100, 55, 10, 10)))
-    assert own.doublings() == [4, pytest.approx(2)]
-    assert own.reach().value == pytest.approx(8)
-    assert own.reach().high == 16
+def test_reach_is_the_median_of_seeds_and_those_beyond_the_tests_are_censored():
+    falls = (100, 100, 55, 10, 10)
+    own = _trials(_measured(FAR), _measured(falls), _measured(falls))
+    assert own.doublings() == [4, pytest.approx(2), pytest.approx(2)]
+    assert own.reaches() == Times([pytest.approx(4)] * 2, [16])
+    assert own.reach().value == pytest.approx(4)
+    # where more than half of them are further, all that is known is the longest distance tested
+    most = _trials(_measured(FAR), _measured(FAR), _measured(falls))
+    assert (most.reach().value, most.reach().high) == (16, 16)
+    everybody = _trials(_measured(FAR), _measured(FAR)).reach()
+    assert (everybody.value, everybody.low, everybody.high) == (16, 16, 16)
     assert own.error().value == 0
+
+
+def test_who_reaches_further_is_tested_by_what_is_known_of_censored_seeds():
+    far = _trials(*[_measured(FAR)] * 4)
+    near = _trials(*[_measured((100, 100, 55 - i, 10, 10)) for i in range(4)])
+    found = differences({"far": far, "near": near})["far", "near"]
+    assert found.value < -1.9
+    # one of all 70 ways to share eight seeds out, and its mirror image
+    assert found.p() == pytest.approx(2 / 70) == log_rank_p(far.reaches(), near.reaches())
 
 
 def _copied(right, width=16, attention=False, **changes):
@@ -99,7 +114,7 @@ def test_with_attention_the_decoder_gets_a_vector_for_each_symbol():
     [("lstm", False), ("mingru", False), ("lstm-attention", True), ("conv", True), ("transformer", True)],
 )
 def test_who_looks_back_is_seen_on_the_model(kind, looks, contest):
-    settings = long_range.small(contest([kind]).contestants[0], 20, 30, parameters=0, width=8)
+    settings = long_range.small(contest([kind]).contestants[0], 20, (30, 30), parameters=0, width=8)
     assert capacity.looks_back(module_of(kind).build(settings, 20, 20)) is looks
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -253,12 +254,15 @@ def test_trials_that_are_all_at_chance_go_on(monkeypatch):
     assert [tried["updates"] for tried in found.tried.values()] == [80] * 4
 
 
-def test_where_no_rate_leaves_chance_none_is_inside(monkeypatch):
-    found = _searched(monkeypatch, {rate: (None, 1 + rate, 30.0) for rate in RATES})
-    assert not found.inside
-    assert found.other is None
-    assert list(found.tried) == list(RATES)
+def test_where_no_rate_leaves_chance_the_loss_says_where_the_grid_grows(monkeypatch):
+    grid = [RATES[0] / 4, RATES[0] / 2, *RATES]
+    told = {rate: (None, 1 + abs(math.log2(rate / grid[1])), 30.0) for rate in grid}
+    found = _searched(monkeypatch, told)
+    assert (found.best, found.inside) == (grid[1], True)
+    assert list(found.tried) == grid
+    # nobody left chance, so each was tried as long as a training, and no other rate is worth one
     assert {tried["updates"] for tried in found.tried.values()} == {100}
+    assert found.other is None
 
 
 def test_a_real_search_finds_what_a_real_training_does(counted):

@@ -20,6 +20,7 @@ from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, se
 from s2s.experiments.long_range.reach import MARGIN, Part
 from s2s.experiments.matching import beside_width, matched
 from s2s.experiments.running import keep
+from s2s.experiments.tuning import TRIAL_SEED
 from s2s.experiments.verdicts import listed
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.installed import module_of
@@ -39,8 +40,6 @@ OPTIONS = {
     # all symbols are frequent: an LSTM recalls the first one after 450 updates instead of 2,050
     "scale_embeddings": True,
 }
-# of the trials that choose a rate: none of the repetitions has it
-_TRIAL_SEED = 0
 _BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
 
 
@@ -159,7 +158,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         settings = partial(small, contest.contestant(cell.model), parameters=sizes.parameters)
         return capacity.measure(contest, cell, sizes.capacity, settings, sizes.budget)
     if part.of == "rates":
-        lesson, _ = _lesson(contest, cell, part, _TRIAL_SEED)
+        lesson, _ = _lesson(contest, cell, part, TRIAL_SEED)
         trained = sizes.distances[part.task].trained
         cheating = sum(CHEATS[part.task].accuracy(distance) for distance in trained) / len(trained)
         found = search(lesson, cheating)
@@ -224,10 +223,10 @@ def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson
     held_out = joined(
         [unseen(exercise.examples(d, sizes.held_out, seed, "held-out"), train) for d in distances.trained]
     )
-    longest = exercise.examples(distances.tested[-1], 100, seed)
-    # with the end, and some room for sentences that are longer than others of their distance
-    most = 2 + round(1.25 * max(len(row) for row in (*longest.sources, *longest.targets)))
-    settings = small(contest.contestant(cell.model), exercise.pieces, most, parameters=sizes.parameters)
+    # all seeds have models of one size
+    learned = exercise.examples(distances.trained[-1], 100, TRIAL_SEED)
+    lengths = (_longest(learned), _longest(exercise.examples(distances.tested[-1], 100, seed)))
+    settings = small(contest.contestant(cell.model), exercise.pieces, lengths, parameters=sizes.parameters)
 
     def _build() -> Seq2Seq:
         torch.manual_seed(seed_for(seed))
@@ -239,16 +238,34 @@ def _lesson(contest: Contest, cell: Cell, part: Part, seed: int) -> tuple[Lesson
     return Lesson(_build, train, held_out, budget, seed, contest.computer), settings
 
 
-def small(contestant: Contestant, pieces: int, longest: int, *, parameters: int, width: int | None = None) -> Section:
+def _longest(examples: Examples) -> int:
+    # with the end, and some room for sentences that are longer than others of their distance
+    return 2 + round(1.25 * max(len(row) for row in (*examples.sources, *examples.targets)))
+
+
+def small(
+    contestant: Contestant, pieces: int, lengths: tuple[int, int], *, parameters: int, width: int | None = None
+) -> Section:
     """The settings of a small model for a task: the contestant's own, with the size and the layers of all.
 
-    Models that learn their positions have them for texts of the `longest` number of pieces. Where a width is given,
-    that is its size, whatever number of parameters follows from it.
+    A model that learns its positions has a vector for each of the longest text it is asked about, but what counts as
+    its size are those that training reaches: the others stay as they were initialised, and no capacity is lost to them.
+
+    Args:
+        contestant: whose settings.
+        pieces: size of the vocabulary.
+        lengths: pieces of the longest text learned from, and of the longest one at all.
+        parameters: how many that can learn it shall have, about.
+        width: its size instead, whatever number of parameters follows from it.
     """
-    options = beside_width(contestant.settings) | OPTIONS | {"max_positions": longest}
+    learned, longest = lengths
+    options = beside_width(contestant.settings) | OPTIONS
     if width is not None:
-        return capacity.as_wide(contestant.kind, options, width)
-    return matched(contestant.kind, pieces, parameters, options, step=1)
+        return capacity.as_wide(contestant.kind, options | {"max_positions": longest}, width)
+    found = matched(contestant.kind, pieces, parameters, options | {"max_positions": min(learned, longest)}, step=1)
+    if "max_positions" not in type(found).model_fields:
+        return found
+    return found.model_copy(update={"max_positions": longest})
 
 
 def _numbers(contest: Contest) -> dict[str, object]:

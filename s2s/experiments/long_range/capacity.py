@@ -59,7 +59,7 @@ def measure(
     """Trains a model of some width to copy, at the best of its rates, and counts how much it copies at each length."""
     width, seed = int(cell.part.removeprefix(f"{NAME}-")), cell.seed or 0
     exercise = Symbols()
-    settings = settings_for(exercise.pieces, 2 + LENGTHS[-1], width=width)
+    settings = settings_for(exercise.pieces, (2 + LENGTHS[-1],) * 2, width=width)
 
     def _build() -> Seq2Seq:
         torch.manual_seed(seed_for(seed))

@@ -70,10 +70,10 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
         said = f"like {other}, it reaches beyond all that was tested, {both[0].longest:,} symbols: nobody can tell"
         return Judgement("not measurable", said), other
     said = beside(model, other, differences(of_all), gates, "doublings", MARGIN)
-    if said.standing == "tie" and of_all[model].beyond() and of_all[other].beyond():
+    if said.standing == "tie" and any(own.beyond() for own in both):
         # seeds that never fell count as the longest distance, which is where they are alike
-        end = f"both have seeds that reach beyond {of_all[model].longest}, the longest distance tested"
-        said = replace(said, sentence=f"{said.sentence}; {end}: nothing is known of what lies there")
+        end = f"some seeds reach beyond {both[0].longest:,}, the longest distance tested"
+        said = Judgement("not measurable", f"{said.sentence}; but {end}, and nobody knows how far")
     return said, other
 
 
@@ -116,7 +116,7 @@ def _finding(model: str, deciding: Models, others: Models, trials: Mapping[Part,
         model,
         own.reach(),
         "symbols",
-        "distance at which recall of a first symbol has fallen half way to chance (geometric mean of the seeds"
+        "distance at which recall of a first symbol has fallen half way to chance (median of the seeds"
         f"{', a lower bound' if _at_least(own) else ''})",
         Judgement(said.standing, "; ".join(said_of), kept),
         DECIDES.key,
@@ -124,12 +124,12 @@ def _finding(model: str, deciding: Models, others: Models, trials: Mapping[Part,
 
 
 def _at_least(own: Trials) -> str:
-    """What stands before a mean in which distances beyond the longest one tested count as that."""
-    return "at least " if own.beyond() else ""
+    """What stands before a median that lies beyond the longest distance tested."""
+    return "at least " if 2 * own.beyond() > len(own.by_seed) else ""
 
 
 def _reached(own: Trials) -> str:
-    return f"over {_at_least(own)}{own.reach().value:.0f}"
+    return f"over {_at_least(own)}{in_words(own.reach(), 0)}"
 
 
 def _solved(model: str, trials: Mapping[Part, Models]) -> str:

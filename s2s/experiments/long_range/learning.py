@@ -2,12 +2,12 @@
 
 A rate is the best that solves the task first. Rates are tried in turns, so that nobody learns on after somebody has
 solved the task, and the grid grows while its best is at an end. One that is no better than cheating when the trials are
-over is censored: it says nothing of the rate, and none is chosen by it.
+over is censored; where all are, trials are as long as trainings, and the loss says at which end the grid grows.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,7 +90,7 @@ class Rates:
     Attributes:
         best: of the training that solved the task first; where none did, with the lowest loss.
         other: of the next best; None where there is none that left chance.
-        inside: whether lower and higher rates than the best were tried, and at the best the model left chance.
+        inside: whether lower and higher rates than the best were tried.
         tried: by rate, what came of it.
     """
 
@@ -203,7 +203,7 @@ def search(lesson: Lesson, cheating: float) -> Rates:
     runs: dict[Trial, Run] = {}
     scores: dict[Trial, float | None] = {}
     limit = lesson.budget.trial
-    while new := next_trials((), scores, 0):
+    while new := next_trials((), _ranked(runs, scores), 0):
         fresh = {trial: Run(lesson, trial.rate) for trial in new}
         runs |= fresh
         while True:
@@ -213,9 +213,6 @@ def search(lesson: Lesson, cheating: float) -> Rates:
                 break
             # all are at chance, which says nothing of any: they go on
             limit = min(2 * limit, lesson.budget.updates)
-        if all(score is None for score in scores.values()):
-            # nobody knows on which side of the grid a better rate would lie
-            break
         limit = min([limit, *(run.solved for run in runs.values() if run.solved)])
     _check(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
@@ -223,7 +220,7 @@ def search(lesson: Lesson, cheating: float) -> Rates:
     return Rates(
         best.rate,
         left[1][1] if len(left) > 1 else None,
-        bool(left) and inside(best, scores),
+        inside(best, _ranked(runs, scores)),
         {
             trial.rate: {
                 "updates": run.trainer.update,
@@ -234,6 +231,12 @@ def search(lesson: Lesson, cheating: float) -> Rates:
             for trial, run in sorted(runs.items(), key=lambda each: each[0].rate)
         },
     )
+
+
+def _ranked(runs: Mapping[Trial, Run], scores: Mapping[Trial, float | None]) -> Mapping[Trial, float | None]:
+    """By what trials are compared: their scores; their losses where all are at chance, each as long as a training."""
+    left = any(score is not None for score in scores.values())
+    return scores if left else {trial: run.loss for trial, run in runs.items()}
 
 
 def _race(runs: Sequence[Run], limit: int) -> None:

@@ -3,15 +3,15 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from s2s.evaluation.differences import Pairwise, welch
+from s2s.evaluation.differences import Difference, Pairwise, welch
 from s2s.evaluation.gates import Gate, above_chance, converged, rate_inside
 from s2s.evaluation.inference import Estimate, Share, mean, wilson
-from s2s.evaluation.survival import Times
+from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 from s2s.experiments.contest import Measured
 
 MARGIN = 0.5
@@ -81,11 +81,19 @@ class Trials:
         """log₂ of `half_distance`, seed by seed; what lies beyond the longest distance tested counts as that."""
         return [math.log2(half_distance(run, key)[0]) for run in self.by_seed.values()]
 
+    def reaches(self) -> Times:
+        """`half_distance`, seed by seed; what lies beyond the longest distance tested is censored there."""
+        found = [half_distance(run) for run in self.by_seed.values()]
+        return Times([far for far, beyond in found if not beyond], [far for far, beyond in found if beyond])
+
     def reach(self) -> Estimate:
-        """The geometric mean of `half_distance` over seeds, with Student's interval of its logarithm."""
-        middle = mean(self.doublings())
-        ends = (None if end is None else min(2.0**end, self.longest) for end in (middle.low, middle.high))
-        return Estimate(2**middle.value, *ends)
+        """The median of `half_distance` over seeds (Kaplan & Meier 1958); the longest distance tested is the most."""
+        reaches = self.reaches()
+        if not reaches.ended:
+            return Estimate(*[float(self.longest)] * 3)
+        found = kaplan_meier(reaches).median()
+        value, low, high = (min(float(self.longest), end) for end in (found.value, found.low, found.high))
+        return Estimate(value, low, high)
 
     def beyond(self) -> int:
         """Seeds that had not fallen half way to chance at the longest distance tested."""
@@ -102,11 +110,14 @@ class Trials:
 
     def gates(self) -> list[Gate]:
         """What must be true of the trainings before anything is said of how far the model reaches."""
-        closed = [self._above_chance(), self._over()]
-        if self.rates:
-            tried = [float(rate) for rate in self.rates["tried"]]
-            closed.append(rate_inside(self.rates["best"], tried, self.rates["inside"]))
-        return closed
+        return [self._above_chance(), self._over(), self.rate_gate()]
+
+    def rate_gate(self) -> Gate:
+        """Whether its rate has worse ones on both sides: else what it did not learn it might learn at another one."""
+        if not self.rates:
+            return Gate("rate inside its grid", False, "nothing says which rates were tried")
+        tried = [float(rate) for rate in self.rates["tried"]]
+        return rate_inside(self.rates["best"], tried, self.rates["inside"])
 
     def _above_chance(self) -> Gate:
         """Over all distances trained on, as many answers right as cheating cannot have."""
@@ -131,8 +142,17 @@ Models = Mapping[str, Trials]
 
 
 def differences(of_all: Models) -> Pairwise:
-    """By how many doublings the second of two models reaches further, for all pairs with enough seeds (Welch 1947)."""
-    return Pairwise.of(of_all, lambda a, b: welch(of_all[a].doublings(), of_all[b].doublings()))
+    """By how many doublings the second of two models reaches further, for all pairs with enough seeds.
+
+    The interval is that of Welch (1947), of values that end where the tests do; the p-value is that of the exact
+    log-rank test, which knows that some of them are further.
+    """
+
+    def _between(a: str, b: str) -> Difference | None:
+        found = welch(of_all[a].doublings(), of_all[b].doublings())
+        return found and replace(found, tested=log_rank_p(of_all[a].reaches(), of_all[b].reaches()))
+
+    return Pairwise.of(of_all, _between)
 
 
 def half_distance(run: Measured, key: str = "right") -> tuple[float, bool]:

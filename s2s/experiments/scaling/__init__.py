@@ -16,6 +16,7 @@ from s2s.experiments.translating import flops_per_token, resized, schooled, size
 from s2s.experiments.tuning import (
     HIGHEST,
     LOWEST,
+    TRIAL_SEED,
     Trial,
     best_trial,
     inside,
@@ -57,7 +58,7 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """One for each seed, size and model; the models in turn. The first seed's try the rates, too."""
+    """One for each seed, size and model; the models in turn. The first seed's wait for the trials of rates, too."""
     sizes = contest.sizes(SIZES)
     seeds = contest.seeds[: sizes.seeds]
     return [
@@ -70,7 +71,7 @@ def cells(contest: Contest) -> list[Cell]:
 
 def _seconds(each: Contestant, factor: float, updates: float, tries: bool) -> float:
     pace = _FIXED + _GROWTH * factor
-    return pace * seconds_for(each, updates * (_TRIALS * _TRIAL + _WHOLE if tries else 1))
+    return pace * seconds_for(each, updates * (1 + (_TRIALS * _TRIAL + _WHOLE if tries else 0)))
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
@@ -81,8 +82,6 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     made = _trials(contest, contestant, recipe, cell.part)
     losses = {trial: loss_of(one) for trial, one in made.items()}
     best = best_trial(losses) or Trial(contestant.learning_rate)
-    mine = made.get(replace(best, whole=True)) if cell.seed == contest.seeds[0] else None
-    trained = mine.measured if mine else None
     rising = sorted(losses.items(), key=lambda item: item[0].rate)
     return {
         "factor": factor,
@@ -92,7 +91,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         "rates": [[trial.rate, loss] for trial, loss in rising if not trial.whole],
         "whole": [[trial.rate, loss] for trial, loss in rising if trial.whole],
         "inside": best in losses and inside(best, losses),
-        **(trained or _trained(contest, _at(recipe, best.rate), cell.seed or 0)),
+        **_trained(contest, _at(recipe, best.rate), cell.seed or 0),
     }
 
 
@@ -126,7 +125,7 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
 
 
 def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], part: str) -> dict[Trial, Kept]:
-    """A size's trials with the first seed, each kept: with half of the updates, the best of them with all.
+    """A size's trials with a seed of their own, each kept: with half of the updates, the best of them with all.
 
     The first are the rate of the comparison's size and its neighbours. What is trained with all updates is trained with
     half of them, too, which says whether it still learns.
@@ -141,14 +140,12 @@ def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], part: 
             recipe = _at(whole if trial.whole else half, trial.rate)
             cell = Cell(contestant.name, f"{part}-{trial.part}")
             # one that failed would fail again
-            made[trial] = kept(folder, cell) or keep(folder, partial(_trial, contest, recipe, trial.whole), cell)
+            made[trial] = kept(folder, cell) or keep(folder, partial(_trial, contest, recipe), cell)
     return made
 
 
-def _trial(contest: Contest, recipe: Recipe[Any], whole: bool, cell: Cell) -> Measured:
-    if whole:
-        return _trained(contest, recipe, contest.seeds[0])
-    loss, seconds = short_training(recipe, contest.seeds[0], contest.computer)
+def _trial(contest: Contest, recipe: Recipe[Any], cell: Cell) -> Measured:
+    loss, seconds = short_training(recipe, TRIAL_SEED, contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
 
 

@@ -110,7 +110,8 @@ def _falling(x: list[float], losses: list[float]) -> Estimate:
 
 def gates(law: Law) -> list[Gate]:
     """What must be true of a model's trainings and of its law before anything is said of its exponent."""
-    falls = {run["factor"]: _half(run) - run["loss"] for run in law.first() if _half(run) is not None}
+    both = ((run["factor"], _half(run), _whole(run)) for run in law.first())
+    falls = {factor: half - whole for factor, half, whole in both if half is not None and whole is not None}
     closed = [_converged(falls)]
     outside = next((run for run in law.first() if not run["inside"]), law.first()[-1])
     rate = rate_inside(outside["rate"], [rate for rate, _ in outside["rates"]], outside["inside"])
@@ -148,6 +149,11 @@ def _holds(fitted: Saturating | None) -> Gate:
 def _half(run: Measured, rate: float | None = None) -> float | None:
     """The loss with half of the updates, at the rate chosen or at another one."""
     return dict(map(tuple, run["rates"])).get(run["rate"] if rate is None else rate)
+
+
+def _whole(run: Measured) -> float | None:
+    """That of the trial with all of them, which has the same seed."""
+    return dict(map(tuple, run["whole"])).get(run["rate"])
 
 
 def _finding(model: str, laws: Laws, pairs: Pairwise, closed: dict[str, list[Gate]]) -> Finding:
@@ -281,8 +287,7 @@ def _rates(laws: Laws) -> Table:
         (model, run["factor"], rate, loss, whole.get(rate), "yes" if rate == run["rate"] else "no")
         for model, law in laws.items()
         for run in law.first()
-        # comparisons from before rates were chosen among whole trainings have none
-        for whole in [dict(map(tuple, run.get("whole", [])))]
+        for whole in [dict(map(tuple, run["whole"]))]
         for rate, loss in run["rates"]
     ]
     said = "validation loss with {} the updates (nats per token)"
