@@ -92,8 +92,8 @@ class Trials:
         if not reaches.ended:
             return Estimate(*[float(self.longest)] * 3)
         found = kaplan_meier(reaches).median()
-        value, low, high = (min(float(self.longest), end) for end in (found.value, found.low, found.high))
-        return Estimate(value, low, high)
+        ends = (None if end is None else min(float(self.longest), end) for end in (found.low, found.high))
+        return Estimate(min(float(self.longest), found.value), *ends)
 
     def beyond(self) -> int:
         """Seeds that had not fallen half way to chance at the longest distance tested."""
