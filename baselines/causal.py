@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from baselines.cells import CellState, Stack
-from baselines.decoder import Cells
 from s2s.models.contract import Rows
 from s2s.models.language_model import CausalDecoder, begins
 from s2s.nn.embeddings import Embedding
@@ -14,14 +13,14 @@ from s2s.nn.layers import Dropout, Tokens, Vectors
 
 
 @dataclass(frozen=True)
-class Reading(Rows):
-    """The layers' states, and whether a `BOS` makes what they hold forgotten."""
+class CausalState(Rows):
+    """The states of the recurrent layers, and whether a `BOS` makes what they hold forgotten."""
 
-    cells: Cells
+    layers: tuple[CellState, ...]
     apart: bool
 
 
-class CausalRecurrent(CausalDecoder[Reading]):
+class CausalRecurrent(CausalDecoder[CausalState]):
     """Reads with recurrent layers, from zeros on, with dropout on what is read and on what is given."""
 
     def __init__(self, tokens: nn.Embedding, stack: Stack, dropout: float, scaled: bool = True) -> None:
@@ -30,14 +29,14 @@ class CausalRecurrent(CausalDecoder[Reading]):
         self.dropout = Dropout(dropout)
         self.stack = stack
 
-    def start(self, rows: int, apart: bool) -> Reading:
+    def start(self, rows: int, apart: bool) -> CausalState:
         """Zeros."""
-        return Reading(Cells(self._zeros(rows)), apart)
+        return CausalState(self._zeros(rows), apart)
 
-    def forward(self, state: Reading, tokens: Tokens) -> tuple[Vectors, Reading]:
+    def forward(self, state: CausalState, tokens: Tokens) -> tuple[Vectors, CausalState]:
         """The state after each piece; in as many passes as there are steps at which a document begins."""
         x = self.dropout(self.embedding(tokens))
-        layers, outputs = state.cells.layers, []
+        layers, outputs = state.layers, []
         begin = begins(tokens) if state.apart else torch.zeros_like(tokens, dtype=torch.bool)
         inner = begin.any(dim=0).nonzero().flatten().tolist() if state.apart else []
         first = [0, *(step for step in inner if step)]
@@ -46,7 +45,7 @@ class CausalRecurrent(CausalDecoder[Reading]):
             layers = tuple(tuple(part * kept for part in layer) for layer in layers)
             read, layers = self.stack(x[:, step:following], layers)
             outputs.append(read)
-        return self.dropout(torch.cat(outputs, dim=1)), Reading(Cells(layers), state.apart)
+        return self.dropout(torch.cat(outputs, dim=1)), CausalState(layers, state.apart)
 
     def read(self, tokens: Tokens, apart: bool) -> Vectors:
         """As elsewhere; each document of a row is read as a row of its own, those of similar length together."""

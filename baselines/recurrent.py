@@ -104,7 +104,7 @@ def build(cell: str, settings: Recurrent, source_size: int, target_size: int) ->
     """
     from baselines.attention import Attention, score_of
     from baselines.cells import Stack
-    from baselines.decoder import AttentiveDecoder, Bridge, SqueezedDecoder
+    from baselines.decoder import AttentiveDecoder, Bridge, SummaryDecoder
     from s2s.models.contract import Seq2Seq
     from s2s.nn.embeddings import tables
 
@@ -115,7 +115,7 @@ def build(cell: str, settings: Recurrent, source_size: int, target_size: int) ->
     stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
     bridge = Bridge(width, stack.parts)
     if not isinstance(settings, Attentive):
-        return Seq2Seq(encoder, SqueezedDecoder(target, stack, bridge, rate, scaled), projection)
+        return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled), projection)
     if settings.attention == "location":
         encoder.longest = settings.max_positions
     attention = Attention(score_of(settings.attention, width, settings.max_positions), width, settings.coverage)

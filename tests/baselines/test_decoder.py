@@ -59,23 +59,23 @@ def test_with_attention_each_step_is_its_equations(options):
     memory = model.encoder(source, valid)
     decoder = model.decoder
     (layer,), state = decoder.stack.layers, _first_state(model, memory)
-    score, seen = decoder.attention.score, torch.zeros(3, 4, dtype=torch.float64)
+    score, coverage = decoder.attention.score, torch.zeros(3, 4, dtype=torch.float64)
     fed = torch.zeros(3, WIDTH, dtype=torch.float64)
     outputs, weights = [], []
     for token in target.T:
         x = decoder.embedding.tokens.weight[token]
         hidden, state = layer(torch.cat((x, fed), dim=1 if options["input_feeding"] else 0)[:3].unsqueeze(1), state)
         if options["coverage"]:
-            inside = score.query(hidden) + score.key(memory.states) + decoder.attention.coverage(seen.unsqueeze(2))
+            inside = score.query(hidden) + score.key(memory.states) + decoder.attention.coverage(coverage.unsqueeze(2))
             scores = score.score(torch.tanh(inside)).squeeze(2)
         else:
             scores = score(hidden, score.keys(memory.states)).squeeze(1)
-        looked = torch.where(valid, scores, -torch.inf).softmax(dim=1)
-        read = (looked.unsqueeze(2) * memory.states).sum(dim=1)
-        fed = torch.tanh(torch.cat((read, hidden.squeeze(1)), dim=1) @ decoder.combine.weight.T)
-        seen = seen + looked
+        alpha = torch.where(valid, scores, -torch.inf).softmax(dim=1)
+        context_vector = (alpha.unsqueeze(2) * memory.states).sum(dim=1)
+        fed = torch.tanh(torch.cat((context_vector, hidden.squeeze(1)), dim=1) @ decoder.combine.weight.T)
+        coverage = coverage + alpha
         outputs.append(fed)
-        weights.append(looked)
+        weights.append(alpha)
     torch.testing.assert_close(model(source, valid, target), torch.stack(outputs, dim=1))
     found = decoder.attention_weights(memory, target)
     torch.testing.assert_close(found[:, 0, 0], torch.stack(weights, dim=1))
