@@ -37,7 +37,7 @@ class RecurrentEncoder(Encoder):
 
     Rows of different lengths need no packing. A padded end cannot change what came before it, and the reading from the
     end begins at each row's own last token: the row is turned round within its length. What it takes is described in
-    `baselines.recurrent.Reading`.
+    `baselines.recurrent.EncoderFields`.
     """
 
     def __init__(
