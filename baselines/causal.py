@@ -23,7 +23,7 @@ class CausalState(Rows):
 class CausalRecurrent(CausalDecoder[CausalState]):
     """Reads with recurrent layers, from zeros on, with dropout on what is read and on what is given."""
 
-    def __init__(self, tokens: nn.Embedding, stack: Stack, dropout: float, scaled: bool = True) -> None:
+    def __init__(self, tokens: nn.Embedding, stack: Stack, dropout: float, *, scaled: bool) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)

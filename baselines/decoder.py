@@ -45,7 +45,7 @@ class RecurrentState(Rows):
 class RecurrentDecoder(Decoder[Context, State]):
     """What all that write by recurrent layers have: vectors of tokens, the layers, and what their first state is."""
 
-    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, scaled: bool = True) -> None:
+    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, *, scaled: bool) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
@@ -117,10 +117,11 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         bridge: Bridge,
         attention: Attention,
         dropout: float,
+        *,
         input_feeding: bool,
-        scaled: bool = True,
+        scaled: bool,
     ) -> None:
-        super().__init__(tokens, stack, bridge, dropout, scaled)
+        super().__init__(tokens, stack, bridge, dropout, scaled=scaled)
         self.input_feeding, self.coverage = input_feeding, attention.coverage is not None
         self.attention = attention
         self.combine = nn.Linear(2 * stack.width, stack.width, bias=False)

@@ -44,12 +44,13 @@ class RecurrentEncoder(Encoder):
         self,
         cell: str,
         tokens: nn.Embedding,
-        layers: int = 1,
-        bidirectional: bool = False,
-        reverse: bool = False,
-        residual: bool = False,
-        dropout: float = 0.0,
-        scaled: bool = True,
+        *,
+        layers: int,
+        bidirectional: bool,
+        reverse: bool,
+        residual: bool,
+        dropout: float,
+        scaled: bool,
     ) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "none", 0, scaled)

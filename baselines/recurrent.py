@@ -114,11 +114,12 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
     stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
     bridge = Bridge(width, stack.parts)
     if not isinstance(settings, AttentionFields):
-        return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled), projection)
+        return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled=scaled), projection)
     if settings.attention == "location":
         encoder.longest = settings.max_positions
     attention = Attention(score_of(settings.attention, width, settings.max_positions), width, settings.coverage)
-    return Seq2Seq(encoder, AttentiveDecoder(target, stack, bridge, attention, rate, feeding, scaled), projection)
+    decoder = AttentiveDecoder(target, stack, bridge, attention, rate, input_feeding=feeding, scaled=scaled)
+    return Seq2Seq(encoder, decoder, projection)
 
 
 def build_encoder(cell: str, settings: EncoderFields, source_size: int) -> "tuple[Encoder, int]":
@@ -138,7 +139,7 @@ def build_language_model(cell: str, settings: LanguageFields, size: int) -> "Lan
     width, rate = settings.width, settings.dropout
     _, table, projection = tables("all" if settings.tie else "none", width, size, size)
     stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
-    return LanguageModel(CausalRecurrent(table, stack, rate, settings.scale_embeddings), projection)
+    return LanguageModel(CausalRecurrent(table, stack, rate, scaled=settings.scale_embeddings), projection)
 
 
 def _encoder(cell: str, settings: EncoderFields, tokens: "nn.Embedding") -> "Encoder":
