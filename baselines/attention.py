@@ -1,10 +1,16 @@
-"""Attention for recurrent decoders (Bahdanau et al. 2015; Luong et al. 2015): where to look, and what is read there.
+"""Attention for recurrent decoders (Bahdanau et al. 2015; Luong et al. 2015): weights, and the context vector.
 
-A decoder state h asks, every source state s answers with a score, and a softmax makes the scores into weights:
+A decoder state h, the *query*, is compared with every source state s_j. A softmax makes the scores into weights α, and
+the weighted mean of the source states is the context vector c of that step:
 
-    α_j = exp(score(h, s_j)) / Σ_k exp(score(h, s_k)),    read = Σ_j α_j s_j
+    α_j = exp(score(h, s_j)) / Σ_k exp(score(h, s_k)),    c = Σ_j α_j s_j
 
 The kinds differ in the score alone. What depends on the source alone, its *keys*, is computed once for all steps.
+
+Bahdanau's decoder asks with the state before the step and feeds the context vector into the cell,
+h_t = f(h_{t−1}, y_{t−1}, c_t) with c_t from h_{t−1}. Luong's asks with the state after the step and joins the context
+vector to it, tanh(W [c_t; h_t]) with c_t from h_t. `baselines.decoder.AttentiveDecoder` is Luong's with every score,
+Bahdanau's `Additive` too.
 """
 
 from abc import ABC, abstractmethod
@@ -19,13 +25,19 @@ from s2s.nn.layers import States, Valid
 
 Queries = Float[Tensor, "batch target width"]
 Keys = Float[Tensor, "batch source width"]
-Reads = Float[Tensor, "batch target width"]
+ContextVectors = Float[Tensor, "batch target width"]
 Covered = Float[Tensor, "batch 1 source width"]
 Scores = Float[Tensor, "batch target source"]
 
 
 class Score(nn.Module, ABC):
-    """How well each source position answers each query."""
+    """How well each source position answers each query.
+
+    Attributes:
+        is_product: whether the score is a dot product of query and key, for which torch has one kernel.
+    """
+
+    is_product: bool = False
 
     def keys(self, states: States) -> Keys:
         """What of the score depends on the source alone; the states themselves where nothing does."""
@@ -39,12 +51,16 @@ class Score(nn.Module, ABC):
 class Dot(Score):
     """score = hᵀ s (Luong et al. 2015, section 3.1)."""
 
+    is_product = True
+
     def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
         return queries @ keys.transpose(1, 2)
 
 
-class General(Dot):
-    """score = hᵀ W s: the dot product in a space that is learned."""
+class General(Score):
+    """score = hᵀ W s: the dot product in a space that is learned (Luong et al. 2015, section 3.1)."""
+
+    is_product = True
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -53,6 +69,9 @@ class General(Dot):
     def keys(self, states: States) -> Keys:
         """W s."""
         return self.weight(states)
+
+    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+        return queries @ keys.transpose(1, 2)
 
 
 class Additive(Score):
@@ -110,7 +129,7 @@ class Location(Score):
 
 
 class Attention(nn.Module):
-    """Weights over the source, and what is read with them.
+    """Weights over the source, and the context vectors that they make.
 
     With coverage, the score, which is then `Additive`, sees how much each position was looked at before (Tu et al.
     2016, the linguistic variant without fertility).
@@ -122,26 +141,26 @@ class Attention(nn.Module):
         self.coverage = nn.Linear(1, width, bias=False) if coverage else None
 
     def forward(
-        self, queries: Queries, states: States, keys: Keys, valid: Valid, seen: Float[Tensor, "batch source"] | None
-    ) -> tuple[Reads, Scores]:
-        """What each query reads, and the weights it reads with.
+        self, queries: Queries, states: States, keys: Keys, valid: Valid, coverage: Float[Tensor, "batch source"] | None
+    ) -> tuple[ContextVectors, Scores]:
+        """The context vector of each query, and its weights.
 
-        Where there is coverage, queries are of a single step, and `seen` is the sum of all earlier weights.
+        Where there is coverage, queries are of a single step, and `coverage` is the sum of all earlier weights.
         """
         covered = None
-        if self.coverage is not None and seen is not None:
-            covered = self.coverage(seen.unsqueeze(2)).unsqueeze(1)
+        if self.coverage is not None and coverage is not None:
+            covered = self.coverage(coverage.unsqueeze(2)).unsqueeze(1)
         scores = self.score(queries, keys, covered)
         weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
         return weights.to(states.dtype) @ states, weights
 
-    def read(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> Reads:
+    def context_vectors(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> ContextVectors:
         """The same without the weights, and without coverage: as one kernel, where the score is a product.
 
         The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
         a hidden layer, tanh(W h + U s), have no such kernel in torch.
         """
-        if not isinstance(self.score, Dot):
+        if not self.score.is_product:
             return self(queries, states, keys, valid, None)[0]
         # a single head, whose scores are not scaled
         one_head = (x.unsqueeze(1) for x in (queries, keys, states))

@@ -2,6 +2,9 @@
 
 A layer maps a sequence to a sequence of states, and goes on from where it stopped: fed token by token or all at once,
 it gives the same numbers. A new cell is one class with `forward` and the number of its state tensors.
+
+A fused kernel hides its recurrence, so `elman_step`, `gru_step` and `lstm_step` are the equations of one step, in
+torch's order of gates. Nothing but a test runs them: it holds each kernel equal to them, from the same weights.
 """
 
 from abc import ABC, abstractmethod
@@ -13,12 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from baselines.scan import scan
-from s2s.nn.layers import Dropout, Vectors
+from s2s.nn.layers import Dropout, Summary, Vectors
 
 Read = Float[Tensor, "batch steps inputs"]
 Fused = TypeVar("Fused", bound=nn.RNNBase)
 # each of shape (batch, width)
 CellState = tuple[Tensor, ...]
+
+# of one step; a weight has the rows of all gates, one gate's `width` rows below the other's
+Input = Float[Tensor, "batch inputs"]
+InputWeight = Float[Tensor, "gates inputs"]
+RecurrentWeight = Float[Tensor, "gates width"]
+Bias = Float[Tensor, " gates"]
 
 # Gates that see the input alone start at their biases. At zero they would halve the memory with each token; so nine
 # tenths of it are kept, as the forget gate's bias does for the LSTM.
@@ -46,8 +55,22 @@ class Cell(nn.Module, ABC):
         """The hidden state after each step, and the state after the last."""
 
 
+def elman_step(
+    x: Input, state: CellState, w: InputWeight, u: RecurrentWeight, b: Bias, d: Bias
+) -> tuple[Summary, CellState]:
+    """One step of the Elman network (Elman 1990), whose state h is written anew.
+
+        h′ = tanh(W x + b + U h + d)
+
+    Torch has two biases, b beside the input and d beside the state, where one would do.
+    """
+    (h,) = state
+    h = torch.tanh(x @ w.T + b + h @ u.T + d)
+    return h, (h,)
+
+
 class Elman(Cell):
-    """h′ = tanh(W x + U h + b) (Elman 1990)."""
+    """The Elman network as a fused kernel; `elman_step` has the equation."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -58,8 +81,29 @@ class Elman(Cell):
         return outputs, (hidden[0],)
 
 
+def gru_step(
+    x: Input, state: CellState, w: InputWeight, u: RecurrentWeight, b: Bias, d: Bias
+) -> tuple[Summary, CellState]:
+    """One step of the gated recurrent unit (Cho et al. 2014): gates decide how much of the state h is read and kept.
+
+        r  = σ(W_r x + b_r + U_r h + d_r)           the reset gate: how much of h the candidate reads
+        z  = σ(W_z x + b_z + U_z h + d_z)           the update gate: how much of h is kept
+        n  = tanh(W_n x + b_n + r ∘ (U_n h + d_n))  the candidate, h̃ in the paper
+        h′ = (1 − z) ∘ n + z ∘ h
+
+    This is the form that cuDNN and torch compute; the paper has the reset gate inside of the product, U_n (r ∘ h).
+    """
+    (h,) = state
+    (w_r, w_z, w_n), (u_r, u_z, u_n), (b_r, b_z, b_n), (d_r, d_z, d_n) = (gates.chunk(3) for gates in (w, u, b, d))
+    r = torch.sigmoid(x @ w_r.T + b_r + h @ u_r.T + d_r)
+    z = torch.sigmoid(x @ w_z.T + b_z + h @ u_z.T + d_z)
+    n = torch.tanh(x @ w_n.T + b_n + r * (h @ u_n.T + d_n))
+    h = (1 - z) * n + z * h
+    return h, (h,)
+
+
 class GRU(Cell):
-    """The gated recurrent unit (Cho et al. 2014): gates r, z decide how much of the old state is read and kept."""
+    """The gated recurrent unit as a fused kernel; `gru_step` has the equations."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -74,8 +118,29 @@ class GRU(Cell):
         return ((_second_gate(self.gru), 1.0),)
 
 
+def lstm_step(
+    x: Input, state: CellState, w: InputWeight, u: RecurrentWeight, b: Bias, d: Bias
+) -> tuple[Summary, CellState]:
+    """One step of long short-term memory (Hochreiter & Schmidhuber 1997; the forget gate: Gers et al. 2000).
+
+    The state is (h, c): the hidden state, which is shown, and the memory cell, which is kept.
+
+        i  = σ(W_i x + b_i + U_i h + d_i)     the input gate: how much is written
+        f  = σ(W_f x + b_f + U_f h + d_f)     the forget gate: how much is kept
+        g  = tanh(W_g x + b_g + U_g h + d_g)  the candidate: what is written
+        o  = σ(W_o x + b_o + U_o h + d_o)     the output gate: how much is shown
+        c′ = f ∘ c + i ∘ g
+        h′ = o ∘ tanh(c′)
+    """
+    h, c = state
+    i, f, g, o = (x @ w.T + b + h @ u.T + d).chunk(4, dim=1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    h = torch.sigmoid(o) * torch.tanh(c)
+    return h, (h, c)
+
+
 class LSTM(Cell):
-    """Long short-term memory (Hochreiter & Schmidhuber 1997): c′ = f ∘ c + i ∘ g is kept, h′ = o ∘ tanh(c′) is shown.
+    """Long short-term memory as a fused kernel; `lstm_step` has the equations.
 
     The forget gate's bias starts at 1, so that a young network remembers (Gers et al. 2000; Jozefowicz et al. 2015).
     """

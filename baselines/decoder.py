@@ -31,13 +31,13 @@ class Bridge(nn.Module):
 
 
 @dataclass(frozen=True)
-class Nothing(Rows):
+class NoContext(Rows):
     """A decoder without attention reads nothing but its own state."""
 
 
 @dataclass(frozen=True)
-class Cells(Rows):
-    """The recurrent layers' states."""
+class RecurrentState(Rows):
+    """The states of the recurrent layers."""
 
     layers: tuple[CellState, ...]
 
@@ -45,7 +45,7 @@ class Cells(Rows):
 class RecurrentDecoder(Decoder[Context, State]):
     """What all that write by recurrent layers have: vectors of tokens, the layers, and what their first state is."""
 
-    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, scaled: bool = True) -> None:
+    def __init__(self, tokens: nn.Embedding, stack: Stack, bridge: Bridge, dropout: float, *, scaled: bool) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "none", 0, scaled)
         self.dropout = Dropout(dropout)
@@ -53,22 +53,28 @@ class RecurrentDecoder(Decoder[Context, State]):
         self.bridge = bridge
 
 
-class SqueezedDecoder(RecurrentDecoder[Nothing, Cells]):
+class SummaryDecoder(RecurrentDecoder[NoContext, RecurrentState]):
     """Writes from its state alone: all that it knows of the source went through the summary (Sutskever et al. 2014)."""
 
-    def start(self, memory: Memory, limit: int) -> tuple[Nothing, Cells]:
+    def start(self, memory: Memory, limit: int) -> tuple[NoContext, RecurrentState]:
         """The summary becomes the first state."""
-        return Nothing(), Cells(self.bridge(memory.summary))
+        return NoContext(), RecurrentState(self.bridge(memory.summary))
 
-    def forward(self, context: Nothing, state: Cells, tokens: Tokens) -> tuple[Vectors, Cells]:
+    def forward(self, context: NoContext, state: RecurrentState, tokens: Tokens) -> tuple[Vectors, RecurrentState]:
         """The state after each token, in one pass over all of them."""
         outputs, layers = self.stack(self.dropout(self.embedding(tokens)), state.layers)
-        return self.dropout(outputs), Cells(layers)
+        return self.dropout(outputs), RecurrentState(layers)
 
 
 @dataclass(frozen=True)
-class Source(Rows):
-    """What every step may look at."""
+class AttentionContext(Rows):
+    """What every step may look at; the context *vector* is what one step makes of it.
+
+    Attributes:
+        states: of the source.
+        keys: what of the score depends on them alone.
+        valid: True where a source position is real.
+    """
 
     states: States
     keys: Keys
@@ -76,16 +82,27 @@ class Source(Rows):
 
 
 @dataclass(frozen=True)
-class Looking(Rows):
-    """The layers' states; with input feeding the last output before dropout, with coverage the sum of all weights."""
+class AttentionState(Rows):
+    """What each step changes.
+
+    Attributes:
+        layers: the states of the recurrent layers.
+        last_output: that of the step before, without dropout; None without input feeding.
+        coverage: the sum of the weights of all steps so far; None without coverage.
+    """
 
     layers: tuple[CellState, ...]
-    fed: Summary | None
-    seen: Float[Tensor, "batch source"] | None
+    last_output: Summary | None
+    coverage: Float[Tensor, "batch source"] | None
 
 
-class AttentiveDecoder(RecurrentDecoder[Source, Looking]):
-    """Looks at the source after each step: output = tanh(W [read; h]) (Luong et al. 2015, equation 5).
+class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
+    """Luong's decoder: attention after each step, with its state h as the query.
+
+        h_t = layers(y_{t−1}, h_{t−1}),    c_t = Σ_j α_tj s_j,    output_t = tanh(W [c_t; h_t])
+
+    (Luong et al. 2015, section 3 and equation 5, where the output is the attentional vector h̃_t.) Bahdanau's asks with
+    h_{t−1} and gives c_t to the layers (Bahdanau et al. 2015, section 3.1).
 
     As long as no step depends on where the one before it looked, the recurrent layers run over the whole target in one
     pass, and all steps look at once. With input feeding or coverage, they go one by one. The attention has coverage
@@ -100,82 +117,90 @@ class AttentiveDecoder(RecurrentDecoder[Source, Looking]):
         bridge: Bridge,
         attention: Attention,
         dropout: float,
+        *,
         input_feeding: bool,
-        scaled: bool = True,
+        scaled: bool,
     ) -> None:
-        super().__init__(tokens, stack, bridge, dropout, scaled)
+        super().__init__(tokens, stack, bridge, dropout, scaled=scaled)
         self.input_feeding, self.coverage = input_feeding, attention.coverage is not None
         self.attention = attention
         self.combine = nn.Linear(2 * stack.width, stack.width, bias=False)
         nn.init.xavier_uniform_(self.combine.weight)
 
-    def start(self, memory: Memory, limit: int) -> tuple[Source, Looking]:
+    def start(self, memory: Memory, limit: int) -> tuple[AttentionContext, AttentionState]:
         """The keys, once for all steps; nothing is written or looked at yet."""
-        source = Source(memory.states, self.attention.score.keys(memory.states), memory.valid)
-        fed = torch.zeros_like(memory.summary) if self.input_feeding else None
-        seen = memory.states.new_zeros(memory.valid.shape) if self.coverage else None
-        return source, Looking(self.bridge(memory.summary), fed, seen)
+        context = AttentionContext(memory.states, self.attention.score.keys(memory.states), memory.valid)
+        last_output = torch.zeros_like(memory.summary) if self.input_feeding else None
+        coverage = memory.states.new_zeros(memory.valid.shape) if self.coverage else None
+        return context, AttentionState(self.bridge(memory.summary), last_output, coverage)
 
-    def forward(self, context: Source, state: Looking, tokens: Tokens) -> tuple[Vectors, Looking]:
+    def forward(
+        self, context: AttentionContext, state: AttentionState, tokens: Tokens
+    ) -> tuple[Vectors, AttentionState]:
         """The output of each step."""
         return self._steps(context, state, tokens)
 
     def attention_weights(self, memory: Memory, tokens: Tokens) -> Looks:
         """Where each step looks; one layer with one head."""
         context, state = self.start(memory, tokens.shape[1])
-        looked: list[Tensor] = []
-        self._steps(context, state, tokens, looked)
-        return torch.cat(looked, dim=1)[:, None, None]
+        all_weights: list[Tensor] = []
+        self._steps(context, state, tokens, all_weights)
+        return torch.cat(all_weights, dim=1)[:, None, None]
 
     def _steps(
-        self, context: Source, state: Looking, tokens: Tokens, looked: list[Tensor] | None = None
-    ) -> tuple[Vectors, Looking]:
+        self,
+        context: AttentionContext,
+        state: AttentionState,
+        tokens: Tokens,
+        all_weights: list[Tensor] | None = None,
+    ) -> tuple[Vectors, AttentionState]:
         """Outputs of all steps: in one piece, or step by step where a step waits for the one before it.
 
-        Weights are appended to `looked`; without it they need not be made.
+        Weights are appended to `all_weights`; without it they need not be made.
         """
         at_once = 1 if self.input_feeding or self.coverage else tokens.shape[1]
         outputs = []
         for x in self.dropout(self.embedding(tokens)).split(at_once, dim=1):
-            output, state = self._look(context, state, x, looked)
+            output, state = self._attend(context, state, x, all_weights)
             outputs.append(output)
         return torch.cat(outputs, dim=1), state
 
-    def _look(
-        self, context: Source, state: Looking, x: Vectors, looked: list[Tensor] | None
-    ) -> tuple[Vectors, Looking]:
+    def _attend(
+        self, context: AttentionContext, state: AttentionState, x: Vectors, all_weights: list[Tensor] | None
+    ) -> tuple[Vectors, AttentionState]:
         """First the recurrent layers, then attention with their states as queries, then what both say together."""
-        if state.fed is not None:
-            x = torch.cat((x, state.fed.unsqueeze(1).to(x.dtype)), dim=2)
+        if state.last_output is not None:
+            x = torch.cat((x, state.last_output.unsqueeze(1).to(x.dtype)), dim=2)
         hidden, layers = self.stack(x, state.layers)
-        seen = state.seen
-        if looked is None and seen is None:
-            read = self.attention.read(hidden, context.states, context.keys, context.valid)
+        source = (context.states, context.keys, context.valid)
+        coverage = state.coverage
+        if all_weights is None and coverage is None:
+            context_vectors = self.attention.context_vectors(hidden, *source)
         else:
-            read, weights = self.attention(hidden, context.states, context.keys, context.valid, seen)
-            seen = None if seen is None else seen + weights.sum(dim=1)
-            if looked is not None:
-                looked.append(weights)
-        output = torch.tanh(self.combine(torch.cat((read, hidden), dim=2)))
-        fed = output[:, -1] if self.input_feeding else None
-        return self.dropout(output), Looking(layers, fed, seen)
+            context_vectors, weights = self.attention(hidden, *source, coverage)
+            coverage = None if coverage is None else coverage + weights.sum(dim=1)
+            if all_weights is not None:
+                all_weights.append(weights)
+        output = torch.tanh(self.combine(torch.cat((context_vectors, hidden), dim=2)))
+        last_output = output[:, -1] if self.input_feeding else None
+        return self.dropout(output), AttentionState(layers, last_output, coverage)
 
 
 @dataclass(frozen=True)
-class Outputs(Rows):
-    """One state for each source position; zeros where there is padding."""
+class TimeSyncedContext(Rows):
+    """One state of the encoder for each source position; zeros where there is padding."""
 
     states: States
 
 
 @dataclass(frozen=True)
-class Place(Rows):
+class TimeSyncedState(Rows):
     """How many outputs have been given."""
 
     step: int
 
 
-class TimeSyncedDecoder(Decoder[Outputs, Place]):
+class TimeSyncedDecoder(Decoder[TimeSyncedContext, TimeSyncedState]):
     """Gives the encoder's states in their order. What was written before is not looked at.
 
     The source ends with `EOS`, so that its state is what the target's own `EOS` is read off: both have one length.
@@ -186,12 +211,15 @@ class TimeSyncedDecoder(Decoder[Outputs, Place]):
         self.dropout = Dropout(dropout)
         self.one_to_one = True
 
-    def start(self, memory: Memory, limit: int) -> tuple[Outputs, Place]:
+    def start(self, memory: Memory, limit: int) -> tuple[TimeSyncedContext, TimeSyncedState]:
         """Nothing is given yet; after the source's end there are zeros."""
         states = memory.states * memory.valid.unsqueeze(2)
-        return Outputs(functional.pad(states, (0, 0, 0, max(0, limit - states.shape[1])))), Place(0)
+        padded = functional.pad(states, (0, 0, 0, max(0, limit - states.shape[1])))
+        return TimeSyncedContext(padded), TimeSyncedState(0)
 
-    def forward(self, context: Outputs, state: Place, tokens: Tokens) -> tuple[Vectors, Place]:
+    def forward(
+        self, context: TimeSyncedContext, state: TimeSyncedState, tokens: Tokens
+    ) -> tuple[Vectors, TimeSyncedState]:
         """The next states, as many as there are tokens."""
         end = state.step + tokens.shape[1]
-        return self.dropout(context.states[:, state.step : end]), Place(end)
+        return self.dropout(context.states[:, state.step : end]), TimeSyncedState(end)

@@ -37,19 +37,20 @@ class RecurrentEncoder(Encoder):
 
     Rows of different lengths need no packing. A padded end cannot change what came before it, and the reading from the
     end begins at each row's own last token: the row is turned round within its length. What it takes is described in
-    `baselines.recurrent.Reading`.
+    `baselines.recurrent.EncoderFields`.
     """
 
     def __init__(
         self,
         cell: str,
         tokens: nn.Embedding,
-        layers: int = 1,
-        bidirectional: bool = False,
-        reverse: bool = False,
-        residual: bool = False,
-        dropout: float = 0.0,
-        scaled: bool = True,
+        *,
+        layers: int,
+        bidirectional: bool,
+        reverse: bool,
+        residual: bool,
+        dropout: float,
+        scaled: bool,
     ) -> None:
         super().__init__()
         self.embedding = Embedding(tokens, "none", 0, scaled)

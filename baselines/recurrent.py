@@ -1,13 +1,12 @@
-"""The recurrent rungs of the ladder: what a recipe may say of them, and how they are built.
+"""What the recurrent models of the ladder share: sections of a recipe, and how a model is built of cells of one kind.
 
+Each model is a small module over this one that names its cell and its sections, as `baselines.lstm_attention` does.
 Free of torch until a model is built, so that a typo in a recipe is answered at once.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, create_model, model_validator
+from pydantic import model_validator
 
 from s2s.recipe.schema import Layers, Length, Probability, Section, Width
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 AttentionKind = Literal["additive", "dot", "general", "concat", "location"]
 
 
-class Layered(Section):
+class LayerFields(Section):
     """What all recurrent layers share, whatever they read."""
 
     width: Width = 256
@@ -34,7 +33,7 @@ class Layered(Section):
     learn sooner so where all pieces are frequent, and less in the end where many are rare (docs/log.md)."""
 
 
-class Reading(Layered):
+class EncoderFields(LayerFields):
     """What all recurrent encoders share."""
 
     encoder_layers: Layers = 2
@@ -46,7 +45,7 @@ class Reading(Layered):
     last ones read (Sutskever et al. 2014, section 3.3)."""
 
     @model_validator(mode="after")
-    def _directions(self) -> "Reading":
+    def _directions(self) -> "EncoderFields":
         if self.bidirectional and self.width % 2:
             raise ValueError(f"width ({self.width}) must be even when bidirectional: each direction has one half")
         if self.bidirectional and self.reverse_source:
@@ -56,8 +55,8 @@ class Reading(Layered):
         return self
 
 
-class Language(Layered):
-    """What all recurrent language models share."""
+class LanguageFields(LayerFields):
+    """What all recurrent language models share; none has attention, since there is no source to look at."""
 
     decoder_layers: Layers = 2
     """Recurrent layers that read the text so far."""
@@ -65,7 +64,7 @@ class Language(Layered):
     """Whether the projection onto the pieces is the table of their vectors (Press & Wolf 2017)."""
 
 
-class Recurrent(Reading):
+class TranslatorFields(EncoderFields):
     """What all recurrent models that translate share."""
 
     decoder_layers: Layers = 2
@@ -75,7 +74,7 @@ class Recurrent(Reading):
     vocabulary."""
 
 
-class Attentive(Recurrent):
+class AttentionFields(TranslatorFields):
     """What recurrent models with attention add."""
 
     attention: AttentionKind = "general"
@@ -90,13 +89,13 @@ class Attentive(Recurrent):
     """Longest source that `location` knows, in pieces; the other kinds know no limit."""
 
     @model_validator(mode="after")
-    def _coverage_is_additive(self) -> "Attentive":
+    def _coverage_is_additive(self) -> "AttentionFields":
         if self.coverage and self.attention != "additive":
             raise ValueError(f"coverage is added inside the score of attention: additive, not of {self.attention}")
         return self
 
 
-def build(cell: str, settings: Recurrent, source_size: int, target_size: int) -> "Seq2Seq":
+def build(cell: str, settings: TranslatorFields, source_size: int, target_size: int) -> "Seq2Seq":
     """A freshly initialised encoder and decoder, with attention where the settings have it.
 
     Raises:
@@ -104,32 +103,33 @@ def build(cell: str, settings: Recurrent, source_size: int, target_size: int) ->
     """
     from baselines.attention import Attention, score_of
     from baselines.cells import Stack
-    from baselines.decoder import AttentiveDecoder, Bridge, SqueezedDecoder
+    from baselines.decoder import AttentiveDecoder, Bridge, SummaryDecoder
     from s2s.models.contract import Seq2Seq
     from s2s.nn.embeddings import tables
 
     width, rate, scaled = settings.width, settings.dropout, settings.scale_embeddings
     source, target, projection = tables(settings.tie, width, source_size, target_size)
     encoder = _encoder(cell, settings, source)
-    feeding = isinstance(settings, Attentive) and settings.input_feeding
+    feeding = isinstance(settings, AttentionFields) and settings.input_feeding
     stack = Stack(cell, 2 * width if feeding else width, width, settings.decoder_layers, rate, settings.residual)
     bridge = Bridge(width, stack.parts)
-    if not isinstance(settings, Attentive):
-        return Seq2Seq(encoder, SqueezedDecoder(target, stack, bridge, rate, scaled), projection)
+    if not isinstance(settings, AttentionFields):
+        return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled=scaled), projection)
     if settings.attention == "location":
         encoder.longest = settings.max_positions
     attention = Attention(score_of(settings.attention, width, settings.max_positions), width, settings.coverage)
-    return Seq2Seq(encoder, AttentiveDecoder(target, stack, bridge, attention, rate, feeding, scaled), projection)
+    decoder = AttentiveDecoder(target, stack, bridge, attention, rate, input_feeding=feeding, scaled=scaled)
+    return Seq2Seq(encoder, decoder, projection)
 
 
-def build_encoder(cell: str, settings: Reading, source_size: int) -> "tuple[Encoder, int]":
+def build_encoder(cell: str, settings: EncoderFields, source_size: int) -> "tuple[Encoder, int]":
     """The encoder alone and the width of its summary, for classification."""
     from s2s.nn.embeddings import table
 
     return _encoder(cell, settings, table(source_size, settings.width)), settings.width
 
 
-def build_language_model(cell: str, settings: Language, size: int) -> "LanguageModel":
+def build_language_model(cell: str, settings: LanguageFields, size: int) -> "LanguageModel":
     """Freshly initialised layers without a source, for so many pieces."""
     from baselines.causal import CausalRecurrent
     from baselines.cells import Stack
@@ -139,10 +139,10 @@ def build_language_model(cell: str, settings: Language, size: int) -> "LanguageM
     width, rate = settings.width, settings.dropout
     _, table, projection = tables("all" if settings.tie else "none", width, size, size)
     stack = Stack(cell, width, width, settings.decoder_layers, rate, settings.residual)
-    return LanguageModel(CausalRecurrent(table, stack, rate, settings.scale_embeddings), projection)
+    return LanguageModel(CausalRecurrent(table, stack, rate, scaled=settings.scale_embeddings), projection)
 
 
-def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
+def _encoder(cell: str, settings: EncoderFields, tokens: "nn.Embedding") -> "Encoder":
     from baselines.encoder import RecurrentEncoder
 
     return RecurrentEncoder(
@@ -155,74 +155,3 @@ def _encoder(cell: str, settings: Reading, tokens: "nn.Embedding") -> "Encoder":
         dropout=settings.dropout,
         scaled=settings.scale_embeddings,
     )
-
-
-class Rung:
-    """A model as its entry point names it, in the place of a module: the sections of a recipe, and how it is built.
-
-    Attributes:
-        build_language_model: builds one; None with attention, which has nothing to look at without a source.
-    """
-
-    build_language_model: "Callable[[Any, int], LanguageModel] | None" = None
-
-    def __init__(
-        self,
-        cell: str,
-        name: str,
-        source: str,
-        attention: bool = False,
-        squeezed: str = "the source is squeezed through the final state",
-    ) -> None:
-        title = name.replace("the ", "The ")
-        kind = f"{cell}-attention" if attention else cell
-        about = f"{title} with attention." if attention else f"{title}, without attention."
-        section = f"The section of {name} with attention." if attention else f"{title}'s section of a recipe."
-        how = "with attention over the source" if attention else f"without attention: {squeezed}"
-        self.__doc__ = f"{title} ({source}) {how}."
-        self.cell = cell
-        self.EncoderSettings: type[Section] = create_model(
-            "EncoderSettings",
-            __base__=Reading,
-            __module__=__name__,
-            __doc__="What a recipe says of its encoder alone.",
-            kind=(Literal[kind], Field(kind, description=about)),  # type: ignore[valid-type]
-        )
-        self.Settings: type[Section] = create_model(
-            "Settings",
-            __base__=(Attentive if attention else Recurrent, self.EncoderSettings),
-            __module__=__name__,
-            __doc__=section,
-        )
-        self.LanguageSettings: type[Section] = create_model(
-            "LanguageSettings",
-            __base__=Language,
-            __module__=__name__,
-            __doc__=f"The section of {name} in a language model's recipe.",
-            kind=(Literal[kind], Field(kind, description=f"{title}.")),  # type: ignore[valid-type]
-        )
-        for offered in (self.EncoderSettings, self.Settings, self.LanguageSettings):
-            # where pickle finds it: in this module, at the name of this rung
-            offered.__qualname__ = f"{kind.replace('-', '_')}.{offered.__name__}"
-        if not attention:
-            self.build_language_model = partial(build_language_model, cell)
-
-    def build(self, settings: Recurrent, source_size: int, target_size: int) -> "Seq2Seq":
-        """A freshly initialised model; see the function of that name."""
-        return build(self.cell, settings, source_size, target_size)
-
-    def build_encoder(self, settings: Reading, source_size: int) -> "tuple[Encoder, int]":
-        """The encoder alone and the width of its summary, for classification."""
-        return build_encoder(self.cell, settings, source_size)
-
-
-_PARALLEL = "gates that see the input alone, so that training is a parallel scan"
-
-rnn = Rung("rnn", "the Elman network", "Elman 1990")
-gru = Rung("gru", "the GRU", "Cho et al. 2014")
-lstm = Rung("lstm", "the LSTM", "Hochreiter & Schmidhuber 1997")
-mingru = Rung("mingru", "minGRU", "Feng et al. 2024", squeezed=_PARALLEL)
-minlstm = Rung("minlstm", "minLSTM", "Feng et al. 2024", squeezed=_PARALLEL)
-rnn_attention = Rung("rnn", "the Elman network", "Elman 1990", attention=True)
-gru_attention = Rung("gru", "the GRU", "Cho et al. 2014", attention=True)
-lstm_attention = Rung("lstm", "the LSTM", "Hochreiter & Schmidhuber 1997", attention=True)

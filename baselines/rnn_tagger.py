@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Literal
 
 from baselines import recurrent
-from baselines.recurrent import Reading
+from baselines.recurrent import EncoderFields
 
 if TYPE_CHECKING:
     from s2s.models.contract import Encoder, Seq2Seq
 
 
-class Settings(Reading):
+class Settings(EncoderFields):
     """The tagger's section of a recipe."""
 
     kind: Literal["rnn-tagger"] = "rnn-tagger"

@@ -112,6 +112,24 @@ class _Candidates:
 
 
 class _Search:
+    """What is kept of a search while it runs: of the sentences that are not done, and of their live hypotheses.
+
+    A row stands for a hypothesis; those of a sentence follow each other.
+
+    Attributes:
+        pieces: only the first so many pieces of the vocabulary are written; None stands for all.
+        pools: the finished hypotheses of each sentence of the batch.
+        sentences: `(sentences,)`, which of the batch are not done.
+        limits: `(sentences,)`, the most pieces of each one's target.
+        width: hypotheses of each sentence.
+        context_of_sentence: the decoder's context, of `sentences` rows.
+        context_of_hypothesis: the same for each hypothesis, see `Rows.spread`.
+        state: the decoder's state, of `sentences · width` rows.
+        written: `(sentences · width, length)`, the pieces of each hypothesis, on the processor.
+        newest: `(sentences · width, 1)`, the last of them, or `BOS`.
+        log_probability: `(sentences · width,)`, of each hypothesis so far, in nats.
+    """
+
     def __init__(
         self, model: Seq2Seq, source: Tensor, valid: Tensor, limits: np.ndarray, beam: Beam, pieces: int | None
     ) -> None:
@@ -119,8 +137,9 @@ class _Search:
         self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
-        self.sources, self.state = model.decoder.start(model.encoder(source, valid), int(self.limits.max()) + 1)
-        self.context = self.sources
+        memory = model.encoder(source, valid)
+        self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
+        self.context_of_hypothesis = self.context_of_sentence
         # one row a sentence until there are hypotheses to tell apart
         self.width = 1
         self.written = np.empty((len(source), 0), dtype=np.int32)
@@ -129,16 +148,16 @@ class _Search:
 
     def step(self) -> None:
         """One more piece for every live hypothesis."""
-        pieces = self.written.shape[1]
-        ways = self._expand(self.limits == pieces)
+        length = self.written.shape[1]
+        ways = self._expand(self.limits == length)
         ends = (ways.piece == EOS) & (ways.log_probability > _NEVER)
-        self._finish(ways, ends[:, : self.beam.size], pieces)
+        self._finish(ways, ends[:, : self.beam.size], length)
         live = ways.take(np.argsort(ways.piece == EOS, axis=1, kind="stable")[:, : self.beam.size])
         live.log_probability[live.piece == EOS] = _NEVER
         self._go_on(live, self._undecided(live.log_probability.max(axis=1)))
 
     def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Candidates:
-        states, self.state = self.model.decoder(self.context, self.state, self.newest)
+        states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
         # one kernel; `logsumexp` is several, and took four times as long
         scores = self.model.projection(states[:, 0]).float().log_softmax(dim=1)
         scores[:, PAD] = scores[:, BOS] = _NEVER
@@ -173,14 +192,15 @@ class _Search:
 
     def _go_on(self, live: _Candidates, staying: Bool[np.ndarray, " sentences"]) -> None:
         before, width = len(self.written), live.piece.shape[1]
-        self.log_probability, pieces, parents = live.on_device(staying, self.device)
+        self.log_probability, tokens, parents = live.on_device(staying, self.device)
         parent, piece = (a[staying].reshape(-1) for a in (live.parent, live.piece))
         # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
         if not staying.all():
-            self.sources = self.sources.select(parents.view(-1, width)[:, 0] // self.width)
+            chosen = parents.view(-1, width)[:, 0] // self.width
+            self.context_of_sentence = self.context_of_sentence.select(chosen)
         if width != self.width or not staying.all():
-            self.context = self.sources.spread(int(staying.sum()), width, self.device)
+            self.context_of_hypothesis = self.context_of_sentence.spread(int(staying.sum()), width, self.device)
         if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
-        self.newest, self.written = pieces.unsqueeze(1), np.column_stack((self.written[parent], piece))
+        self.newest, self.written = tokens.unsqueeze(1), np.column_stack((self.written[parent], piece))
         self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

@@ -58,17 +58,17 @@ def test_each_score_is_its_formula_pair_by_pair(kind, sides):
     torch.testing.assert_close(_scores(score, queries, states), expected)
 
 
-def test_what_is_read_is_the_weighted_mean_of_real_states(sides):
+def test_the_context_vector_is_the_weighted_mean_of_real_states(sides):
     queries, states, valid = sides
     attention = Attention(Dot(), WIDTH, coverage=False)
-    read, weights = attention(queries, states, states, valid, None)
+    context_vectors, weights = attention(queries, states, states, valid, None)
     assert weights[1, :, 2:].abs().max() == 0
     alone, _ = attention(queries[1:2], states[1:2, :2], states[1:2, :2], valid[1:2, :2], None)
-    torch.testing.assert_close(read[1:2], alone)
-    torch.testing.assert_close(read, torch.einsum("bts,bsw->btw", weights, states))
+    torch.testing.assert_close(context_vectors[1:2], alone)
+    torch.testing.assert_close(context_vectors, torch.einsum("bts,bsw->btw", weights, states))
 
 
-def test_coverage_turns_attention_away_or_towards_what_was_seen(sides):
+def test_coverage_turns_attention_away_or_towards_what_was_looked_at(sides):
     queries, states, valid = sides
     attention = Attention(Additive(WIDTH), WIDTH, coverage=True)
     keys = attention.score.keys(states)
@@ -86,10 +86,19 @@ def test_a_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
 
 
 @pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
-def test_what_is_read_without_weights_is_what_is_read_with_them(kind, sides):
+def test_a_score_says_whether_it_is_a_product_of_query_and_key(kind, sides):
+    queries, states, _ = sides
+    score = score_of(kind, WIDTH, 4)
+    keys = score.keys(states)
+    product = torch.einsum("btw,bsw->bts", queries, keys)
+    assert score.is_product == torch.allclose(score(queries, keys), product, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
+def test_the_context_vector_without_weights_is_the_one_with_them(kind, sides):
     queries, states, valid = sides
     attention = Attention(score_of(kind, WIDTH, 9), WIDTH, coverage=False)
     keys = attention.score.keys(states)
     torch.testing.assert_close(
-        attention.read(queries, states, keys, valid), attention(queries, states, keys, valid, None)[0]
+        attention.context_vectors(queries, states, keys, valid), attention(queries, states, keys, valid, None)[0]
     )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from baselines.cells import CELLS, LSTM, Stack
+from baselines.cells import CELLS, LSTM, Stack, elman_step, gru_step, lstm_step
 
 WIDTH, INPUTS = 6, 4
 
@@ -21,30 +21,7 @@ def _weights(cell) -> list[torch.Tensor]:
     return [p.detach() for p in cell.parameters()]
 
 
-def _elman(x, state, w, u, b, c):
-    hidden = torch.tanh(x @ w.T + b + state[0] @ u.T + c)
-    return hidden, (hidden,)
-
-
-def _gru(x, state, w, u, b, c):
-    (wr, wz, wn), (ur, uz, un), (br, bz, bn), (cr, cz, cn) = (t.chunk(3) for t in (w, u, b, c))
-    h = state[0]
-    r = torch.sigmoid(x @ wr.T + br + h @ ur.T + cr)
-    z = torch.sigmoid(x @ wz.T + bz + h @ uz.T + cz)
-    n = torch.tanh(x @ wn.T + bn + r * (h @ un.T + cn))
-    hidden = (1 - z) * n + z * h
-    return hidden, (hidden,)
-
-
-def _lstm(x, state, w, u, b, c):
-    h, cell = state
-    i, f, g, o = (x @ w.T + b + h @ u.T + c).chunk(4, dim=1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    hidden = torch.sigmoid(o) * torch.tanh(cell)
-    return hidden, (hidden, cell)
-
-
-@pytest.mark.parametrize(("kind", "equations"), [("rnn", _elman), ("gru", _gru), ("lstm", _lstm)])
+@pytest.mark.parametrize(("kind", "equations"), [("rnn", elman_step), ("gru", gru_step), ("lstm", lstm_step)])
 def test_a_fused_layer_is_its_equations_step_by_step(kind, equations):
     cell = _cell(kind)
     x = torch.randn(3, 7, INPUTS, dtype=torch.float64)

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from baselines.recurrent import Attentive, Recurrent, build
+from baselines.recurrent import AttentionFields, TranslatorFields, build
 from s2s.models.contract import Memory, Seq2Seq
 
 WIDTH, SIZE = 6, 11
 
 
-def _model(cell: str, settings: Recurrent) -> Seq2Seq:
+def _model(cell: str, settings: TranslatorFields) -> Seq2Seq:
     torch.manual_seed(0)
     model = build(cell, settings, SIZE, SIZE).double()
     for p in model.parameters():
@@ -32,7 +32,7 @@ def _first_state(model: Seq2Seq, memory: Memory) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm", "mingru", "minlstm"])
 def test_without_attention_the_summary_is_all_that_is_known(cell):
-    model = _model(cell, Recurrent(width=WIDTH, encoder_layers=1, decoder_layers=1))
+    model = _model(cell, TranslatorFields(width=WIDTH, encoder_layers=1, decoder_layers=1))
     source, valid, target = _inputs()
     memory = model.encoder(source, valid)
     (layer,), state = model.decoder.stack.layers, _first_state(model, memory)
@@ -54,28 +54,28 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_with_attention_each_step_is_its_equations(options):
-    model = _model("gru", Attentive(width=WIDTH, encoder_layers=1, decoder_layers=1, **options))
+    model = _model("gru", AttentionFields(width=WIDTH, encoder_layers=1, decoder_layers=1, **options))
     source, valid, target = _inputs()
     memory = model.encoder(source, valid)
     decoder = model.decoder
     (layer,), state = decoder.stack.layers, _first_state(model, memory)
-    score, seen = decoder.attention.score, torch.zeros(3, 4, dtype=torch.float64)
+    score, coverage = decoder.attention.score, torch.zeros(3, 4, dtype=torch.float64)
     fed = torch.zeros(3, WIDTH, dtype=torch.float64)
     outputs, weights = [], []
     for token in target.T:
         x = decoder.embedding.tokens.weight[token]
         hidden, state = layer(torch.cat((x, fed), dim=1 if options["input_feeding"] else 0)[:3].unsqueeze(1), state)
         if options["coverage"]:
-            inside = score.query(hidden) + score.key(memory.states) + decoder.attention.coverage(seen.unsqueeze(2))
+            inside = score.query(hidden) + score.key(memory.states) + decoder.attention.coverage(coverage.unsqueeze(2))
             scores = score.score(torch.tanh(inside)).squeeze(2)
         else:
             scores = score(hidden, score.keys(memory.states)).squeeze(1)
-        looked = torch.where(valid, scores, -torch.inf).softmax(dim=1)
-        read = (looked.unsqueeze(2) * memory.states).sum(dim=1)
-        fed = torch.tanh(torch.cat((read, hidden.squeeze(1)), dim=1) @ decoder.combine.weight.T)
-        seen = seen + looked
+        alpha = torch.where(valid, scores, -torch.inf).softmax(dim=1)
+        context_vector = (alpha.unsqueeze(2) * memory.states).sum(dim=1)
+        fed = torch.tanh(torch.cat((context_vector, hidden.squeeze(1)), dim=1) @ decoder.combine.weight.T)
+        coverage = coverage + alpha
         outputs.append(fed)
-        weights.append(looked)
+        weights.append(alpha)
     torch.testing.assert_close(model(source, valid, target), torch.stack(outputs, dim=1))
     found = decoder.attention_weights(memory, target)
     torch.testing.assert_close(found[:, 0, 0], torch.stack(weights, dim=1))
@@ -83,13 +83,13 @@ def test_with_attention_each_step_is_its_equations(options):
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_the_first_states_are_laid_out_as_cudnn_wants_them(cell):
-    model = _model(cell, Recurrent(width=WIDTH, decoder_layers=3))
+    model = _model(cell, TranslatorFields(width=WIDTH, decoder_layers=3))
     source, valid, _ = _inputs()
     _, state = model.decoder.start(model.encoder(source, valid), 5)
     assert all(part.is_contiguous() for layer in state.layers for part in layer)
 
 
-@pytest.mark.parametrize("settings", [Recurrent, Attentive])
+@pytest.mark.parametrize("settings", [TranslatorFields, AttentionFields])
 def test_dropout_is_on_what_each_layer_reads_and_on_the_output_in_training_alone(settings):
     model = _model("lstm", settings(width=20, encoder_layers=2, decoder_layers=2, dropout=0.5)).float()
     source, valid, target = torch.randint(SIZE, (8, 4)), torch.ones(8, 4, dtype=torch.bool), torch.randint(SIZE, (8, 5))

@@ -12,11 +12,24 @@ WIDTH = 6
 LENGTHS = torch.tensor([5, 2, 4])
 
 
+def _encoder(kind: str, tokens: nn.Embedding, layers=1, bidirectional=False, reverse=False, residual=False):
+    return RecurrentEncoder(
+        kind,
+        tokens,
+        layers=layers,
+        bidirectional=bidirectional,
+        reverse=reverse,
+        residual=residual,
+        dropout=0.2,
+        scaled=True,
+    ).eval()
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(("kind", "theirs"), [("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)])
 def test_layers_and_summary_are_those_of_torch_with_packed_rows(kind, theirs, bidirectional):
     torch.manual_seed(0)
-    ours = RecurrentEncoder(kind, nn.Embedding(9, WIDTH), layers=3, bidirectional=bidirectional, dropout=0.2).eval()
+    ours = _encoder(kind, nn.Embedding(9, WIDTH), layers=3, bidirectional=bidirectional)
     hidden = WIDTH // (1 + bidirectional)
     packed = theirs(WIDTH, hidden, num_layers=3, batch_first=True, bidirectional=bidirectional)
     for i, layer in enumerate(ours.layers):
@@ -73,7 +86,7 @@ def test_the_first_word_reaches_the_last_state_and_the_other_way_round_only_if_i
 
 def test_a_turned_encoder_reads_each_row_from_its_end():
     torch.manual_seed(0)
-    encoder = RecurrentEncoder("gru", nn.Embedding(9, WIDTH), reverse=True).eval()
+    encoder = _encoder("gru", nn.Embedding(9, WIDTH), reverse=True)
     source = torch.randint(9, (3, 5))
     memory = encoder(source, torch.arange(5) < LENGTHS.unsqueeze(1))
     gru = encoder.layers[0].cells[0].gru
@@ -85,9 +98,9 @@ def test_a_turned_encoder_reads_each_row_from_its_end():
 
 def test_residual_layers_add_what_they_read():
     torch.manual_seed(0)
-    plain = RecurrentEncoder("gru", nn.Embedding(9, WIDTH), layers=2, bidirectional=True).eval()
+    plain = _encoder("gru", nn.Embedding(9, WIDTH), layers=2, bidirectional=True)
     tokens = plain.embedding.tokens
-    residual = RecurrentEncoder("gru", tokens, layers=2, bidirectional=True, residual=True).eval()
+    residual = _encoder("gru", tokens, layers=2, bidirectional=True, residual=True)
     residual.load_state_dict(plain.state_dict())
     source, valid = torch.randint(9, (3, 5)), torch.arange(5) < LENGTHS.unsqueeze(1)
     first, ends = plain.layers[0](plain.embedding(source), LENGTHS)

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from baselines import recurrent
+from baselines import gru, lstm_attention
 from s2s.errors import UserError
 from s2s.run.tasks import read
 
@@ -40,7 +40,7 @@ def test_a_bad_setting_is_named_with_its_line(lines, number, words, tmp_path):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("rung", [recurrent.gru, recurrent.lstm_attention])
-def test_a_rungs_sections_travel_to_another_process(rung):
-    for section in (rung.Settings, rung.EncoderSettings):
+@pytest.mark.parametrize("module", [gru, lstm_attention])
+def test_a_models_sections_travel_to_another_process(module):
+    for section in (module.Settings, module.EncoderSettings):
         assert pickle.loads(pickle.dumps(section(width=8))) == section(width=8)

@@ -114,7 +114,7 @@ def _check_page(folder: Path) -> None:
 
 
 def test_a_model_that_cannot_classify_says_so_in_its_cells(here, monkeypatch):
-    monkeypatch.setattr("baselines.recurrent.gru.build_encoder", None)
+    monkeypatch.setattr("baselines.gru.build_encoder", None)
     _s2s("compare", "gru", "lstm", "--task", "tiny.yaml", "--seeds", "1", "--match", "time", "--out", "one")
     result = _results(here / "one")["classification"]
     assert result.models == ["gru", "lstm"]
@@ -123,7 +123,7 @@ def test_a_model_that_cannot_classify_says_so_in_its_cells(here, monkeypatch):
     assert all("gru only translates" in finding.failed for finding in refused)
     assert [c.model for c in read_summary(here / "one" / COMPARISON).contenders] == ["lstm"]
     assert "gru only translates" in (here / "one" / "report.html").read_text(encoding="utf-8")
-    monkeypatch.setattr("baselines.recurrent.lstm.build_encoder", None)
+    monkeypatch.setattr("baselines.lstm.build_encoder", None)
     with pytest.raises(UserError, match="gru only translates"):
         _s2s("compare", "gru", "lstm", "--task", "tiny.yaml", "--out", "none")
     assert not (here / "none").exists()

@@ -128,7 +128,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
 
 
 def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):
-    monkeypatch.setattr("baselines.recurrent.gru.build_encoder", None)
+    monkeypatch.setattr("baselines.gru.build_encoder", None)
     with pytest.raises(NotForThisModel, match="gru only translates"):
         entered("gru", ag_news, {})
 

@@ -43,7 +43,7 @@ SIZES = {
 
 # what a training imports only when it comes to it
 LOADED = (
-    "baselines.recurrent",
+    "baselines.lstm",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
     "s2s.cli.train",
