@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,9 @@ from s2s.errors import UserError
 
 UNFINISHED = ".unfinished-"
 """How the names begin of what is still being written or removed."""
+
+# of the folders in which something waits, under its own name, until the new one is in its place
+_ASIDE = f"{UNFINISHED}replaced-"
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -41,9 +45,10 @@ def whole(path: Path) -> Iterator[Path]:
             for file in (*place.rglob("*"), place):
                 _sync(file)
             if place.is_dir() and path.exists():
-                remove(path)
-            place.replace(path)
-            _sync(path.parent)
+                _exchange(place, path)
+            else:
+                place.replace(path)
+                _sync(path.parent)
     except OSError as error:
         if error.filename is None or Path(error.filename).is_relative_to(place):
             error.filename = path
@@ -70,14 +75,17 @@ def remove(folder: Path) -> None:
 def sweep(folder: Path, alone: bool = False) -> None:
     """Removes what was left half-written or half-removed in a folder by processes that are no more.
 
+    What they had set aside for something new that never came is put back.
+
     Args:
         folder: that is looked through, not the folders in it.
         alone: whether nobody else may be writing there, whatever processes there are.
     """
     for path in folder.glob(f"{UNFINISHED}*"):
-        process, dash, _ = path.name.removeprefix(UNFINISHED).partition("-")
+        waits = path.name.startswith(_ASIDE)
+        process, dash, _ = path.name.removeprefix(_ASIDE if waits else UNFINISHED).partition("-")
         if alone or not dash or process == str(os.getpid()) or not _runs(process):
-            _delete(path)
+            (_settle if waits else _delete)(path)
 
 
 @contextmanager
@@ -122,6 +130,29 @@ def explained(error: OSError, where: str = "", remedy: str = "") -> UserError:
 def _aside(path: Path) -> Path:
     # named after the process: two may write the same file, and each of them a whole one
     return path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name[-50:]}")
+
+
+def _exchange(place: Path, path: Path) -> None:
+    """Puts a folder in the place of what is there, so that a kill or an error at any moment leaves one whole."""
+    aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{os.getpid()}-", dir=path.parent))
+    try:
+        path.rename(aside / path.name)
+        place.rename(path)
+        _sync(path.parent)
+    finally:
+        _settle(aside)
+
+
+def _settle(aside: Path) -> None:
+    """Puts back what waits in it where nothing has come in its place, and removes it otherwise."""
+    with suppress(OSError):
+        for old in aside.iterdir():
+            if not (aside.parent / old.name).exists():
+                old.rename(aside.parent / old.name)
+        # half removed, it must not be put back when the new one is removed one day
+        rubbish = aside.with_name(UNFINISHED + aside.name.removeprefix(_ASIDE))
+        aside.rename(rubbish)
+        _delete(rubbish)
 
 
 def _runs(process: str) -> bool:

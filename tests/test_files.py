@@ -1,6 +1,8 @@
 """Whole or absent, alone, and swept."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,80 @@ def test_a_folder_is_replaced_whole(tmp_path):
             (place / text).touch()
     assert _names(tmp_path / "folder") == ["two"]
     remove(tmp_path / "folder")
+    assert _names(tmp_path) == []
+
+
+_REPLACED = """
+import os, sys
+from pathlib import Path
+from s2s.files import sweep, whole
+
+home, how = Path(sys.argv[1]), sys.argv[2]
+FILES = {"a": "1", "b": "2"}
+
+def written(text):
+    with whole(home / "folder") as place:
+        place.mkdir()
+        for name, value in FILES.items():
+            (place / name).write_text(text + value)
+
+def strike(event, _arguments):
+    global left
+    if event.split(".")[0] in ("os", "shutil", "tempfile") or event == "open":
+        left -= 1
+        if left == 0:
+            if how == "kill":
+                os._exit(9)
+            raise OSError(39, "Directory not empty")
+
+left, moment, ended = 0, 0, []
+sys.addaudithook(strike)
+while True:
+    written("old")
+    moment += 1
+    child = os.fork()
+    if not child:
+        left = moment
+        try:
+            written("new")
+        except OSError:
+            os._exit(1)
+        os._exit(0 if left <= 0 else 7)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if how == "error":
+        # an error, unlike a kill, leaves something there at once
+        assert (home / "folder").exists(), moment
+    sweep(home, alone=True)
+    found = {path.name: path.read_text() for path in (home / "folder").iterdir()}
+    assert found in [{name: text + value for name, value in FILES.items()} for text in ("old", "new")], (moment, found)
+    assert [path.name for path in home.iterdir()] == ["folder"], moment
+    if status == 7:
+        break
+    ended.append(found["a"])
+print(*ended)
+"""
+
+
+@pytest.mark.parametrize("how", ["kill", "error"])
+def test_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_whole(tmp_path, how):
+    command = [sys.executable, "-c", _REPLACED, str(tmp_path), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert not done.returncode, done.stderr
+    left = done.stdout.split()
+    # first the old one at every moment, then the new one, and some of those are within the removal of the old one
+    assert left == sorted(left, reverse=True)
+    assert left.count("old1") > 5
+    assert left.count("new1") > 5
+
+
+def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):
+    for text in ("old", "new"):
+        with monkeypatch.context() as once, whole(tmp_path / "folder") as place:
+            once.setattr("s2s.files._delete", lambda _path: None)
+            (place.mkdir(), (place / text).touch())
+    remove(tmp_path / "folder")
+    assert len(_names(tmp_path)) == 1
+    sweep(tmp_path)
     assert _names(tmp_path) == []
 
 

@@ -53,7 +53,7 @@ class Hypothesis:
     """A possible target without BOS and EOS.
 
     The log probability, in nats, is that of its pieces and EOS, its score that over the length penalty, and it is cut
-    where the length limit, not the model, ended it.
+    where the length limit, not the model, ended it: another piece than EOS would have been the best way to go on.
     """
 
     tokens: tuple[int, ...]
@@ -88,17 +88,21 @@ def search(
 class _Candidates:
     """Ways to go on, best first, for each sentence: numbers on the processor, where decisions are made.
 
-    They come from the device in one piece, and go back in one: each time it is asked, it stands still.
+    They come from the device in one piece, and go back in one: each time it is asked, it stands still. Where some must
+    end, `cut` tells of each way whether what it follows would have gone on.
     """
 
     log_probability: Float[np.ndarray, "sentences ways"]
     piece: Int[np.ndarray, "sentences ways"]
     parent: Int[np.ndarray, "sentences ways"]
+    cut: Int[np.ndarray, "sentences ways"] | None = None
 
     @staticmethod
-    def received(log_probability: Tensor, piece: Tensor, parent: Tensor) -> "_Candidates":
-        found = torch.stack((log_probability.view(torch.int32), piece.int(), parent.int())).cpu().numpy()
-        return _Candidates(found[0].view(np.float32), found[1], found[2])
+    def received(log_probability: Tensor, piece: Tensor, parent: Tensor, goes_on: Tensor | None) -> "_Candidates":
+        """Of the hypotheses in `goes_on`, where it is given, each tells whether it would have gone on."""
+        cut = () if goes_on is None else (goes_on[parent].int(),)
+        found = torch.stack((log_probability.view(torch.int32), piece.int(), parent.int(), *cut)).cpu().numpy()
+        return _Candidates(found[0].view(np.float32), *found[1:])
 
     def on_device(self, staying: Bool[np.ndarray, " sentences"], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Log probability, piece and parent of each way of the staying sentences."""
@@ -163,20 +167,24 @@ class _Search:
         scores[:, PAD] = scores[:, BOS] = _NEVER
         if self.pieces is not None:
             scores[:, self.pieces :] = _NEVER
+        goes_on = None
         if must_end.any():
             rows = sent(torch.from_numpy(np.flatnonzero(np.repeat(must_end, self.width))), self.device)
+            goes_on = torch.zeros(len(scores), dtype=torch.bool, device=self.device)
+            goes_on[rows] = scores[rows].argmax(dim=1) != EOS
             end = scores[rows, EOS]
             scores[rows] = _NEVER
             scores[rows, EOS] = end
         # size ways to end and as many to go on are among the best 2·size of the sentence
-        return _Candidates.received(*best_ways(scores, self.log_probability, self.width, 2 * self.beam.size))
+        ways = best_ways(scores, self.log_probability, self.width, 2 * self.beam.size)
+        return _Candidates.received(*ways, goes_on)
 
     def _finish(self, ways: _Candidates, ends: Bool[np.ndarray, "sentences size"], pieces: int) -> None:
         for sentence, way in np.argwhere(ends):
             written = self.written[ways.parent[sentence, way]].tolist()
             log_probability = float(ways.log_probability[sentence, way])
             score = log_probability / self.beam.penalty(pieces + 1)
-            cut = bool(self.limits[sentence] == pieces)
+            cut = ways.cut is not None and bool(ways.cut[sentence, way])
             self.pools[self.sentences[sentence]].append(Hypothesis(tuple(written), score, log_probability, cut))
 
     def _undecided(self, best_live: Float[np.ndarray, " sentences"]) -> Bool[np.ndarray, " sentences"]:

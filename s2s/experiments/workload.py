@@ -14,6 +14,9 @@ from s2s.experiments.operations import Operations
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.training.devices import Computer, seed_for
+
+# the questions take what they need for their workloads from here
+from s2s.training.devices import out_of_memory as out_of_memory
 from s2s.training.loss import cross_entropy
 
 # So few that the projection onto them does not hide what the length costs.
@@ -142,8 +145,3 @@ def generated(
         output, state = model.decoder(context, state, token)
         token = model.projection(output[:, -1]).argmax(dim=1, keepdim=True)
         yield token
-
-
-def out_of_memory(error: RuntimeError) -> bool:
-    """Whether it says that memory has run out; on a processor, torch has no class of its own for that."""
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)

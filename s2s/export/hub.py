@@ -18,7 +18,7 @@ from s2s.run.folder import MANIFEST, home_of
 from s2s.run.hub import is_on_hub
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
-from s2s.tasks.contract import SCORES, Loaded
+from s2s.tasks.contract import Loaded
 from s2s.training.checkpoint import save_weights
 
 CARD = "README.md"
@@ -79,20 +79,23 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
 
 
 def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
-    """What the run's own checkpoint scored, by split, as `s2s evaluate` kept it."""
-    path = home_of(run.path) / SCORES
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        same = {name: each for name, each in found.items() if each["checkpoint"] == run.checkpoint.name}
-        # the folder's name, with which it begins, is nobody's business
-        return {
-            name: each | {"told": run.recipe.name + each["told"].removeprefix(each["run"])}
-            for name, each in same.items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"is damaged: {error!r}", str(path), "evaluate the run again") from None
+    """What the run's own checkpoint scored, by split, as `s2s evaluate` kept it.
+
+    Evaluations that older versions kept have no summary, and are left out.
+    """
+    scores = {}
+    for path in sorted(home_of(run.path).glob("evaluation-*.json")):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            summary = found.get("summary")
+            if summary is None or found["checkpoint"] != run.checkpoint.name:
+                continue
+            # the folder's name, with which it begins, is nobody's business
+            told = run.recipe.name + summary["told"].removeprefix(found["run"])
+            scores[path.stem.removeprefix("evaluation-")] = {"told": told, "scores": dict(summary["scores"])}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"is damaged: {error!r}", str(path), "evaluate the run again") from None
+    return scores
 
 
 def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:

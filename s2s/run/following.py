@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from s2s.run.back_translation import with_back_translations
+from s2s.run.folder import folder_of
 from s2s.run.loaded import hashes_of
-from s2s.run.room import room_to_train
+from s2s.run.room import room_to_train, updates
 from s2s.run.stopping import Wish, pauses
 from s2s.run.tasks import received, task_of
 from s2s.run.training import trainer_of
@@ -40,7 +41,7 @@ def follow(ranks: Ranks) -> None:
     if ranks.led(False):
         _pause(task, course, validated=True)
     if not ranks.led(False):
-        _train(task, course, ranks)
+        _train(task, course, ranks, folder)
     trainer.optimization.gather()
 
 
@@ -68,11 +69,11 @@ def _pause(task: Task[Any, Any, Any], course: Course[Any, Any, Any], validated: 
             task.validate(course, _Unwritten())
 
 
-def _train(task: Task[Any, Any, Any], course: Course[Any, Any, Any], ranks: Ranks) -> None:
-    trainer, recipe = course.trainer, course.recipe
+def _train(task: Task[Any, Any, Any], course: Course[Any, Any, Any], ranks: Ranks, folder: Path | None) -> None:
+    recipe = course.recipe
     with Wish() as wish:
         try:
-            for update in trainer.updates(recipe.training.updates):
+            for update in updates(course, folder or folder_of(recipe)):
                 if pause := pauses(update.update, recipe, ranks, wish):
                     _pause(task, course, pause.due)
                     if pause.ends():

@@ -1,8 +1,9 @@
-"""Whether a model can be trained on this machine at all, asked before the data are read and while it is built."""
+"""Whether a model can be trained on this machine at all, and what to do when an update finds no memory."""
 
 import contextlib
 import os
 import resource
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,20 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from s2s.errors import UserError
 from s2s.models.numberless import numberless
 from s2s.recipe.schema import AnyRecipe
-from s2s.tasks.contract import Task
+from s2s.run.folder import RECIPE
+from s2s.tasks.contract import Course, Task
+from s2s.training.devices import out_of_memory
+from s2s.training.update import Update
 
 # in fp32: the number itself, its gradient, and Adam's two averages
 _BYTES = 16
 _COUNTED = "counted_by_s2s"
+# the keys of `batches` that say how many a batch holds, as the tasks call them
+_SIZES = ("tokens", "rows", "images", "captions")
+
+
+class OutOfMemory(UserError):
+    """An update found no memory."""
 
 
 @contextmanager
@@ -54,11 +64,62 @@ def room_to_train(task: Task[Any, Any, Any], recipe: AnyRecipe) -> Iterator[None
         yield
     except RuntimeError as error:
         # one tensor may be too large to be asked for
-        if "allocate memory" not in str(error):
+        if not out_of_memory(error):
             raise
         raise _too_large(counted, there) from None
     finally:
         hook.remove()
+
+
+@contextmanager
+def room_to_update(course: Course[Any, Any, Any], folder: Path) -> Iterator[None]:
+    """Within it, a gradient for which there is no memory is told, and with which settings it takes less.
+
+    Raises:
+        OutOfMemory: there was none.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        what = f"no memory for a batch: {_first_line(error)}"
+        raise OutOfMemory(what, str(folder), _smaller(course, folder)) from None
+
+
+def updates(course: Course[Any, Any, Any], folder: Path) -> Iterator[Update]:
+    """The trainer's updates until those of the recipe are done; see `Trainer.updates` and `room_to_update`.
+
+    What is done between two of them is not counted among them.
+    """
+    with room_to_update(course, folder):
+        yield from course.trainer.updates(course.recipe.training.updates)
+
+
+def _smaller(course: Course[Any, Any, Any], folder: Path) -> str:
+    """The command of a run whose batches are half as large, and whose updates learn from as much as this one's."""
+    recipe, trainer = course.recipe, course.trainer
+    sizes = {key: value for key, value in dict(recipe.batches).items() if key in _SIZES and value is not None}
+    halved = [f"batches.{key}={value // 2}" for key, value in sizes.items() if value > 1]
+    if not halved:
+        return "a batch has one example: make the model smaller, or the examples shorter"
+    training = dict(recipe.training)
+    if "tokens_per_update" in training:
+        halved.append(f"training.tokens_per_update={training['tokens_per_update'] or sizes['tokens']}")
+    elif "examples_per_update" in training:
+        examples = sum(len(rows) for batches in trainer.groups for rows in batches)
+        halved.append(f"training.examples_per_update={max(1, round(examples / len(trainer.groups)))}")
+    place = folder.with_name(f"{folder.name}-smaller")
+    words, launch = ["train", str(folder / RECIPE), f"run.dir={place}", *halved], trainer.computer.ranks.launch
+    # the bits of a run depend on its batches, so a run keeps its own
+    return (
+        "start a run of smaller batches, more of which make the same update: "
+        f"{shlex.join(launch.command(words) if launch else ['s2s', *words])}\n  → or free memory"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rpartition("Allocator: ")[2][:200] or type(error).__name__
 
 
 def _too_large(parameters: int, there: int) -> UserError:

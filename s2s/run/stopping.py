@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from s2s.errors import Stopped
 from s2s.files import explained, full
+from s2s.run.room import OutOfMemory
 from s2s.training.ranks import Lost, Ranks
 
 if TYPE_CHECKING:
@@ -89,19 +90,20 @@ def pauses(update: int, recipe: "AnyTask", ranks: Ranks, wish: Wish, late: bool 
 
 @contextmanager
 def resumable(folder: Path, command: Sequence[str], stands: Callable[[], str]) -> Iterator[None]:
-    """Within it, whoever stops, finds the disk full, or is left alone, is told how far it came and how to go on.
+    """Within it, whoever stops, finds disk or memory full, or is left alone, is told how far it came and how to go on.
 
     Raises:
         Stopped: somebody wanted it.
-        UserError: the disk is full, or another process of the training is lost.
+        UserError: the disk is full, memory is, or another process of the training is lost.
     """
     try:
         yield
     except (KeyboardInterrupt, Stopped) as stop:
         again = f"go on: {shlex.join(command)}"
         raise Stopped(getattr(stop, "signal", signal.SIGINT), stands(), str(folder), again) from None
-    except Lost as lost:
-        raise Lost(f"{lost.what}; {stands()}", str(folder), f"{lost.remedy}; go on: {shlex.join(command)}") from None
+    except (Lost, OutOfMemory) as lost:
+        again = f"{lost.remedy}; go on: {shlex.join(command)}"
+        raise type(lost)(f"{lost.what}; {stands()}", str(folder), again) from None
     except OSError as error:
         if not full(error):
             raise

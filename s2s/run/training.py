@@ -17,7 +17,7 @@ from s2s.run import manifest
 from s2s.run.back_translation import note, with_back_translations
 from s2s.run.loaded import evaluate, hashes_of, load_tokenizers
 from s2s.run.pretrained import Beginning, Source, begin_with, open_source
-from s2s.run.room import room_to_train
+from s2s.run.room import room_to_train, room_to_update, updates
 from s2s.run.stopping import Wish, due, pauses, resumable
 from s2s.run.tasks import read, sent, task_of
 from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
@@ -62,7 +62,9 @@ class Running(Generic[R, D, M]):
         """How far it has come, in words."""
         update, last = self.trainer.update, self.checkpoints.last()
         saved = int(last.name) if last else 0
-        kept = "saved" if saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
+        kept = (
+            "saved" if last and saved == update else f"saved is update {saved:,}" if saved else "no update is saved yet"
+        )
         return f"stopped after update {update:,} of {self.recipe.training.updates:,}; {kept}"
 
     def begin(self) -> RunLog:
@@ -85,7 +87,7 @@ class Running(Generic[R, D, M]):
         """Trains to the end, update by update; then the average is made of its last checkpoints, where one is wanted.
 
         Raises:
-            UserError: a number is not finite, or the disk is full.
+            UserError: a number is not finite, or disk or memory is full.
             Stopped: somebody wants it.
         """
         if not self.progress.update:
@@ -126,7 +128,8 @@ class Running(Generic[R, D, M]):
             )
         if not self.trainer.computer.undecided:
             return None
-        measured = measure(self.trainer)
+        with room_to_update(self.course, self.folder):
+            measured = measure(self.trainer)
         self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
         self.say(str(measured))
         return measured
@@ -192,7 +195,7 @@ class Running(Generic[R, D, M]):
         if ranks.led(self._out_of_patience(log)):
             return
         with Wish() as wish, self._keeping(started):
-            for update in self.trainer.updates(self.recipe.training.updates):
+            for update in updates(self.course, self.folder):
                 log.update(update)
                 late = time.monotonic() - saved >= 60 * self.recipe.run.save_minutes
                 ends = False

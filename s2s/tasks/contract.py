@@ -41,8 +41,6 @@ Say = Callable[[str], None]
 FIGURES = "figures"
 TOKENIZER = "tokenizer"
 """Folders of a run, and of a checkpoint."""
-SCORES = "scores.json"
-"""What a run scored on each split: as it is told, and the numbers that stand for the whole."""
 
 
 class Prepared(Protocol):
@@ -143,8 +141,12 @@ class Evaluation(ABC):
         return ()
 
     def to_json(self) -> str:
-        """Everything."""
-        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+        """Everything, and the `summary`."""
+        return json.dumps(asdict(self) | self.summary(), indent=1, ensure_ascii=False) + "\n"
+
+    def summary(self) -> dict[str, Any]:
+        """What an export's card says of it: as it is told, and the numbers that stand for the whole."""
+        return {"summary": {"told": str(self), "scores": self.main_scores()}}
 
     @property
     def file(self) -> str:
@@ -160,13 +162,9 @@ class Evaluation(ABC):
         return []
 
     def keep(self) -> None:
-        """Writes it into the run's folder, beside what other splits scored, and its pictures into `figures/`."""
+        """Writes it into the run's folder, and its pictures into `figures/`."""
         folder = Path(self.run)
         write_atomically(folder / self.file, self.to_json())
-        known = json.loads((folder / SCORES).read_text(encoding="utf-8")) if (folder / SCORES).exists() else {}
-        told = {"run": self.run, "checkpoint": self.checkpoint, "told": str(self), "scores": self.main_scores()}
-        name = self.file.removeprefix("evaluation-").removesuffix(".json")
-        write_atomically(folder / SCORES, json.dumps(known | {name: told}, indent=1, ensure_ascii=False) + "\n")
         save_pictures(folder, {f"{name}-{self.split}": picture for name, picture in self.pictures()})
 
 

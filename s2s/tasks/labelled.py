@@ -328,7 +328,7 @@ class LabelledEvaluation(Evaluation):
 
     def to_json(self) -> str:
         """Everything but the examples themselves, save those that were chosen."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(asdict(self) | self.summary(), ensure_ascii=False)
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)

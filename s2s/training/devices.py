@@ -185,6 +185,11 @@ def seed_generators(seed: int, device: torch.device) -> None:
         torch.manual_seed(seed)
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether it says that memory has run out; on a processor, torch has no class of its own for that."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
 def precision_of(computer: str) -> torch.dtype | None:
     """The precision that a written `Computer` names; None where it names none."""
     return next((dtype for dtype, name in NAMES.items() if computer.endswith(f", {name}")), None)

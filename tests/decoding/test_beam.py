@@ -11,6 +11,7 @@ import torch
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.decoding.beam import Beam, search
 from s2s.models.contract import Seq2Seq
+from s2s.models.transformer_network import TransformerDecoder
 
 SIZE = 7
 
@@ -100,6 +101,44 @@ def test_no_hypothesis_is_longer_than_its_limit_or_holds_special_pieces(model, s
             assert len(h.tokens) <= limit
             assert not {PAD, BOS, EOS} & set(h.tokens)
             assert not h.cut or len(h.tokens) == limit
+
+
+def _decided(model, seed: int):
+    """The same model, surer of what comes next: some texts end soon, and some never do."""
+    torch.manual_seed(seed)
+    torch.nn.init.normal_(model.projection.weight, std=3)
+    return model
+
+
+@pytest.mark.parametrize("pieces", [None, SIZE - 2])
+@pytest.mark.parametrize("size", [1, 4])
+def test_only_what_would_have_gone_on_is_cut(model, sources, size, pieces):
+    seen, limits = set(), [1, 5, 0, 2, 3]
+    for seed in range(5):
+        found = _search(_decided(model, seed), sources, limits, Beam(size=size, nbest=size), pieces)
+        for i, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+            for h in hypotheses:
+                fed = torch.tensor([[BOS, *h.tokens]])
+                scores = model.logits(sources[0][i : i + 1], sources[1][i : i + 1], fed)[0, -1, :pieces]
+                scores[[PAD, BOS]] = float("-inf")
+                assert h.cut == (len(h.tokens) == limit and bool(scores.argmax() != EOS))
+                seen.add((h.cut, len(h.tokens) == limit))
+    assert seen == {(True, True), (False, True), (False, False)}
+
+
+def test_a_limit_that_the_output_reaches_by_itself_cuts_nothing(model, sources):
+    ended = 0
+    for seed in range(5):
+        free = [one[0] for one in _search(_decided(model, seed), sources, [7] * 5, Beam(size=1))]
+        lengths = np.array([len(h.tokens) for h in free])
+        assert not any(h.cut for h in free if len(h.tokens) < 7)
+        assert [one[0] for one in _search(model, sources, lengths, Beam(size=1))] == free
+        shorter = _search(model, sources, np.maximum(lengths - 1, 0), Beam(size=1))
+        for (less, *_), h in zip(shorter, free, strict=True):
+            assert (less.tokens, less.cut) == (h.tokens[:-1], len(h.tokens) > 0)
+            ended += 0 < len(h.tokens) < 7
+    # a Transformer so small ends at once or never
+    assert ended or isinstance(model.decoder, TransformerDecoder)
 
 
 def test_hypotheses_are_different_and_the_best_come_first(model, sources):

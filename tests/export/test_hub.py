@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from s2s.cli.main import commands
 from s2s.errors import UserError
 from s2s.export.hub import card
-from s2s.run.loaded import load
+from s2s.run.loaded import evaluate, load
 from s2s.run.tasks import read
 
 
@@ -80,6 +80,31 @@ def test_the_card_says_what_the_run_scored_and_where_it_ends(small, folder):
     assert str(small.parent) not in text
     assert "300 examples of built-in" in text
     assert "width: 32" in text
+
+
+def test_the_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_damaged_one(small, tmp_path):
+    run = tmp_path / "small"
+    shutil.copytree(small, run)
+    whole = (run / "evaluation-test.json").read_text(encoding="utf-8")
+    for text in ("[]", '{"checkpoint": ', '{"checkpoint": "0000060", "run": "a", "summary": []}'):
+        (run / "evaluation-validation.json").write_text(text)
+        # two evaluations at once write a file each, and one that was cut short harms no other
+        evaluate(run).keep()
+        with pytest.raises(UserError, match=r"evaluation-validation\.json: is damaged.*\n  → evaluate the run again"):
+            card(load(run), [])
+    assert (run / "evaluation-test.json").read_text(encoding="utf-8") == whole.replace(str(small), str(run))
+    told = [evaluation.summary()["summary"]["told"] for evaluation in (evaluate(run), evaluate(run, "validation"))]
+    evaluate(run, "validation").keep()
+    text = card(load(run), [])
+    assert all(one.removeprefix(str(run)) in text for one in told)
+    # scores of another checkpoint are not this one's, and older versions kept no summary
+    path = run / "evaluation-validation.json"
+    for old, new in (('"checkpoint": "0000060"', '"checkpoint": "0000030"'), ('"summary"', '"former"')):
+        kept = path.read_text(encoding="utf-8")
+        assert old in kept
+        path.write_text(kept.replace(old, new), encoding="utf-8")
+        assert [one.removeprefix(str(run)) in card(load(run), []) for one in told] == [True, False]
+        path.write_text(kept, encoding="utf-8")
 
 
 def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypatch):

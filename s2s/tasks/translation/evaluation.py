@@ -63,7 +63,7 @@ class TranslationEvaluation(Evaluation):
         return f"evaluation-{self.split}{'-lowercase' if self.lowercase else ''}.json"
 
     def to_json(self) -> str:
-        found = asdict(self) | {"exact": self.scores["exact"].value}
+        found = asdict(self) | self.summary() | {"exact": self.scores["exact"].value}
         return json.dumps(found, indent=1, ensure_ascii=False)
 
     @classmethod
