@@ -72,7 +72,7 @@ ROWS: Rows = {
         "where it is above (Pascanu et al. 2013).",
         key=True,
     ),
-    "fixed-size bottleneck": Row(
+    "sentence length (fixed-size bottleneck)": Row(
         "Does quality fall with the length of the source?",
         "bottleneck",
         "high",

@@ -2,6 +2,7 @@
 
 import json
 import random
+import statistics
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ import sacrebleu
 
 from s2s.experiments import bottleneck
 from s2s.experiments.bottleneck import EXPERIMENT, Sizes
-from s2s.experiments.bottleneck.conclude import compared, cut
+from s2s.experiments.bottleneck.conclude import beyond, compared, cut
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.translating import counts_of, joined_texts
 from s2s.questions import ROWS
@@ -41,7 +42,7 @@ def _planted(wrong, seed, slope=0.0):
                 "unread": 0,
             }
         )
-    return {"parts": parts, "learned": 20, "tokens": [100, 200, 400], "losses": [1.02, 1.01, 1.0]}
+    return {"parts": parts, "learned": 12, "tokens": [100, 200, 400], "losses": [1.02, 1.01, 1.0]}
 
 
 def _concluded(contest, planted, seeds=(1, 2, 3, 4, 5)):
@@ -66,37 +67,50 @@ def test_texts_of_every_length_hold_each_sentence_about_as_often():
     assert joined_texts(2, 3, 10) == []
 
 
-def test_texts_longer_than_all_learned_from_are_told_apart(monkeypatch):
-    run = _planted(0.1, 1, 0.1)
-    assert [part["words"] for part in cut(run)["parts"]] == [part["words"] for part in run["parts"]]
-    monkeypatch.setattr(sys.modules[cut.__module__], "_LEAST", 5)
-    parts = cut(run)["parts"]
-    assert [part["sentences"] for part in parts] == [1, 2, 2, 3, 3][: len(parts)]
+@pytest.mark.parametrize("least", [5, 1000])
+def test_each_kind_of_texts_is_longer_than_all_learned_from_or_none_of_it_is(monkeypatch, least):
+    run = _planted(0.1, 1, 0.1) | {"learned": 20}
+    monkeypatch.setattr(sys.modules[cut.__module__], "_LEAST", least)
+    parts, divided = cut(run)["parts"], 0
     for sentences, whole in enumerate(run["parts"], start=1):
+        references = [" ".join(SENTENCES[row] for row in text) for text in whole["rows"]]
+        sides = {}
+        for i, text in enumerate(references):
+            sides.setdefault(len(text.split()) > run["learned"], []).append(i)
+        small = [longer for longer, rows in sides.items() if len(rows) < least]
+        if small or len(sides) == 1:
+            sides = {longer: rows for longer, rows in sides.items() if len(rows) == max(map(len, sides.values()))}
         own = [part for part in parts if part["sentences"] == sentences]
-        for key in ("words", "counts", "exact"):
-            assert sorted(each for part in own for each in part[key]) == sorted(whole[key])
-        if len(own) == 2:
-            assert max(own[0]["words"]) <= run["learned"] < min(own[1]["words"])
-            references = [" ".join(SENTENCES[row] for row in text) for text in whole["rows"]]
-            longer = [i for i, text in enumerate(references) if len(text.split()) > run["learned"]]
-            assert own[1]["counts"] == [whole["counts"][i] for i in longer]
-    assert len(parts) > 3
+        assert len(own) == len(sides)
+        divided += len(sides) == 2
+        for part, (_, rows) in zip(own, sorted(sides.items()), strict=True):
+            for key in ("words", "counts", "exact"):
+                assert part[key] == [whole[key][i] for i in rows]
+    assert divided == (1 if least == 5 else 0)
+    places = beyond({"rnn": {1: cut(run)}})
+    assert places
+    for i, part in enumerate(parts):
+        assert {words > run["learned"] for words in part["words"]} == {i in places}
 
 
 def test_what_is_left_is_the_ratio_of_two_corpus_scores(contest):
     result, measured = _concluded(contest, {"lstm": lambda seed: _planted(0.1, seed, 0.1)}, seeds=(1,))
     (run,) = measured.values()
     scores = []
-    for part in run["parts"]:
-        references = [" ".join(SENTENCES[row] for row in text) for text in part["rows"]]
-        scores.append(sacrebleu.corpus_bleu(part["translations"], [references]).score)
+    for together, part in enumerate(run["parts"], start=1):
+        # two of the shortest sentences are no longer than one of the longest
+        here = [i for i, words in enumerate(part["words"]) if (words > run["learned"]) == (together > 1)]
+        references = [" ".join(SENTENCES[row] for row in part["rows"][i]) for i in here]
+        scores.append(sacrebleu.corpus_bleu([part["translations"][i] for i in here], [references]).score)
     rows = _table(result, "lengths")
     assert [row["BLEU"] for row in rows] == pytest.approx(scores, abs=0.01)
     wanted = [100 * score / scores[0] for score in scores]
     assert [row["of its own on single sentences (%)"] for row in rows] == pytest.approx(wanted, abs=0.1)
     assert rows[2]["low (%)"] < wanted[2] < rows[2]["high (%)"]
     (finding,) = result.findings
+    assert [row["longer than all learned from"] for row in rows] == ["no", "yes", "yes"]
+    assert finding.value == pytest.approx(statistics.mean(wanted[1:]), abs=1e-9)
+    assert finding.low < finding.value < finding.high
     assert (finding.standing, finding.verdict) == ("not measurable", "no other model was measured")
 
 
@@ -108,7 +122,8 @@ def test_a_planted_fall_is_found_and_compared(contest):
     assert (falls.standing, stays.standing) == ("worse", "better")
     assert falls.high < 90 < stays.low
     assert set(falls.variations) == {
-        "shorter texts",
+        "the first texts beyond",
+        "the longest texts",
         "BLEU lost, in points",
         *(f"without seed {i}" for i in range(1, 6)),
     }
@@ -118,9 +133,38 @@ def test_a_planted_fall_is_found_and_compared(contest):
     assert pair["models"] == "lstm-attention − lstm"
     assert pair["points of what is kept"] == pytest.approx(stays.value - falls.value, abs=0.01)
     assert pair["p"] < 0.001
+    by_kind = [pair["2 sentences (points)"], pair["3 sentences (points)"]]
+    assert pair["points of what is kept"] == pytest.approx(statistics.mean(by_kind), abs=0.01)
     # a model that is worse everywhere by the same share of words loses nothing with length
     runs = {m: {c.seed: run for c, run in measured.items() if c.model == m} for m in planted}
-    assert abs(compared(runs["lstm-attention"], runs["lstm-attention"], 2).value) < 1e-9
+    assert abs(compared(runs["lstm-attention"], runs["lstm-attention"], [1, 2]).value) < 1e-9
+
+
+def test_models_that_part_before_a_floor_are_told_apart(contest):
+    def _lost(seed, kept):
+        # what is no more than the longest learned from is the same, and the longest texts are the same floor
+        run, good, bad = _planted(0.05, seed), _planted(0.1, seed), _planted(0.6, seed)
+        return run | {"parts": [run["parts"][0], (good if kept else bad)["parts"][1], bad["parts"][2]]}
+
+    result, measured = _concluded(
+        contest, {"lstm": lambda seed: _lost(seed, True), "transformer": lambda seed: _lost(seed, False)}
+    )
+    runs = {m: {c.seed: cut(run) for c, run in measured.items() if c.model == m} for m in ("lstm", "transformer")}
+    assert compared(*runs.values(), [2]).p() > 0.05
+    assert [finding.standing for finding in result.findings] == ["better", "worse"]
+    longest = max(words for run in measured.values() for words in run["parts"][2]["words"])
+    assert result.findings[0].verdict.endswith(
+        f"; texts of 13 to {longest} words, where the longest learned from has 12"
+    )
+    assert result.findings[0].quantity.endswith(f": mean over 2 kinds of 13 to {longest} words")
+
+
+def test_where_nothing_is_longer_than_what_was_learned_from_nothing_is_said(contest):
+    planted = {name: lambda seed: _planted(0.05, seed) | {"learned": 99} for name in ("gru", "lstm")}
+    result, _ = _concluded(contest, planted)
+    for finding in result.findings:
+        assert (finding.standing, finding.value) == ("not measurable", None)
+        assert finding.verdict == "no texts were longer than the 99 words of the longest learned from"
 
 
 def test_models_that_keep_as_much_are_a_tie(contest):
@@ -169,13 +213,16 @@ def test_missing_measurements_are_left_out(contest):
 def test_a_real_run_translates_longer_and_longer_texts(contest):
     made = contest(["rnn"])
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in EXPERIMENT.cells(made)}
-    assert json.loads(json.dumps(measured_values := list(measured.values()))) == measured_values
+    measured_values = list(measured.values())
+    assert json.loads(json.dumps(measured_values)) == measured_values
     assert measured_values[0]["rate"] == made.contestants[0].choice()
     result = EXPERIMENT.conclude(made, measured)
-    assert result.experiment == ROWS["fixed-size bottleneck"][1]
+    assert result.experiment == ROWS["sentence length (fixed-size bottleneck)"][1]
     rows = _table(result, "lengths")
     assert [row["sentences"] for row in rows] == [1, 2, 3]
-    assert [row["texts"] for row in rows] == [40, 20, 13]
+    kinds = [[words > measured_values[0]["learned"] for words in part["words"]] for part in measured_values[0]["parts"]]
+    assert [len(kind) for kind in kinds] == [40, 20, 13]
+    assert [row["texts"] for row in rows] == [max(sum(kind), len(kind) - sum(kind)) for kind in kinds]
     assert rows[2]["words"] > 2.5 * rows[0]["words"]
     assert {figure.name for figure in result.figures} >= {finding.figure for finding in result.findings}
     ends = [each for figure in result.figures for each in figure.series if each.reference]

@@ -3,13 +3,15 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Shaped
+from scipy.linalg import block_diag
 
 from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, Judgement, beside, best_other, translates
-from s2s.evaluation.inference import RESAMPLES, Estimate, draws, estimate, mean
+from s2s.evaluation.gates import Gate, Judgement, beside, best_other, failed, translates
+from s2s.evaluation.inference import Estimate, draws, estimate, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, gates_table, series, table
@@ -19,8 +21,8 @@ from s2s.results import Figure, Finding, Table
 JOINED = "joined"
 MARGIN = 5.0
 """Points of what is left that nobody cares about."""
-_ROW = "fixed-size bottleneck"
-# texts on each side of the longest one that was learned from; with fewer, they stay together
+_ROW = "sentence length (fixed-size bottleneck)"
+# texts that make a kind of their own where most of as many sentences lie on the other side of the training's longest
 _LEAST = 100
 _OF_TEXTS = ("words", "counts", "exact")
 
@@ -34,6 +36,7 @@ class Left:
     together: int  # sentences of a text
     words: float  # of their sources, on average
     span: str  # from the shortest to the longest
+    beyond: str  # whether they are longer than anything learned from
     texts: int  # how many
     bleu: Estimate
     share: Estimate  # of the BLEU of single sentences, in percent
@@ -42,48 +45,65 @@ class Left:
 
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
-    """How much of its own quality each model keeps on long texts, and whether another one keeps more."""
+    """How much of its own quality each model keeps beyond the lengths learned from, and whether another keeps more."""
     found = by_model(contest, measured, JOINED)
     runs = {model: {seed: cut(run) for seed, run in own.items()} for model, own in found.items()}
     if not runs:
         return Conclusion()
     left = {model: [_left(model, own, i) for i in range(_parts(own))] for model, own in runs.items()}
-    last = min(_parts(own) for own in runs.values()) - 1
-    pairs = Pairwise.of(runs, lambda a, b: compared(runs[a], runs[b], last))
+    places = beyond(runs)
+    pairs = Pairwise.of(runs, lambda a, b: compared(runs[a], runs[b], places))
     closed = {model: gates(own) for model, own in runs.items()}
     learned = max(run["learned"] for own in runs.values() for run in own.values())
+    judged = {model: _judgement(model, places, runs, pairs, closed) for model in runs}
     return Conclusion(
-        findings=[_finding(left[model][last], runs, _judgement(model, last, runs, pairs, closed)) for model in runs],
+        findings=[_finding(model, own, places, judged[model]) for model, own in runs.items()],
         figures=_figures(left, learned),
         tables=[
             _lengths(left),
             gates_table("a model before length is spoken of", closed),
-            *filled(_pairs(pairs, next(iter(left.values()))[last].together)),
+            *filled(_pairs(pairs, runs, places)),
         ],
     )
 
 
-def compared(first: BySeed, second: BySeed, place: int) -> Difference | None:
+def beyond(runs: Runs) -> list[int]:
+    """The places of all kinds of texts that are longer than anything learned from, the shortest first.
+
+    Single sentences are what they are measured by. They are the kinds that all models translated.
+    """
+    run = next(iter(next(iter(runs.values())).values()))
+    return [i for i in range(1, min(map(_parts, runs.values()))) if min(run["parts"][i]["words"]) > run["learned"]]
+
+
+def compared(first: BySeed, second: BySeed, places: Sequence[int]) -> Difference | None:
     """How much more of its own BLEU the second keeps, in points: the interaction of model and length.
 
-    Texts of both lengths are drawn with replacement, each among its own. None below two seeds.
+    Texts of each kind are drawn with replacement, each among its own. None below two seeds, or without any kind.
     """
-    if not place:
+    if not places:
         return None
-    one, two = ([_both(run, place) for run in runs.values()] for runs in (first, second))
-    return over_seeds_and_sentences(one, two, shares, _drawn(next(iter(first.values())), place))
+    one, two = ([_together(run, places) for run in runs.values()] for runs in (first, second))
+    drawn = _drawn(next(iter(first.values())), places)
+    return over_seeds_and_sentences(one, two, partial(kept, kinds=len(places)), drawn)
 
 
 def cut(run: Measured) -> Measured:
-    """The measurement with texts of as many sentences in two parts where some are longer than all learned from."""
+    """The measurement with texts that are all longer than anything learned from, or all not, in each of its parts.
+
+    Texts of as many sentences make two parts, or one without the fewer ones where these are not enough.
+    """
     parts = []
     for sentences, part in enumerate(run["parts"], start=1):
         longer = np.array(part["words"]) > run["learned"]
-        sides = [~longer, longer] if min(longer.sum(), (~longer).sum()) >= _LEAST else [longer | True]
+        sides = [~longer, longer]
+        if min(side.sum() for side in sides) < _LEAST:
+            sides = [max(sides, key=lambda side: side.sum())]
         for chosen in sides:
             own = {key: [each for each, here in zip(part[key], chosen, strict=True) if here] for key in _OF_TEXTS}
             # no model has fewer positions than it learned from
-            parts.append({**own, "sentences": sentences, "unread": part["unread"] if chosen is sides[-1] else 0})
+            unread = part["unread"] if longer[chosen].all() else 0
+            parts.append({**own, "sentences": sentences, "unread": unread})
     return {**run, "parts": parts}
 
 
@@ -92,20 +112,38 @@ def gates(runs: BySeed) -> list[Gate]:
     return [translates(statistics.mean(_bleu(run, 0) for run in runs.values())), *gates_of_training(runs)]
 
 
-def shares(sums: Shaped[np.ndarray, "rows counts"]) -> Shaped[np.ndarray, " rows"]:
-    """BLEU of the right half of the counts, the long texts, in percent of that of the left half, the short ones."""
-    short, long = (scores_of(metrics()["bleu"], half) for half in np.split(sums, 2, axis=1))
-    return 100 * long / np.maximum(short, 1e-9)
+def kept(sums: Shaped[np.ndarray, "rows counts"], kinds: int) -> Shaped[np.ndarray, " rows"]:
+    """BLEU of longer texts in percent of that of single sentences: the mean over kinds of texts.
+
+    Args:
+        sums: of the counts of single sentences, and beside them those of each kind of longer texts.
+        kinds: how many there are.
+    """
+    single, *longer = (scores_of(metrics()["bleu"], part) for part in np.split(sums, 1 + kinds, axis=1))
+    return np.mean([100 * each / np.maximum(single, 1e-9) for each in longer], axis=0)
 
 
-def _both(run: Measured, place: int) -> Shaped[np.ndarray, "texts counts"]:
-    """Counts of single sentences, and beside and below them those of long texts; zeros elsewhere."""
-    short, long = (np.array(run["parts"][i]["counts"]) for i in (0, place))
-    return np.block([[short, np.zeros_like(short)], [np.zeros_like(long), long]])
+def _together(run: Measured, places: Sequence[int]) -> Shaped[np.ndarray, "texts counts"]:
+    """Counts of single sentences, and beside and below them those of each kind of texts; zeros elsewhere."""
+    # sums of so many whole numbers are exact in floats, and much faster
+    return np.asarray(block_diag(*(np.array(run["parts"][i]["counts"], dtype=float) for i in (0, *places))))
 
 
-def _drawn(run: Measured, place: int) -> np.ndarray:
-    return np.hstack([draws(len(run["parts"][i]["counts"]), stream=1 + i) for i in (0, place)])
+def _drawn(run: Measured, places: Sequence[int]) -> np.ndarray:
+    return np.hstack([draws(len(run["parts"][i]["counts"]), stream=1 + i) for i in (0, *places)])
+
+
+def _kept(run: Measured, places: Sequence[int]) -> float:
+    return float(kept(_together(run, places).sum(axis=0)[None], len(places))[0])
+
+
+def _estimate(runs: BySeed, places: Sequence[int]) -> Estimate:
+    """What is kept, over seeds; with one seed, over texts drawn with replacement."""
+    values = [_kept(run, places) for run in runs.values()]
+    if len(values) > 1:
+        return mean(values)
+    (run,) = runs.values()
+    return estimate(values[0], kept(_drawn(run, places) @ _together(run, places), len(places)))
 
 
 def _parts(runs: BySeed) -> int:
@@ -120,54 +158,75 @@ def _left(model: str, runs: BySeed, place: int) -> Left:
     made = list(runs.values())
     parts = [run["parts"][place] for run in made]
     words = parts[0]["words"]
-    values = [float(shares(_both(run, place).sum(axis=0)[None])[0]) for run in made]
-    share = mean(values)
-    if len(made) == 1:
-        resampled = shares(_drawn(made[0], place) @ _both(made[0], place)) if place else np.full(RESAMPLES, 100.0)
-        share = estimate(values[0], resampled)
     return Left(
         model=model,
         place=place,
         together=parts[0]["sentences"],
         words=statistics.mean(words),
         span=f"{min(words)}–{max(words)}",
+        beyond="yes" if min(words) > made[0]["learned"] else "no",
         texts=len(words),
         bleu=mean([_bleu(run, place) for run in made]),
-        share=share,
+        share=_estimate(runs, [place]) if place else Estimate(100.0, 100.0, 100.0),
         exact=100 * statistics.mean(statistics.mean(part["exact"]) for part in parts),
         unread=parts[0]["unread"],
     )
 
 
-def _finding(own: Left, runs: Runs, said: Judgement) -> Finding:
-    quantity = f"BLEU on texts of {own.words:.0f} words, in percent of its own on single sentences"
-    tokens = statistics.mean(run["tokens"][-1] for run in runs[own.model].values())
-    return finding(_ROW, own.model, own.share, "%", quantity, said, "share", tokens)
+def _finding(model: str, runs: BySeed, places: Sequence[int], said: Judgement) -> Finding:
+    tokens = statistics.mean(run["tokens"][-1] for run in runs.values())
+    value = _estimate(runs, places) if places else None
+    return finding(_ROW, model, value, "%", _quantity(runs, places), said, "share", tokens)
 
 
-def _judgement(model: str, place: int, runs: Runs, pairs: Pairwise, closed: Mapping[str, Sequence[Gate]]) -> Judgement:
+def _quantity(runs: BySeed, places: Sequence[int]) -> str:
+    """What the figure is, with the lengths of the texts that it is the mean of."""
+    what = "BLEU on texts longer than any learned from, in percent of its own on single sentences"
+    return f"{what}: mean over {len(places)} kinds of {_span(runs, places)} words" if places else what
+
+
+def _span(runs: BySeed, places: Sequence[int]) -> str:
+    parts = next(iter(runs.values()))["parts"]
+    words = [n for i in places for n in parts[i]["words"]]
+    return f"{min(words)} to {max(words)}"
+
+
+def _judgement(
+    model: str, places: Sequence[int], runs: Runs, pairs: Pairwise, closed: Mapping[str, Sequence[Gate]]
+) -> Judgement:
+    own = runs[model]
+    learned = next(iter(own.values()))["learned"]
+    if not places:
+        return Judgement("not measurable", f"no texts were longer than the {learned} words of the longest learned from")
     # what translates nothing keeps all of it, and is no measure
-    other = best_other(model, {name: _share(own, place) for name, own in runs.items()}, closed)
+    other = best_other(model, {name: _mean_kept(each, places) for name, each in runs.items()}, closed)
     said = beside(model, other, pairs, closed, "% of its own BLEU", MARGIN)
-    return replace(said, variations=_variations(runs[model], runs[other], place)) if said.decided else said
+    if failed(closed[model]) or not other:
+        return said
+    lengths = f"texts of {_span(own, places)} words, where the longest learned from has {learned}"
+    said = replace(said, sentence=f"{said.sentence}; {lengths}")
+    return replace(said, variations=_variations(own, runs[other], places)) if said.decided else said
 
 
-def _share(runs: BySeed, place: int, without: int | None = None) -> float:
-    return statistics.mean(
-        float(shares(_both(run, place).sum(axis=0)[None])[0]) for seed, run in runs.items() if seed != without
-    )
+def _mean_kept(runs: BySeed, places: Sequence[int], without: int | None = None) -> float:
+    return statistics.mean(_kept(run, places) for seed, run in runs.items() if seed != without)
 
 
-def _variations(own: BySeed, other: BySeed, place: int) -> dict[str, bool]:
+def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, bool]:
     """Whether the first of two models stays on its side of the other, by what was chosen instead."""
-    ahead = _share(own, place) > _share(other, place)
-    sides = {"shorter texts": _share(own, place - 1) > _share(other, place - 1)} if place > 1 else {}
-    lost = [statistics.mean(_bleu(run, 0) - _bleu(run, place) for run in runs.values()) for runs in (own, other)]
+
+    def _more(at: Sequence[int], without: int | None = None) -> bool:
+        return _mean_kept(own, at, without) > _mean_kept(other, at, without)
+
+    ends = {"the first texts beyond": places[:1], "the longest texts": places[-1:]} if len(places) > 1 else {}
+    sides = {name: _more(at) for name, at in ends.items()}
+    lost = [
+        statistics.mean(_bleu(run, 0) - _bleu(run, i) for run in runs.values() for i in places) for runs in (own, other)
+    ]
     sides["BLEU lost, in points"] = lost[0] < lost[1]
     if min(len(own), len(other)) > 2:
-        seeds = [seed for seed in own if seed in other]
-        sides |= {f"without seed {seed}": _share(own, place, seed) > _share(other, place, seed) for seed in seeds}
-    return {name: side == ahead for name, side in sides.items()}
+        sides |= {f"without seed {seed}": _more(places, seed) for seed in own if seed in other}
+    return {name: side == _more(places) for name, side in sides.items()}
 
 
 def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:
@@ -183,7 +242,8 @@ def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:
         ]
         lines.append(series("longest text learned from", "", [learned, learned], [0.0, 100.0], reference=True))
         caption = (
-            "Texts of as many sentences are two points where some are longer than all that was learned from. "
+            "Texts of as many sentences are two points where enough are longer than all that was learned from, and "
+            "enough are not. The table has the mean of the points beyond the dashed line. "
             "Intervals (95 %): Student's over seeds; of texts drawn with replacement where there is one seed."
         )
         shown.append(figure(key, title, (x, axis(label, "%")), lines, caption))
@@ -193,6 +253,7 @@ def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:
 def _lengths(left: Mapping[str, list[Left]]) -> Table:
     columns = [
         *(Column("model"), Column("sentences", "together"), Column("words", "words", 1), Column("from–to", "span")),
+        Column("longer than all learned from", "beyond"),
         *(
             Column("texts"),
             Interval("BLEU", "bleu", 2),
@@ -204,16 +265,22 @@ def _lengths(left: Mapping[str, list[Left]]) -> Table:
     return table("lengths", "BLEU by the number of sentences that are read at once", columns, rows)
 
 
-def _pairs(pairs: Pairwise, sentences: int) -> Table:
+def _pairs(pairs: Pairwise, runs: Runs, places: Sequence[int]) -> Table:
     rows = [
         {"models": f"{b} − {a}", "difference": pair, "p": pair.p(), "corrected": pairs.p[a, b]}
         | {"equal": pair.equivalence_p(MARGIN), "seen": pair.detectable(level=pairs.level)}
+        | {i: _mean_kept(runs[b], [i]) - _mean_kept(runs[a], [i]) for i in places}
         for (a, b), pair in pairs.items()
     ]
+    parts = next(iter(next(iter(runs.values())).values()))["parts"]
     columns = [
         *(Column("models"), Interval("points of what is kept", "difference", 2), Column("p", "p", 4)),
         *(Column("p, of all pairs (Holm)", "corrected", 4), Column(f"p (equal within {MARGIN:g})", "equal", 4)),
         Column("seen in 80 % (points)", "seen", 2),
+        *(Column(f"{parts[i]['sentences']} sentences (points)", lambda row, at=i: row[at], 2) for i in places),
     ]
-    title = f"How much more of its own BLEU one model keeps than another with {sentences} sentences at once"
+    title = (
+        "How much more of its own BLEU one model keeps than another on texts longer than all that was learned from: "
+        "mean over them, and with so many sentences at once"
+    )
     return table("pairs", title, columns, rows)
