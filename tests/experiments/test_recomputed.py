@@ -179,11 +179,15 @@ def test_a_factor_per_step_is_that_of_the_line_through_kept_gradients(folder, ki
     wanted = [math.exp(each) for each in by_hand.student(slopes)]
     said = result(folder, "gradients")
     found = findings(said, "vanishing and exploding gradients")[kind]
-    assert _ends(found) == pytest.approx(wanted, rel=6e-6)
     row = next(
         row for row in table(said, "gradient-factors") if (row["model"], row["with respect to"]) == (kind, "input")
     )
-    assert [row[name] for name in ("factor per step", "low", "high")] == list(_ends(found))
+    ends = [row[name] for name in ("factor per step", "low", "high")]
+    assert ends == pytest.approx(wanted, rel=6e-6)
+    # the cell has it where the line fits, over all nine steps, and they halve the gradient at least, or double it
+    there = np.mean(fits) >= 0.8 and (wanted[0] ** 8 <= 0.5 or wanted[0] ** 8 >= 2) and min(left) > 0
+    assert list(_ends(found)) == (ends if there else [None] * 3)
+    assert found["verdict"].startswith("no factor per step: at distance 9") == (not there)
     assert row["R²"] == pytest.approx(np.mean(fits), abs=3e-6)
     assert row["left at the largest distance / at 1"] == pytest.approx(by_hand.geometric(left)[0], rel=6e-6)
     if wanted[0] < 1:
