@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.keeping import ROOT, asked, write_tables
 from s2s.questions import TABLES
 from s2s.report.drawing import kept_results
-from s2s.report.matrix import Box, Line, heading, matrix
+from s2s.report.matrix import LEGEND, Box, Line, heading, matrix
 from s2s.report.numbers import duration, with_unit
 from s2s.results import COMPARISON, RESULT, Summary, read_summary
 from s2s.run.folder import RECIPE
@@ -28,10 +28,7 @@ from s2s.run.folder import RECIPE
 KEPT = {profile: ROOT / "docs" / f"comparison-{profile}" for profile in ("definitive", "lecture")}
 CELLS = "cells.tar.xz"
 PAGE = ROOT / "docs" / "comparison.md"
-_LEGEND = (
-    "▲ better and ▼ worse than the best of the others are tested, or counted where chance has no part; = equal is "
-    "proven. ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
-)
+_LEGEND = f"{LEGEND} ↑ high figures are good, ↓ low ones. In brackets: 95 % intervals, or ranges where the row says so."
 
 
 def keep(folder: Path) -> None:

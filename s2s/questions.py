@@ -21,6 +21,8 @@ class Row(NamedTuple):
     """What others found, with whom; empty where nothing is known for certain."""
     key: bool = False
     """Whether its figure stands beside the table, at the head of the report."""
+    without: str = "no figure"
+    """What stands where a model was measured and has no figure."""
 
 
 # In their order, by name.
@@ -71,6 +73,7 @@ ROWS: Rows = {
         "In a tanh recurrence gradients vanish where the matrix's largest singular value is below 1, and explode only "
         "where it is above (Pascanu et al. 2013).",
         key=True,
+        without="no factor",
     ),
     "sentence length (fixed-size bottleneck)": Row(
         "Does quality fall with the length of the source?",

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise
-from s2s.evaluation.inference import Estimate
+from s2s.evaluation.inference import Estimate, trend_p
 
 SOURCE = 0.3
 """Nats per token that the right sources must be worth."""
@@ -27,6 +27,8 @@ CLOCK = 0.25
 """Share by which it may be slower than it ever was: processors change their clock, more is another program's doing."""
 ROUNDS = 5
 """Rounds in which it must keep its speed."""
+DRIFT = 0.01
+"""How seldom times without a trend may be said to have one: a closed gate costs a verdict."""
 TIE = 1.0
 """BLEU that nobody cares about."""
 Standing = Literal["better", "worse", "tie", "still learning", "not measurable", ""]
@@ -117,17 +119,20 @@ def rate_inside(rate: float, tried: Sequence[float], inside: bool) -> Gate:
     return Gate("rate inside its grid", inside, f"its rate {rate:g} lies {where} what was tried: {grid}")
 
 
-def steady_rounds(references: Mapping[int, Sequence[float]]) -> list[int]:
-    """The rounds in which the machine kept its speed, by how long one and the same product of matrices took.
+def steady_rounds(*places: Mapping[int, Sequence[float]]) -> list[int]:
+    """The rounds in which the machine kept its speed at each place, by how long the same product of matrices took.
 
     What is compared within a round does not care how fast the machine was in another one. What is timed has no part in
     the choice, so it favours nobody.
 
     Args:
-        references: seconds, whenever it was measured, by round.
+        places: of each, seconds, whenever it was measured, by round.
     """
-    fastest = min((seconds for each in references.values() for seconds in each), default=math.inf)
-    return [i for i, each in references.items() if speed_changed(each, fastest) <= 0]
+    held = []
+    for references in places:
+        fastest = min((seconds for each in references.values() for seconds in each), default=math.inf)
+        held.append({i for i, each in references.items() if speed_changed(each, fastest) <= 0})
+    return sorted(set.intersection(*held)) if held else []
 
 
 def speed_changed(seconds: Sequence[float], fastest: float) -> float:
@@ -140,13 +145,35 @@ def speed_changed(seconds: Sequence[float], fastest: float) -> float:
     return max(seconds) / min(min(seconds) * (1 + STEADY), fastest * (1 + CLOCK)) - 1
 
 
-def machine_steady(references: Mapping[int, Sequence[float]]) -> Gate:
-    """Whether the machine kept its speed in enough rounds, see `steady_rounds`."""
-    good, every = len(steady_rounds(references)), [seconds for each in references.values() for seconds in each]
-    said = f"in {good} of {len(references)} rounds it kept its speed within {STEADY:.0%} ({ROUNDS} wanted)"
-    if every:
-        said += f"; the same product took {1000 * min(every):.3g} to {1000 * max(every):.3g} ms"
-    return Gate("machine steady", good >= ROUNDS, said)
+def machine_steady(
+    places: Mapping[str, Mapping[int, Sequence[float]]], timed: Mapping[str, Mapping[int, float]] | None = None
+) -> Gate:
+    """Whether the machine kept its speed in enough rounds, and whoever was timed in them shows no trend.
+
+    A product of matrices does not see all that makes a model slower. Tests take rounds for independent; those of a
+    drift are not, and their mean is no model's time.
+
+    Args:
+        places: seconds of the same product, by place and round, see `steady_rounds`.
+        timed: seconds of whatever was measured at them, or any unit of time, by its name and by round.
+    """
+    steady = steady_rounds(*places.values())
+    tried = len(set[int]().union(*places.values()))
+    said = f"in {len(steady)} of {tried} rounds it kept its speed within {STEADY:.0%} ({ROUNDS} wanted)"
+    for place, references in places.items():
+        every = [1000 * seconds for each in references.values() for seconds in each]
+        if every:
+            said += f"; the same product took {min(every):.3g} to {max(every):.3g} ms with {place}"
+    drifting = []
+    for name, own in (timed or {}).items():
+        held = [i for i in steady if i in own]
+        p = trend_p(held, [math.log(own[i]) for i in held])
+        if p < DRIFT:
+            times = own[held[-1]] / own[held[0]]
+            drifting.append(
+                f"{name} drifts: {times:.2f} times as long in round {held[-1]} as in {held[0]}, p = {p:.2g}"
+            )
+    return Gate("machine steady", len(steady) >= ROUNDS and not drifting, "; ".join([said, *drifting]))
 
 
 def above_chance(score: Estimate, cheating: float) -> Gate:

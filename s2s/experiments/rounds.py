@@ -6,7 +6,8 @@ lie half an hour apart. So the unit of every interval and test is the round, not
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 
 from s2s.evaluation.differences import Difference, Pairwise, paired
+from s2s.evaluation.gates import ROUNDS as LEAST
 from s2s.evaluation.gates import Gate, Judgement, machine_steady, speed_changed, standing, steady_rounds
 from s2s.evaluation.inference import Estimate, mean
 from s2s.experiments.contest import Cell, Cells, Measured
@@ -31,6 +33,8 @@ MARGIN = 0.05
 _TRIES = 3
 # seconds of the reference product by round
 References = Mapping[int, Sequence[float]]
+# in whatever unit, by round
+Speeds = Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -129,82 +133,154 @@ def over_rounds(values: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.value), *ends)
 
 
+def rivals(names: Sequence[str]) -> list[str]:
+    """The places of which each model takes its fastest, of all `places`: numbers of threads, or the GPU alone."""
+    return list(names) if names[-1].endswith("threads") else list(names[-1:])
+
+
+def at_best(names: Sequence[str]) -> str:
+    """`, with the number of threads that is fastest for it`; empty where there is no choice, of all `places`."""
+    return ", with the number of threads that is fastest for it" if len(rivals(names)) > 1 else ""
+
+
+def fastest_place(speeds: Mapping[str, Speeds], watched_at: Mapping[str, References]) -> str:
+    """Where the mean over rounds is highest, over those steady at all places where there are enough; empty for none.
+
+    Args:
+        speeds: of one model, by place.
+        watched_at: the reference products around it, by place.
+    """
+    known = {place: own for place, own in speeds.items() if own}
+    if not known:
+        return ""
+    both = set.intersection(*(set(own) for own in known.values()))
+    used = _enough([i for i in steady_rounds(*(watched_at[place] for place in known)) if i in both], both)
+    return max(known, key=lambda place: sum(math.log(known[place][i]) for i in used))
+
+
+def _enough(steady: Sequence[int], every: Iterable[int]) -> list[int]:
+    """The steady rounds; all, where they are too few for a verdict."""
+    return list(steady) if len(steady) >= LEAST else sorted(every)
+
+
 @dataclass(frozen=True)
 class Race:
-    """Models' speeds, round by round; rounds in which the machine changed do not count.
+    """Models' speeds, round by round, each at the place that is fastest for it; steady rounds alone count.
 
     Attributes:
         speeds: above 0, by model and round; the higher the better.
-        references: seconds of the reference product around them, by model.
+        references: seconds of the reference product around them, by model and by each place that it could have taken.
+        places: which it took, by model.
     """
 
-    speeds: Mapping[str, Mapping[int, float]]
-    references: Mapping[str, References]
+    speeds: Mapping[str, Speeds]
+    references: Mapping[str, Mapping[str, References]]
+    places: Mapping[str, str]
+
+    @classmethod
+    def between(
+        cls, speeds: Mapping[str, Mapping[str, Speeds]], references: Mapping[str, Mapping[str, References]]
+    ) -> "Race":
+        """Each model at its fastest place, from speeds by model and place; models without any are left out."""
+        places = {model: fastest_place(own, references[model]) for model, own in speeds.items()}
+        places = {model: place for model, place in places.items() if place}
+        return cls({model: speeds[model][place] for model, place in places.items()}, references, places)
 
     def speed(self, model: str) -> Estimate:
-        """Over the steady rounds of all models; over all of its own where there is none."""
-        own = self.speeds[model]
-        return over_rounds([own[i] for i in self._held(*self.references) if i in own] or list(own.values()))
+        """Over the rounds of its verdict: those that are steady for it and for the fastest of the others."""
+        return over_rounds(self.counted(model))
 
-    def _watched(self, *models: str) -> dict[int, list[float]]:
-        """The reference products around these models, by round that all of them have."""
-        every = [self.references[model] for model in models]
-        return {i: [s for own in every for s in own[i]] for i in every[0] if all(i in own for own in every)}
+    def counted(self, model: str) -> list[float]:
+        """The speeds of these rounds."""
+        other = self.best_other(model)
+        own, used = self.speeds[model], self._used(*filter(None, (model, other)))
+        return [own[i] for i in used] or list(own.values())
 
-    def _held(self, *models: str) -> list[int]:
-        return steady_rounds(self._watched(*models))
+    def _watched(self, *models: str) -> dict[str, dict[int, list[float]]]:
+        """The reference products around these models, at the places that any took, by round that all of them have."""
+        found = {}
+        for place in dict.fromkeys(self.places[model] for model in models):
+            every = [self.references[model][place] for model in models]
+            found[place] = {i: [s for own in every for s in own[i]] for i in every[0] if all(i in own for own in every)}
+        return found
+
+    def _used(self, *models: str) -> list[int]:
+        every = set.intersection(*(set(self.speeds[model]) for model in models))
+        return _enough([i for i in steady_rounds(*self._watched(*models).values()) if i in every], every)
 
     @cached_property
     def pairs(self) -> Pairwise:
         """The logarithm of how many times as fast as the first the second of two models is."""
-        return Pairwise.of([model for model, own in self.speeds.items() if own], self._compared)
+        return Pairwise.of(self.speeds, self._compared)
 
     def _compared(self, a: str, b: str) -> Difference | None:
-        both = [i for i in self._held(a, b) if i in self.speeds[a] and i in self.speeds[b]]
-        return paired(*([math.log(self.speeds[model][i]) for i in both] for model in (a, b)))
+        used = self._used(a, b)
+        return paired(*([math.log(self.speeds[model][i]) for i in used] for model in (a, b)))
 
     def best_other(self, model: str) -> str | None:
-        """The fastest of the others; None where there is none."""
-        others = [name for name, own in self.speeds.items() if own and name != model]
-        return max(others, key=lambda name: self.speed(name).value) if others else None
+        """The fastest of the others, over the rounds that are steady for all; None where there is none."""
+        others = [name for name in self.speeds if name != model]
+        return max(others, key=self._means.__getitem__) if others else None
+
+    @cached_property
+    def _means(self) -> dict[str, float]:
+        """Of the logarithms of speeds."""
+        used = set(self._used(*self.speeds))
+        every = {model: [own[i] for i in own if i in used] or list(own.values()) for model, own in self.speeds.items()}
+        return {model: statistics.fmean(map(math.log, own)) for model, own in every.items()}
 
     def steady(self, *models: str) -> Gate:
-        """Whether the machine kept its speed in enough rounds of these."""
-        return machine_steady(self._watched(*models))
+        """Whether the machine kept its speed in enough rounds of these, and none of them drifts."""
+        times = {model: {i: 1 / speed for i, speed in self.speeds[model].items()} for model in models}
+        return machine_steady(self._watched(*models), times)
+
+    @cached_property
+    def _ties(self) -> int:
+        """How many pairs could be called a tie."""
+        return sum(self.steady(*each).passed for each in self.pairs)
 
     def judged(self, model: str) -> Judgement:
         """How a model stands to the fastest of the others; p-values of all pairs are corrected together (Holm 1979)."""
         other = self.best_other(model)
         if other is None:
             return Judgement("not measurable", "no other model was measured")
-        steady = self.steady(model, other)
+        steady, where = self.steady(model, other), self.where(model, other)
         if not steady.passed:
-            said = f"the machine changed while it and {other} were measured: {steady.sentence}"
-            return Judgement("not measurable", f"not measurable: {said}")
+            said = f"times were not steady while it and {other} were measured: {steady.sentence}"
+            return Judgement("not measurable", f"not measurable: {said}{where}")
         difference, p = self.pairs.beside(model, other)
         if difference is None or p is None:
             return Judgement("not measurable", f"one round says nothing of how it stands to {other}")
-        ties = sum(self.steady(*each).passed for each in self.pairs)
-        said = standing(difference, [steady], p, math.log1p(MARGIN), ties)
+        said = standing(difference, [steady], p, math.log1p(MARGIN), self._ties)
         low, high = (math.exp(end) for end in difference.interval())
         times = f"{math.exp(difference.value):.2f} times ({low:.2f} to {high:.2f}) as fast as {other}"
         if said == "tie":
-            return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}")
+            return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}{where}")
         if said != "not measurable":
-            return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}")
+            return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}{where}")
         seen = math.expm1(difference.detectable(level=self.pairs.level))
         return Judgement(
             said,
             f"no difference from {other} to be seen: {times}, p = {p:.2g}; one of {seen:.0%} would have been seen in "
-            "80 % of such comparisons",
+            f"80 % of such comparisons{where}",
         )
+
+    def where(self, one: str, other: str) -> str:
+        """`; rnn is fastest with 1 thread, conv with 2 threads`; empty where they had no choice."""
+        if len(self.references[one]) == 1:
+            return ""
+        here, there = self.places[one], self.places[other]
+        if here == there:
+            return f"; both are fastest with {here}"
+        return f"; {one} is fastest with {here}, {other} with {there}"
 
     def sign(self, model: str, other: str) -> int | None:
         """1 where it is faster by more than `MARGIN`, -1 where slower, 0 between; None where one was not measured."""
-        both = [self.speeds.get(name) for name in (model, other)]
-        if not all(both):
+        if not {model, other} <= self.speeds.keys():
             return None
-        return sign(self.speed(model).value / self.speed(other).value)
+        used = self._used(model, other)
+        ratios = [math.log(self.speeds[model][i] / self.speeds[other][i]) for i in used]
+        return sign(math.exp(statistics.fmean(ratios))) if ratios else None
 
     def kept(self, model: str, variations: Mapping[str, "Race"]) -> dict[str, bool]:
         """In which variations it stands to the same other model as it does here."""
@@ -253,15 +329,17 @@ def pairs_table(title: str, races: Mapping[str, Race]) -> Table:
             steady = race.steady(a, b).passed
             # of too few rounds nothing is concluded, so nobody asks what they could have shown
             seen = 100 * math.expm1(found.detectable(level=race.pairs.level)) if steady else None
-            rows.append((what, f"{b} / {a}", ratio, race.pairs.p[a, b], equal, seen, "yes" if steady else "no"))
+            where = f"{race.places[b]} / {race.places[a]}"
+            rows.append((what, f"{b} / {a}", where, ratio, race.pairs.p[a, b], equal, seen, "yes" if steady else "no"))
     columns = [
         "of",
         "models",
-        Interval("times as fast", lambda row: row[2], 3),
-        Column("p (Holm)", lambda row: row[3], 4),
-        Column(f"p (equal within {MARGIN:.0%})", lambda row: row[4], 4),
-        Column("seen in 80 % (%)", lambda row: row[5], 1),
-        Column("machine steady", lambda row: row[6]),
+        "with",
+        Interval("times as fast", lambda row: row[3], 3),
+        Column("p (Holm)", lambda row: row[4], 4),
+        Column(f"p (equal within {MARGIN:.0%})", lambda row: row[5], 4),
+        Column("seen in 80 % (%)", lambda row: row[6], 1),
+        Column("steady", lambda row: row[7]),
     ]
     return table("pairs", title, columns, rows)
 

@@ -9,9 +9,18 @@ from s2s.results import Finding, Result, Summary
 
 # what stands beside the word of a standing, so that a reader need not tell colours apart
 SIGNS = {"better": "▲", "worse": "▼", "tie": "=", "still learning": "…", "not measurable": "?", "measured": "·"}
+# the same where the verdict does not keep in more than a fifth of its variations
+HOLLOW = {"better": "△", "worse": "▽", "tie": "≈"}
+KEEPS = 0.8
+# what a table says below of its signs
+LEGEND = (
+    "▲ better and ▼ worse than the best of the others are tested, = equal is proven by a test of its own; in counts, "
+    "in which chance has no part, ▲ and ▼ are a difference of more than 5 %, = is one of 5 % at most, by convention. "
+    "△, ▽ and ≈ are the same, but change with more than a fifth of the other choices that were tried."
+)
 ARROWS = {"high": "↑", "low": "↓", "": ""}
 # those that are no verdicts: grey
-OPEN = ("still learning", "not measurable", "failed", "no figure", "not measured")
+OPEN = ("still learning", "not measurable", "failed", "not measured")
 # of which finding a row's sentence is
 _FIRST = ("better", "tie", "measured", "worse")
 
@@ -31,8 +40,14 @@ class Box:
 
     @property
     def sign(self) -> str:
-        """What stands beside the word."""
-        return SIGNS.get(self.word, "")
+        """What stands beside the word; hollow where the verdict changes with other choices."""
+        return SIGNS.get(self.word, "") if self.keeps else HOLLOW[self.word]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a verdict stays in most of the variations that were tried; or none was, or it is no verdict."""
+        stays = list(self.finding.variations.values()) if self.finding and self.word in HOLLOW else []
+        return not stays or sum(stays) >= KEEPS * len(stays)
 
     @property
     def stays(self) -> str:
@@ -43,7 +58,8 @@ class Box:
     @property
     def open(self) -> bool:
         """Whether it is no verdict and no figure to build on."""
-        return self.word in OPEN
+        one = self.finding
+        return self.word in OPEN or (one is not None and one.value is None and not one.standing)
 
 
 @dataclass(frozen=True)
@@ -115,15 +131,15 @@ def _line(name: str, row: Row, models: Sequence[str], result: Result | None) -> 
     units, quantities = {finding.unit for finding in measured}, {finding.quantity for finding in measured}
     unit = units.pop() if len(units) == 1 else ""
     quantity = quantities.pop() if len(quantities) == 1 else ""
-    return Line(name, row, unit, quantity, [_box(model, found.get(model), unit) for model in models])
+    return Line(name, row, unit, quantity, [_box(model, found.get(model), unit, row.without) for model in models])
 
 
-def _box(model: str, finding: Finding | None, unit: str) -> Box:
+def _box(model: str, finding: Finding | None, unit: str, without: str) -> Box:
     if finding is None:
         return Box(model, "not measured")
     if finding.failed:
         return Box(model, "failed", verdict=finding.failed, finding=finding)
-    word = finding.standing or ("measured" if finding.value is not None else "no figure")
+    word = finding.standing or ("measured" if finding.value is not None else without)
     value, ends = "", ""
     if finding.value is not None:
         value, ends, power = halves(finding.value, finding.low, finding.high)

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from s2s.questions import TABLES, plan_of
 from s2s.report.figures import Drawing, inlined, size
-from s2s.report.matrix import Line, left_out, matrix
+from s2s.report.matrix import LEGEND, Line, left_out, matrix
 from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.report.styles import MARKS, PALETTE
 from s2s.results import Contender, Figure, Result, Summary
@@ -64,6 +64,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
             for i, model in enumerate(models)
         ],
         lines=lines,
+        legend=LEGEND,
         numbers={line.name: counter.figures.get((line.row.experiment, line.figure)) for line in lines},
         shown=counter.key,
         key=[figures[at] for at in counter.key],

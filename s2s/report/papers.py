@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from s2s.report.matrix import Box, Line, steadiness
+from s2s.report.matrix import LEGEND, Box, Line, steadiness
 from s2s.report.numbers import csv_text
 
 CSV, TEX = "table.csv", "table.tex"
@@ -12,7 +12,10 @@ HEAD = (
     *("row", "model", "standing", "value", "low", "high", "unit", "quantity", "good", "verdict", "stays"),
     *("target tokens", "failed", "others found"),
 )
-_SIGNS = {"better": r"$\blacktriangle$", "worse": r"$\blacktriangledown$", "tie": "$=$"}
+_SIGNS = {
+    **{"▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "=": "$=$"},
+    **{"△": r"$\vartriangle$", "▽": r"$\triangledown$", "≈": r"$\approx$"},
+}
 _PLAIN = str.maketrans(
     {
         **{sign: rf"\{sign}" for sign in "#$%&_{}"},
@@ -60,6 +63,7 @@ def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -
     return "\n".join(
         [
             r"% \usepackage{booktabs,amssymb}",
+            f"% {LEGEND}",
             r"\begin{table}",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{escaped(caption)}}}",
@@ -88,7 +92,7 @@ def _figure(box: Box) -> str:
     if box.open or not box.value:
         return rf"\textit{{{escaped(box.word)}}}"
     value = escaped(f"{box.value} {box.unit}".rstrip())
-    return f"{value} {_SIGNS[box.word]}" if box.word in _SIGNS else value
+    return f"{value} {_SIGNS[box.sign]}" if box.sign in _SIGNS else value
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -111,14 +111,34 @@ def test_a_judgement_names_what_it_rests_on(difference, p, gates, standing, sent
 
 def test_a_machine_that_changed_is_not_timed():
     steady = {i: [1.35e-3, 1.48e-3] for i in range(5)}
-    assert machine_steady(steady).passed
-    assert machine_steady(steady | {5: [1.4e-3, 3.07e-3]}).passed
+    assert machine_steady({"1 thread": steady}).passed
+    assert machine_steady({"1 thread": steady | {5: [1.4e-3, 3.07e-3]}}).passed
     assert steady_rounds(steady | {5: [1.4e-3, 3.07e-3]}) == [0, 1, 2, 3, 4]
-    assert not machine_steady(steady | {4: [1.49e-3, 1.35e-3]}).passed
-    gate = machine_steady({0: [3.07e-3, 1.35e-3], 1: [1.35e-3]})
+    assert not machine_steady({"1 thread": steady | {4: [1.49e-3, 1.35e-3]}}).passed
+    gate = machine_steady({"1 thread": {0: [3.07e-3, 1.35e-3], 1: [1.35e-3]}})
     assert "in 1 of 2 rounds" in gate.sentence
-    assert "1.35 to 3.07 ms" in gate.sentence
+    assert "1.35 to 3.07 ms with 1 thread" in gate.sentence
     assert not machine_steady({}).passed
+    # of two places each has rounds of its own
+    two = {"1 thread": steady | {5: [1.4e-3, 3.07e-3]}, "2 threads": steady | {0: [1.4e-3, 2e-3], 5: [1.4e-3] * 2}}
+    assert steady_rounds(*two.values()) == [1, 2, 3, 4]
+    assert not machine_steady(two).passed
+    assert all(machine_steady({place: own}).passed for place, own in two.items())
+
+
+def test_what_drifts_while_the_machine_is_steady_closes_the_gate():
+    steady = {i: [1.35e-3, 1.48e-3] for i in range(1, 9)}
+    level = {i: 2.0 + 0.1 * (i % 3) for i in steady}
+    drift = {i: 2.0 * 1.05**i for i in steady}
+    assert machine_steady({"1 thread": steady}, {"gru": level}).passed
+    gate = machine_steady({"1 thread": steady}, {"gru": level, "lstm": drift})
+    assert not gate.passed
+    assert "lstm drifts: 1.41 times as long in round 8 as in 1" in gate.sentence
+    # what drifts in rounds that do not count has no part
+    shaken = steady | {i: [1.35e-3, 3e-3] for i in (6, 7, 8)}
+    late = dict(enumerate((2.0, 2.1, 2.05, 2.15, 2.1, 2.3, 2.35, 2.4), 1))
+    assert not machine_steady({"1 thread": steady}, {"gru": late}).passed
+    assert machine_steady({"1 thread": shaken}, {"gru": late}).passed
 
 
 def test_a_clock_that_is_slower_in_whole_rounds_is_steady_within_them_and_another_program_is_not():

@@ -18,6 +18,7 @@ from s2s.evaluation.inference import (
     mean,
     paired_difference,
     paired_p,
+    trend_p,
     wilson,
 )
 from s2s.evaluation.metrics import metrics, scores_of
@@ -179,3 +180,32 @@ def test_a_bootstrap_interval_holds_its_share_of_the_truth():
         found = estimate(values.mean(), (drawn @ values) / 80)
         inside += found.low <= 2.0 <= found.high
     assert 0.9 < inside / 400 < 0.98
+
+
+@pytest.mark.parametrize("rounds", [(1, 2, 3, 4, 5, 6, 7, 8), (2, 3, 5, 6, 8), (1, 4, 8)])
+def test_a_trend_is_that_of_scipys_permutations(rounds):
+    values = np.random.default_rng(len(rounds)).normal(0, 1, len(rounds)) + np.array(rounds) / 3
+    x = np.log(np.array(rounds) - rounds[0] + 1)
+    orders = stats.permutation_test(
+        (values,), lambda own: abs(stats.pearsonr(x, own)[0]), permutation_type="pairings", alternative="greater"
+    )
+    # scipy counts the given order once more where it has not seen all
+    wanted = orders.pvalue if len(rounds) < 8 else pytest.approx(orders.pvalue, abs=0.02)
+    assert trend_p(rounds, values) == wanted
+    assert trend_p(rounds, -values) == trend_p(rounds, values)
+
+
+def test_times_that_never_vary_or_are_two_have_no_trend():
+    assert trend_p([1, 2, 3, 4, 5, 6], [0.3] * 6) == 1
+    assert trend_p([1, 2], [1.0, 2.0]) == 1
+    # of more values Student's distribution, which is close to what orders say of eight
+    rising = [0.1, 0.5, 0.2, 0.6, 0.4, 0.7, 0.5, 0.8]
+    assert trend_p(range(1, 10), [*rising, 0.7]) == pytest.approx(trend_p(range(1, 9), rising), abs=0.03)
+
+
+@pytest.mark.parametrize(("rounds", "least"), [(5, 0.15), (6, 0.4), (8, 0.7)])
+@pytest.mark.parametrize("how", [lambda i: i / i.max(), lambda i: 1 - np.exp(-i / 2)])
+def test_a_drift_of_a_third_is_seen_among_noise_of_a_twentieth(rounds, least, how):
+    generator, at = np.random.default_rng(rounds), np.arange(rounds)
+    drifts = np.log(1.35) * how(at) + generator.normal(0, 0.05, (500, rounds))
+    assert np.mean([trend_p(range(1, rounds + 1), each) < 0.01 for each in drifts]) > least

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from s2s.evaluation.differences import over_seeds_and_sentences, welch
-from s2s.evaluation.inference import draws, paired_difference
+from s2s.evaluation.gates import DRIFT
+from s2s.evaluation.inference import draws, paired_difference, trend_p
 from s2s.evaluation.significance import mcnemar
 from s2s.evaluation.survival import Times, log_rank_p
 
@@ -96,3 +97,12 @@ def test_the_simulations_would_see_a_test_that_is_too_sure():
     pairs = np.random.default_rng(13).normal(30, 1, (2_000, 2, 5))
     normal = [2 * stats.norm.sf(abs(found.value / found.error)) for one, two in pairs if (found := welch(one, two))]
     assert _rejections(normal) > 6.5
+
+
+@pytest.mark.parametrize(("rounds", "most"), [(5, 0.0084), (6, 0.01), (7, 0.01), (8, 0.01)])
+@pytest.mark.parametrize("noise", ["normal", "standard_cauchy"])
+def test_rounds_that_are_steady_are_said_to_drift_in_one_of_a_hundred_cases(rounds, most, noise):
+    values = getattr(np.random.default_rng(rounds), noise)(size=(3_000, rounds))
+    rejected = np.mean([trend_p(range(1, rounds + 1), each) < DRIFT for each in values])
+    # three standard errors; of five rounds there are 120 orders, so that one alone is rejected
+    assert abs(rejected - most) < 3 * np.sqrt(0.01 / 3_000)

@@ -10,7 +10,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 from scipy import stats
@@ -49,6 +49,17 @@ def exponent(n: Sequence[float], values: Sequence[float]) -> tuple[float, float,
     # by how many times, in either direction
     furthest = max(factors.max(), 1 / factors.min()) - 1
     return float(slope), float(np.corrcoef(x, y)[0, 1] ** 2), float(furthest), float((y[-1] - y[-2]) / (x[-1] - x[-2]))
+
+
+def trend(rounds: Sequence[int], values: Sequence[float]) -> float:
+    """Share of all orders of the values that go with the logarithm of the rounds begun as closely, up or down."""
+    at = [math.log(1 + each - rounds[0]) for each in rounds]
+
+    def along(order: Sequence[float]) -> float:
+        return round(abs(sum(a * b for a, b in zip(at, order, strict=True)) - sum(at) * statistics.fmean(order)), 12)
+
+    ways = [along(order) for order in permutations(values)]
+    return sum(each >= ways[0] for each in ways) / len(ways)
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -84,9 +84,18 @@ def _round(seconds, alone, reference=0.001):
     return {"places": held, "references": references, "tries": 1}
 
 
-def _planted(reference=0.001):
+# what rounds are slow by, in an order that is no trend
+SLOW = (1.3, 1.0, 1.7, 1.1, 1.5, 1.2, 1.6, 1.4)
+
+
+def _planted(reference=0.001, alone=1.0):
+    """With two threads `lstm` takes three times as long as `rnn`, and as long with one."""
     return {
-        cell: _round(seconds * (1 + i / 10) * (1 + i * (model == "lstm") / 1000), 0.64, reference if i else 0.001)
+        cell: _round(
+            seconds * SLOW[i] * (1 + i * (model == "lstm") / 1000),
+            alone * SLOW[i] * (1 + i * (model == "lstm") / 1000),
+            reference if i else 0.001,
+        )
         for model, seconds in (("rnn", 0.32), ("lstm", 0.96))
         for i, cell in enumerate(round_cells([model], 1, "batch-1-round"))
     }
@@ -95,13 +104,50 @@ def _planted(reference=0.001):
 def test_the_faster_model_is_said_to_be_faster(contest):
     shared = contest(["rnn", "lstm"])
     cells = {finding.model: finding for finding in EXPERIMENT.conclude(shared, _planted()).findings}
-    assert cells["rnn"].value == pytest.approx(10 * math.prod(1 + i / 10 for i in range(ROUNDS)) ** (1 / ROUNDS))
+    assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW) ** (1 / ROUNDS))
     assert cells["rnn"].verdict.startswith(
         "better: 3.01 times (3.00 to 3.02) as fast as lstm, the fastest of the others"
     )
     assert cells["lstm"].standing == "worse"
     # with one thread both take as long
     assert cells["lstm"].variations["1 thread"] is False
+    assert cells["lstm"].variations["2 threads"] is True
+
+
+def test_each_model_writes_with_the_number_of_threads_that_is_fastest_for_it(contest):
+    shared = contest(["rnn", "lstm"])
+    # with one thread both take 0.4 s for 32 tokens: rnn is faster with two, lstm with one
+    result = EXPERIMENT.conclude(shared, _planted(alone=0.4))
+    cells = {finding.model: finding for finding in result.findings}
+    slow = math.prod(SLOW) ** (1 / ROUNDS)
+    assert cells["rnn"].value == pytest.approx(10 * slow)
+    assert cells["lstm"].value == pytest.approx(12.5 * slow, rel=0.005)
+    assert cells["rnn"].verdict.startswith("better: 1.25 times (1.25 to 1.26) as fast as lstm")
+    assert "lstm is fastest with 1 thread, rnn with 2 threads" in cells["lstm"].verdict
+    assert cells["rnn"].variations == {"target of 32 tokens": True, "1 thread": False, "2 threads": True}
+    assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
+    lines = {each.model: each.y for figure in result.figures if figure.name == "by-target" for each in figure.series}
+    assert lines == {model: [pytest.approx(cells[model].value)] for model in lines}
+
+
+def test_the_cost_is_of_the_rounds_of_the_verdict(contest):
+    found = _planted()
+    for i, (cell, one) in enumerate(found.items()):
+        # in the last two rounds another program runs
+        if i % ROUNDS >= ROUNDS - 2:
+            found[cell] = one | {"references": one["references"] | {"2 threads": [0.001, 0.002]}}
+    cells = {finding.model: finding for finding in EXPERIMENT.conclude(contest(["rnn", "lstm"]), found).findings}
+    assert cells["rnn"].standing == "better"
+    assert cells["rnn"].value == pytest.approx(10 * math.prod(SLOW[:-2]) ** (1 / (ROUNDS - 2)))
+
+
+def test_a_drift_is_no_verdict(contest):
+    found = _planted()
+    for i, cell in enumerate(cell for cell in found if cell.model == "rnn"):
+        found[cell] = _round(0.32 * (1 + i / 20), 0.64)
+    for finding in EXPERIMENT.conclude(contest(["rnn", "lstm"]), found).findings:
+        assert finding.standing == "not measurable"
+        assert "rnn drifts: 1.35 times as long in round 8 as in 1" in finding.verdict
 
 
 def test_nothing_is_said_where_the_machine_changed(contest):

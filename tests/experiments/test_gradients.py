@@ -12,7 +12,7 @@ from s2s.experiments import gradients
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.deep import DeepTrainings
 from s2s.experiments.gradients import EXPERIMENT, Sizes
-from s2s.experiments.gradients.conclude import neutral, verdict, way
+from s2s.experiments.gradients.conclude import has_factor, neutral, verdict, way
 from s2s.experiments.gradients.sweep import VALUES, knob_of, radius
 from s2s.questions import ROWS
 from s2s.recipe.installed import module_of
@@ -236,12 +236,12 @@ def _decay(factor=0.9, **changes):
         (
             [_decay(0.999)] * 2,
             "neither",
-            "hardly changes: distance 47 has 0.96 times what distance 1 has (R² 0.99)",
+            "no factor per step: at distance 47 it is 0.96 times what it is at 1 (R² 0.99)",
         ),
         (
             [_decay(0.9, fit=0.3)] * 2,
             "neither",
-            "changes, but not by a factor per step: distance 47 has 0.0079 times what distance 1 has (R² 0.30)",
+            "no factor per step: at distance 47 it is 0.0079 times what it is at 1 (R² 0.30)",
         ),
         ([_decay(reach=4, left=0.0)] * 2, "vanishes", "vanishes: nothing arrives from more than 4 steps back"),
         ([_decay()], None, "factor 0.900; too few initialisations for a verdict"),
@@ -250,6 +250,14 @@ def _decay(factor=0.9, **changes):
 )
 def test_a_verdict_follows_from_the_interval(fits, way_, words):
     assert (way(fits), verdict(fits)) == (way_, words)
+
+
+def test_there_is_a_factor_where_one_describes_all_distances():
+    assert has_factor([_decay(0.9)] * 2)
+    # the line does not fit; all steps do not halve it; nothing comes from far
+    for none in (_decay(0.9, fit=0.79), _decay(0.5 ** (0.99 / 46)), _decay(0.9, reach=4, left=0.0), _decay(fit=None)):
+        assert not has_factor([none] * 2)
+    assert has_factor([_decay(0.5 ** (1.01 / 46), fit=0.81)] * 2)
 
 
 def test_an_initialisation_is_neutral_where_the_factor_is_one():

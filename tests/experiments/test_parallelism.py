@@ -4,10 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from s2s.evaluation.inference import growth
+from s2s.evaluation.inference import Estimate, growth
 from s2s.experiments import parallelism, rounds
 from s2s.experiments.contest import Cell
 from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
+from s2s.experiments.parallelism.conclude import from_where
 from s2s.experiments.parallelism.seen import Seen, brent
 from s2s.experiments.rounds import ROUNDS, Place, round_cells
 from s2s.questions import ROWS
@@ -136,7 +137,13 @@ def test_every_model_has_its_three_cells(measured):
     assert cells["transformer", "sequential steps"].standing == "better"
     assert cells["transformer", "parallel computation"].standing == ""
     assert "2 threads made it" in cells["transformer", "parallel computation"].verdict
-    assert set(cells["lstm", "training speed"].variations) == {"n = 16", "n = 64", "one pair at a time", "1 thread"}
+    assert set(cells["lstm", "training speed"].variations) == {
+        "n = 16",
+        "n = 64",
+        "one pair at a time",
+        "1 thread",
+        "2 threads",
+    }
 
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
@@ -191,18 +198,20 @@ def _counts():
     return {"points": points}
 
 
-def _planted(reference=0.001):
+SLOW = (1.3, 1.0, 1.7, 1.1, 1.5, 1.2, 1.6, 1.4)
+
+
+def _planted(reference=0.001, of_rnn=1.0):
     found = {}
     for model, gain, seconds in (
-        ("rnn", 1.0, {16: 0.001, 32: 0.004, 256: 0.016}),
+        ("rnn", of_rnn, {16: 0.001, 32: 0.004, 256: 0.016}),
         ("transformer", 1.5, {16: 0.002, 32: 0.002, 256: 0.002}),
     ):
         found[Cell(model, "work")] = _counts()
         for i, cell in enumerate(round_cells([model], 1.0)):
-            # rounds are fast and slow for both models alike
-            found[cell] = _times(
-                seconds, gain, (1 + i / 10) * (1 + i * (model == "rnn") / 1000), reference if i else 0.001
-            )
+            # rounds are fast and slow for both models alike, in no order that is a trend
+            factor = SLOW[i] * (1 + i * (model == "rnn") / 1000)
+            found[cell] = _times(seconds, gain, factor, reference if i else 0.001)
     return found
 
 
@@ -212,23 +221,67 @@ def test_the_figures_are_what_was_measured(contest):
     cells = {(f.model, f.row): f for f in result.findings}
     tables = {table.name: table for table in result.tables}
     # 2 pairs of 32 tokens in 4 ms, and longer: the geometric mean of 1, 1.1, …
-    mean = math.prod(1 + i / 10 for i in range(ROUNDS)) ** (1 / ROUNDS)
+    mean = math.prod(SLOW) ** (1 / ROUNDS)
     assert cells["rnn", "training speed"].value == pytest.approx(2 * 32 / 0.004 / mean, rel=0.01)
     speed = cells["transformer", "training speed"]
     assert speed.standing == "better"
     assert speed.verdict.startswith("better: 2.01 times (2.00 to 2.01) as fast as rnn, the fastest of the others")
     # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone
-    assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True, "1 thread": True}
+    others = {"one pair at a time": True, "1 thread": True, "2 threads": True}
+    assert speed.variations == {"n = 16": False, "n = 256": True} | others
     # 50 × 256 FLOPs over 100; two threads are worth two in the reference product
     parallel = cells["transformer", "parallel computation"]
     assert parallel.value == pytest.approx(128)
     low, high = brent(128, 2)
     assert "2 threads made it 1.50 (1.50 to 1.50) times as fast as one thread" in parallel.verdict
-    assert f"Brent's bounds are {low:.2f} and {high:.2f}" in parallel.verdict
+    assert f"Brent's bounds are {low:.2f} and {high:.2f}; 1.50 (1.50 to 1.50) times at n = 16" in parallel.verdict
+    assert parallel.verdict.endswith("faster at every length")
+    assert cells["rnn", "parallel computation"].verdict.endswith("times at n = 16, not surely faster at the longest")
     assert parallel.standing == ""
     assert [row[-1] for row in tables["crossings"].rows] == ["23; rnn is faster below 23"] * 2
     exponents = {tuple(row[:4]): row[6] for row in tables["exponents"].rows}
     assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
+
+
+def test_each_model_is_ranked_with_the_number_of_threads_that_is_fastest_for_it(contest):
+    shared = contest(["rnn", "transformer"])
+    # with one thread rnn takes 2 ms for 64 tokens of 32, as long as the Transformer with two
+    result = EXPERIMENT.conclude(shared, _planted(of_rnn=0.52))
+    cells = {f.model: f for f in result.findings if f.row == "training speed"}
+    mean = math.prod(SLOW) ** (1 / ROUNDS)
+    assert cells["rnn"].value == pytest.approx(2 * 32 / (0.52 * 0.004) / mean, rel=0.01)
+    assert cells["transformer"].value == pytest.approx(2 * 32 / 0.002 / mean, rel=0.01)
+    assert cells["rnn"].standing == "tie"
+    assert "rnn is fastest with 1 thread, transformer with 2 threads" in cells["rnn"].verdict
+    assert cells["rnn"].variations == {
+        **{"n = 16": False, "n = 256": False, "one pair at a time": True},
+        # both on one thread: 2.08 ms against 3; on two 4 against 2
+        **{"1 thread": False, "2 threads": False},
+    }
+    assert all(each.quantity.endswith("with the number of threads that is fastest for it") for each in cells.values())
+    (pair,) = (row for row in _rows(result, "pairs") if row[0] == "n = 32")
+    assert pair[:3] == ["n = 32", "transformer / rnn", "2 threads / 1 thread"]
+    # with 16 tokens rnn takes half a millisecond, with 256 of one pair eight
+    lines = {each.model: each.y for figure in result.figures if figure.name == "time-pair" for each in figure.series}
+    assert lines["rnn"] == pytest.approx([0.52 * mean, 2.08 * mean, 8.32 * mean], rel=0.01)
+    # at 32 they are as fast, so the line goes from 16 to 256
+    assert [row[-1] for row in _rows(result, "crossings")] == ["61; rnn is faster below 61"] * 2
+
+
+def _rows(result, name):
+    return next(table.rows for table in result.tables if table.name == name)
+
+
+def test_threads_help_from_some_length_on():
+    def gains(*values):
+        return {16 * 2**i: Estimate(value, value - 0.1, value + 0.1) for i, value in enumerate(values)}
+
+    assert from_where(gains(0.5, 0.9, 1.3, 1.2)) == "0.50 (0.40 to 0.60) times at n = 16, faster from n = 64 on"
+    # one length in between at which they do not surely help begins anew
+    assert from_where(gains(0.5, 1.3, 1.05, 1.2)).endswith("faster from n = 128 on")
+    assert from_where(gains(0.5, 1.3, 1.05)).endswith("not surely faster at the longest")
+    assert from_where(gains(1.5, 1.3)).endswith("faster at every length")
+    assert from_where(gains(1.5)) == "1.50 (1.40 to 1.60) times at n = 16"
 
 
 def test_nothing_is_said_of_times_where_the_machine_changed(contest):

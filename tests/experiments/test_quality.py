@@ -11,7 +11,7 @@ from s2s.evaluation.significance import compare
 from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.quality import EXPERIMENT
 from s2s.experiments.quality.conclude import compared
-from s2s.experiments.quality.curves import budgets, half_reach, loss_at, readings, times
+from s2s.experiments.quality.curves import at_first_look, budgets, costs, half_reach, loss_at, readings, times
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import counts_of
 from s2s.experiments.verdicts import doublings_behind
@@ -321,6 +321,25 @@ def test_verdicts_come_with_what_else_could_have_been_chosen(contest):
     tests = _table(result, "cost-tests")[0]
     assert tests["p (updates)"] == tests["p (updates), of 1"] == pytest.approx(0.1)
     assert {row["seeds"] for row in _table(result, "costs")} == {"3 of 3"}
+
+
+def test_what_was_reached_before_the_first_look_is_a_bound():
+    def run(*losses):
+        looks = len(losses)
+        costs = {kind: [(i + 1) * 100.0 for i in range(looks)] for kind in ("updates", "seconds", "tokens")}
+        return {"losses": list(losses), "flops": 1e12, **costs}
+
+    early, late = {1: run(4.5, 3.5), 2: run(4.4, 3.5), 3: run(5.5, 3.5)}, {s: run(5.5, 3.5) for s in (1, 2, 3)}
+    rows = {(row[0], row[1]): row for row in costs({"early": early, "late": late})[0].rows}
+    # median, low and high, of updates, seconds and operations: two of three were there at the first look
+    assert rows[5.0, "early"][2:5] == ["3 of 3", "≤ 100", None]
+    assert rows[5.0, "early"][6:8] == rows[5.0, "early"][9:11] == ["≤ 100", None]
+    # nobody of the others was: the loss falls on a line in log cost
+    assert rows[5.0, "late"][3] == pytest.approx(100 * 2 ** (0.5 / 2), abs=0.06)
+    # at the lower level, nobody is bounded
+    assert all(not isinstance(cell, str) for cell in rows[4.0, "early"][3:])
+    assert at_first_look(early, "updates", 5.0) == {100.0}
+    assert at_first_look(late, "updates", 5.0) == set()
 
 
 def test_a_tagger_is_told_so(contest):

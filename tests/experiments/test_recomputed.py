@@ -179,11 +179,15 @@ def test_a_factor_per_step_is_that_of_the_line_through_kept_gradients(folder, ki
     wanted = [math.exp(each) for each in by_hand.student(slopes)]
     said = result(folder, "gradients")
     found = findings(said, "vanishing and exploding gradients")[kind]
-    assert _ends(found) == pytest.approx(wanted, rel=6e-6)
     row = next(
         row for row in table(said, "gradient-factors") if (row["model"], row["with respect to"]) == (kind, "input")
     )
-    assert [row[name] for name in ("factor per step", "low", "high")] == list(_ends(found))
+    ends = [row[name] for name in ("factor per step", "low", "high")]
+    assert ends == pytest.approx(wanted, rel=6e-6)
+    # the cell has it where the line fits, over all nine steps, and they halve the gradient at least, or double it
+    there = np.mean(fits) >= 0.8 and (wanted[0] ** 8 <= 0.5 or wanted[0] ** 8 >= 2) and min(left) > 0
+    assert list(_ends(found)) == (ends if there else [None] * 3)
+    assert found["verdict"].startswith("no factor per step: at distance 9") == (not there)
     assert row["R²"] == pytest.approx(np.mean(fits), abs=3e-6)
     assert row["left at the largest distance / at 1"] == pytest.approx(by_hand.geometric(left)[0], rel=6e-6)
     if wanted[0] < 1:
@@ -238,44 +242,63 @@ def test_exponents_of_memory_are_slopes_from_a_quarter_of_the_longest_on(folder)
 # speed
 
 
+PLACES = ("1 thread", "2 threads")
 RACES = {
-    "n = 32": ("tokens", "2 threads", 32),
-    "n = 16": ("tokens", "2 threads", 16),
-    "n = 64": ("tokens", "2 threads", 64),
-    "one pair at a time": ("pair", "2 threads", 32),
-    "1 thread": ("tokens", "1 thread", 32),
+    "n = 32": ("tokens", PLACES, 32),
+    "n = 16": ("tokens", PLACES, 16),
+    "n = 64": ("tokens", PLACES, 64),
+    "one pair at a time": ("pair", PLACES, 32),
+    "1 thread": ("tokens", PLACES[:1], 32),
+    "2 threads": ("tokens", PLACES[1:], 32),
 }
 
 
-def _speeds(folder: Path, race: str) -> dict[str, list[float]]:
-    """Tokens a second, by round."""
-    batch, place, n = RACES[race]
-    speeds = {}
+def _speeds_at(folder: Path, kind: str, batch: str, place: str, n: int) -> list[float]:
+    rounds = [cell(folder, "parallelism", f"{kind}--round-{i}")["points"] for i in ROUNDS]
+    there = [next(p for p in r if (p["batch"], p["place"], p["n"]) == (batch, place, n)) for r in rounds]
+    return [point["rows"] * n / point["seconds"] for point in there]
+
+
+def _speeds(folder: Path, race: str) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Tokens a second, by round, and where: each at the place where it has most in rounds steady at all of them."""
+    batch, choice, n = RACES[race]
+    speeds, where = {}, {}
     for kind in MODELS:
-        rounds = [cell(folder, "parallelism", f"{kind}--round-{i}")["points"] for i in ROUNDS]
-        there = [next(p for p in r if (p["batch"], p["place"], p["n"]) == (batch, place, n)) for r in rounds]
-        speeds[kind] = [point["rows"] * n / point["seconds"] for point in there]
-    return speeds
+        each = {place: _speeds_at(folder, kind, batch, place, n) for place in choice}
+        held = _steady(folder, *((kind, place) for place in choice))
+        where[kind] = max(choice, key=lambda place: math.prod(each[place][i] for i in held))
+        speeds[kind] = each[where[kind]]
+    return speeds, where
 
 
-def _steady(folder: Path, place: str, *kinds: str) -> list[int]:
-    """Rounds in which the products around these differ by at most 10 %, and are at most 25 % slower than ever."""
-    products = [
-        [s for kind in kinds for s in cell(folder, "parallelism", f"{kind}--round-{i}")["references"][place]]
-        for i in ROUNDS
-    ]
-    fastest = min(map(min, products))
-    return [i for i, own in enumerate(products) if max(own) <= 1.1 * min(own) and max(own) <= 1.25 * fastest]
+def _steady(folder: Path, *timed: tuple[str, str]) -> list[int]:
+    """Rounds in which the products around these differ by at most 10 %, and are at most 25 % slower than ever.
+
+    Of each place that one of them was timed at, around all of them.
+    """
+    rounds = set(range(len(ROUNDS)))
+    for place in {place for _, place in timed}:
+        products = [
+            [s for kind, _ in timed for s in cell(folder, "parallelism", f"{kind}--round-{i}")["references"][place]]
+            for i in ROUNDS
+        ]
+        fastest = min(map(min, products))
+        rounds &= {i for i, own in enumerate(products) if max(own) <= 1.1 * min(own) and max(own) <= 1.25 * fastest}
+    return sorted(rounds)
 
 
 @pytest.mark.parametrize("race", RACES)
 def test_who_trains_faster_is_told_by_the_paired_t_test_of_logarithms(folder, race):
-    speeds = {kind: np.log(own) for kind, own in _speeds(folder, race).items()}
+    found, where = _speeds(folder, race)
+    speeds = {kind: np.log(own) for kind, own in found.items()}
     rows = [row for row in table(result(folder, "parallelism"), "pairs") if row["of"] == race]
     assert [row["models"] for row in rows] == [f"{b} / {a}" for a, b in PAIRS]
     tests = []
     for (a, b), row in zip(PAIRS, rows, strict=True):
-        held = _steady(folder, RACES[race][1], a, b)
+        held = _steady(folder, (a, where[a]), (b, where[b]))
+        assert row["with"] == f"{where[b]} / {where[a]}"
+        drifts = any(by_hand.trend(held, list(speeds[kind][held])) < 0.01 for kind in (a, b))
+        assert row["steady"] == ("no" if drifts else "yes")
         assert len(held) == (6 if "rnn" in (a, b) else 7)
         one, two = speeds[a][held], speeds[b][held]
         test = stats.ttest_rel(two, one)
@@ -288,7 +311,7 @@ def test_who_trains_faster_is_told_by_the_paired_t_test_of_logarithms(folder, ra
         ]
         assert row["p (equal within 5%)"] == pytest.approx(max(sides), abs=5.1e-5)
         seen = 100 * math.expm1(_detectable(len(held) - 1, len(PAIRS)) * stats.sem(two - one))
-        assert row["seen in 80 % (%)"] == pytest.approx(seen, abs=0.051)
+        assert row["seen in 80 % (%)"] == (None if drifts else pytest.approx(seen, abs=0.051))
     assert [row["p (Holm)"] for row in rows] == pytest.approx(by_hand.holm(tests), abs=5.1e-5)
 
 
@@ -300,9 +323,12 @@ def _detectable(freedom: float, pairs: int) -> float:
 
 def test_speeds_and_times_are_geometric_means_over_rounds(folder):
     said = result(folder, "parallelism")
-    held = _steady(folder, "2 threads", *MODELS)
-    for kind, own in _speeds(folder, "n = 32").items():
+    speeds, where = _speeds(folder, "n = 32")
+    for kind, own in speeds.items():
         found = findings(said, "training speed")[kind]
+        # the rounds of the verdict
+        other = re.search(r"times \(.*?\) as fast as (\w+)", found["verdict"])[1]
+        held = _steady(folder, (kind, where[kind]), (other, where[other]))
         assert _ends(found) == pytest.approx(by_hand.geometric([own[i] for i in held]), rel=1e-9)
     batches = {"fixed tokens": "tokens", "one pair": "pair"}
     for row in table(said, "times"):
@@ -330,7 +356,8 @@ def test_the_verdict_on_speed_has_holms_p_beside_the_fastest_other(folder):
         other = max((name for name in MODELS if name != kind), key=lambda name: found[name]["value"])
         row = rows.get(f"{kind} / {other}") or rows[f"{other} / {kind}"]
         times = row["times as fast"] ** (1 if row["models"].startswith(kind) else -1)
-        assert f"{times:.2f} times (" in each["verdict"]
+        # two digits of what has three in the table
+        assert float(re.search(r"([\d.]+) times \(", each["verdict"])[1]) == pytest.approx(times, abs=0.0056)
         assert f"as fast as {other}" in each["verdict"]
         told = float(re.search(r"p = ([\d.e-]+\d)", each["verdict"])[1])
         assert told == pytest.approx(row["p (Holm)"], rel=0.05, abs=5e-5)

@@ -14,11 +14,14 @@ from s2s.experiments.rounds import (
     ROUNDS,
     Place,
     Race,
+    at_best,
     by_round,
     counted_standing,
+    fastest_place,
     over_rounds,
     pairs_table,
     places,
+    rivals,
     round_cells,
     watched,
 )
@@ -26,6 +29,7 @@ from s2s.experiments.running import Kept
 from s2s.training.devices import Computer
 
 EXACT = Computer(torch.device("cpu"), torch.float32)
+ONE, TWO = "1 thread", "2 threads"
 STEADY = {i: [0.001, 0.001] for i in range(8)}
 CELLS = round_cells(["a", "b"], 1.0)
 
@@ -126,10 +130,16 @@ def test_places_are_one_thread_and_all_and_a_gpu_where_there_is_one(monkeypatch)
     assert [place.name for place in places(EXACT)] == ["1 thread"]
 
 
+def _alone(speeds, references=None):
+    """A race in which nobody has a choice of places."""
+    held = {model: (references or {}).get(model, STEADY) for model in speeds}
+    return Race.between(*({model: {ONE: own} for model, own in each.items()} for each in (speeds, held)))
+
+
 def _race(ratios, references=None, base=(10.0, 12.0, 9.0, 11.0, 10.0)):
     """Speeds of `a`, and of `b`, which is so many times as fast in each round; both vary together."""
     a, b = dict(enumerate(base)), {i: speed * ratios[i] for i, speed in enumerate(base)}
-    return Race({"a": a, "b": b}, references or {"a": STEADY, "b": STEADY})
+    return _alone({"a": a, "b": b}, references)
 
 
 def test_a_model_that_is_faster_in_every_round_is_faster_however_rounds_vary():
@@ -152,7 +162,7 @@ def test_a_tie_needs_a_proof():
     assert "would have been seen in 80 %" in loose.judged("b").sentence
     # with more pairs, each is tested more severely, and less would be seen
     speeds = {**loose.speeds, "c": {i: speed / 2 for i, speed in loose.speeds["a"].items()}}
-    three = Race(speeds, {name: STEADY for name in speeds})
+    three = _alone(speeds)
     seen = math.expm1(three.pairs["a", "b"].detectable(level=0.05 / 3))
     assert f"one of {seen:.0%} would have been seen" in three.judged("b").sentence
     assert pairs_table("", {"x": three}).rows[0][-2] == pytest.approx(100 * seen, abs=0.1)
@@ -182,8 +192,8 @@ def test_nothing_is_said_where_the_machine_changed():
 
 def test_p_values_of_all_pairs_are_corrected_together():
     third = {i: speed * [1.035, 1.12, 1.065, 1.19, 1.025][i] for i, speed in _race([1] * 5).speeds["a"].items()}
-    two = Race({"a": _race([1] * 5).speeds["a"], "b": third}, {"a": STEADY, "b": STEADY})
-    three = Race({**two.speeds, "c": third}, {name: STEADY for name in "abc"})
+    two = _alone({"a": _race([1] * 5).speeds["a"], "b": third})
+    three = _alone({**two.speeds, "c": third})
     alone = two.pairs["a", "b"].p()
     assert 0.025 < alone < 0.05
     assert two.judged("a").standing == "worse"
@@ -192,14 +202,14 @@ def test_p_values_of_all_pairs_are_corrected_together():
 
 
 def test_one_model_or_one_round_says_nothing():
-    assert Race({"a": {1: 1.0}}, {"a": STEADY}).judged("a").sentence == "no other model was measured"
-    once = Race({"a": {1: 1.0}, "b": {1: 2.0}}, {"a": STEADY, "b": STEADY})
+    assert _alone({"a": {1: 1.0}}).judged("a").sentence == "no other model was measured"
+    once = _alone({"a": {1: 1.0}, "b": {1: 2.0}})
     assert once.judged("a").standing == "not measurable"
 
 
 def test_a_verdict_keeps_its_sign_or_does_not():
     race, slower = _race([2.0] * 5), _race([0.5] * 5)
-    equal, without = _race([1.01] * 5), Race({"a": {}, "b": {1: 1.0}}, {})
+    equal, without = _race([1.01] * 5), _alone({"a": {}, "b": {1: 1.0}})
     variations = {"same": _race([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
     assert race.kept("b", variations) == {"same": True, "turned": False, "equal": False}
 
@@ -229,6 +239,96 @@ def test_speeds_that_do_not_differ_are_called_different_as_seldom_as_the_level_s
         race = _race(np.exp(generator.normal(0, 0.3, 5)))
         called += race.judged("b").standing in ("better", "worse")
     assert called / 400 == pytest.approx(0.05, abs=0.025)
+
+
+# in an order that is no trend
+BASE = (10.0, 12.0, 9.0, 11.0, 10.0, 11.5, 9.5, 10.5)
+
+
+def _choices(ratios, references=None):
+    """Speeds of `a` and `b` on one thread and on two; each ratio is to those of `a` on one."""
+    speeds = {
+        model: {place: {i: speed * own[i % len(own)] for i, speed in enumerate(BASE)} for place, own in at.items()}
+        for model, at in ratios.items()
+    }
+    return Race.between(speeds, references or {model: {ONE: STEADY, TWO: STEADY} for model in ratios})
+
+
+NEAR = (0.99, 1.01)
+
+
+def test_each_model_runs_where_it_is_fastest():
+    race = _choices({"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: NEAR}, "c": {ONE: (0.8,), TWO: (0.7,)}})
+    assert race.places == {"a": ONE, "b": TWO, "c": ONE}
+    # the same as who ran nowhere else
+    alone = _alone({"a": dict(enumerate(BASE)), "b": race.speeds["b"], "c": race.speeds["c"]})
+    assert race.pairs == alone.pairs
+    assert [race.speed(model) for model in "abc"] == [alone.speed(model) for model in "abc"]
+    told = race.judged("b")
+    assert told.standing == "tie"
+    assert told.sentence == f"{alone.judged('b').sentence}; b is fastest with 2 threads, a with 1 thread"
+    assert race.judged("c").sentence.endswith("; both are fastest with 1 thread")
+    assert "fastest with" not in alone.judged("c").sentence
+    rows = {row[1]: row[2] for row in pairs_table("", {"x": race}).rows}
+    assert rows == {"b / a": f"{TWO} / {ONE}", "c / a": f"{ONE} / {ONE}", "c / b": f"{ONE} / {TWO}"}
+
+
+def test_where_a_model_is_fastest_is_told_by_rounds_that_are_steady_there_and_here():
+    speeds = {ONE: dict.fromkeys(range(7), 1.0), TWO: {i: 0.9 if i < 5 else 3.0 for i in range(7)}}
+    shaken = {i: [0.001, 0.001 if i < 5 else 0.002] for i in range(7)}
+    assert fastest_place(speeds, {ONE: STEADY, TWO: STEADY}) == TWO
+    for watched_at in ({ONE: STEADY, TWO: shaken}, {ONE: shaken, TWO: STEADY}):
+        assert fastest_place(speeds, watched_at) == ONE
+    # too few are steady, so all count
+    assert fastest_place(speeds, {ONE: STEADY, TWO: {i: [0.001, 0.001 * (1 + (i > 3))] for i in range(7)}}) == TWO
+    assert fastest_place({ONE: {}, TWO: {}}, {ONE: STEADY, TWO: STEADY}) == ""
+
+
+def test_rounds_of_two_models_are_steady_at_both_their_places():
+    shaken = STEADY | {2: [0.001, 0.0012]}
+    ratios = {"a": {ONE: (1.0,), TWO: (0.5,)}, "b": {ONE: (0.4,), TWO: (2.0,)}}
+    for model, place in (("a", ONE), ("b", ONE), ("a", TWO), ("b", TWO)):
+        references = {name: {ONE: STEADY, TWO: STEADY} for name in ratios}
+        references[model] = references[model] | {place: shaken}
+        race = _choices(ratios, references)
+        kept = [speed for i, speed in enumerate(BASE) if i != 2]
+        assert race.counted("a") == kept
+        assert "in 7 of 8 rounds" in race.steady("a", "b").sentence
+        assert race.pairs["a", "b"].freedom == 6
+
+
+def test_a_gpu_leaves_no_choice_and_threads_do():
+    assert rivals(["1 thread"]) == ["1 thread"]
+    assert rivals(["1 thread", "2 threads"]) == ["1 thread", "2 threads"]
+    assert rivals(["1 thread", "CUDA"]) == ["CUDA"]
+    assert [bool(at_best(names)) for names in (["1 thread"], ["1 thread", "2 threads"], ["1 thread", "CUDA"])] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_figure_is_of_the_rounds_of_its_verdict():
+    few = {i: [0.001, 0.001 if i < 6 else 0.002] for i in range(8)}
+    race = _race([2.0, 2.02, 1.98, 2.01, 1.99, 2.0, 2.0, 2.0], {"a": STEADY, "b": few}, BASE)
+    assert race.counted("a") == list(BASE[:6])
+    assert race.pairs["a", "b"].freedom == 5
+    # four are no verdict, and the figure is of all
+    fewer = _race([2.0] * 8, {"a": STEADY, "b": {i: [0.001, 0.001 if i < 4 else 0.002] for i in range(8)}}, BASE)
+    assert fewer.counted("a") == list(BASE)
+    assert fewer.judged("a").standing == "not measurable"
+
+
+def test_a_drift_of_one_of_two_models_is_no_verdict():
+    # the first of rnn's decoding on two threads, in ms, as they were once measured
+    drift = [0.2747, 0.3413, 0.3799, 0.4018, 0.4171, 0.3925, 0.4017, 0.4234]
+    level = [0.4653, 0.4491, 0.4666, 0.4695, 0.4548, 0.4617, 0.4825, 0.4611]
+    race = _alone({"rnn": {i: 1 / s for i, s in enumerate(drift)}, "mingru": {i: 1 / s for i, s in enumerate(level)}})
+    for model in race.speeds:
+        said = race.judged(model)
+        assert said.standing == "not measurable"
+        assert "rnn drifts: 1.54 times as long in round 7 as in 0, p = 0.0013" in said.sentence
+    assert pairs_table("", {"x": race}).rows[0][-1] == "no"
 
 
 def test_a_cell_of_another_part_is_no_round():

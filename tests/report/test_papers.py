@@ -2,10 +2,12 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import pytest
 
-from s2s.report.matrix import matrix, steadiness
+from benchmarks.comparison import _figure, _words
+from s2s.report.matrix import LEGEND, matrix, steadiness
 from s2s.report.papers import escaped, table_as_latex
 from s2s.results import Finding
 
@@ -36,8 +38,8 @@ def test_the_latex_table_has_a_column_for_each_model_and_nothing_that_latex_take
     assert not set("#$%^_~") & set(bare)
     assert r"\textless{}" in escaped("<")
     assert "sequential steps $\\downarrow$ & 1 & 1 & 0 & \\textit{failed} \\\\" in text
-    # what is no verdict is no figure either
-    assert "translation quality $\\uparrow$ & 20.1 $\\blacktriangledown$ & 23.1 $\\blacktriangle$ & " in text
+    # what is no verdict is no figure either, and what changes with half of the choices is hollow
+    assert "translation quality $\\uparrow$ & 20.1 $\\triangledown$ & 23.1 $\\blacktriangle$ & " in text
     assert "\\textit{still learning} & \\textit{not measured}" in text
 
 
@@ -70,6 +72,42 @@ def _line(found, standings, good=True):
     result = results[2].model_copy(update={"findings": findings})
     lines = matrix(summary, [f"m{i}" for i in range(len(standings))], [result])
     return next(line for line in lines if line.name == "translation quality")
+
+
+@pytest.mark.parametrize(
+    ("standing", "kept", "sign", "latex"),
+    [
+        ("better", [True] * 4 + [False], "▲", r"$\blacktriangle$"),
+        ("better", [True] * 3 + [False], "△", r"$\vartriangle$"),
+        ("worse", [], "▼", r"$\blacktriangledown$"),
+        ("worse", [False], "▽", r"$\triangledown$"),
+        ("tie", [False] * 3, "≈", r"$\approx$"),
+        ("tie", [True] * 3, "=", "$=$"),
+        ("still learning", [False] * 3, "…", r"\textit{still learning}"),
+    ],
+)
+def test_a_sign_is_hollow_where_a_verdict_changes_with_other_choices(found, standing, kept, sign, latex):
+    line = _line(found, [standing, "worse"])
+    one = line.boxes[0].finding.model_copy(update={"variations": {str(i): stays for i, stays in enumerate(kept)}})
+    box = replace(line.boxes[0], finding=one)
+    assert box.sign == sign
+    assert latex in table_as_latex([replace(line, boxes=[box])], ["m0"], "")
+    assert sign in LEGEND or standing == "still learning"
+
+
+def test_a_row_says_what_stands_where_there_is_no_figure(found):
+    summary, results = found
+    row = "vanishing and exploding gradients"
+    findings = [
+        Finding(row=row, model="a", value=0.9, unit="per step", verdict="vanishes"),
+        Finding(row=row, model="b", verdict="no factor per step: at distance 9 it is 2 times what it is at 1"),
+    ]
+    result = results[2].model_copy(update={"experiment": "gradients", "findings": findings})
+    one, other = next(line for line in matrix(summary, ["a", "b"], [result]) if line.name == row).boxes
+    assert (one.word, one.open) == ("measured", False)
+    assert (other.word, other.open, other.value) == ("no factor", True, "")
+    assert _words(other) == "- `b`: no factor per step: at distance 9 it is 2 times what it is at 1."
+    assert _figure(other) == "*no factor*"
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ EXPERIMENT = Experiment(
         "typical": TYPICAL,
         "rounds": ROUNDS,
         "least": gates.ROUNDS,
+        "drift": gates.DRIFT,
         "margin": MARGIN,
         "repetitions": min(sizes.repetitions for sizes in contest.sizes(SIZES)),
     },

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 from s2s.evaluation.inference import Estimate, long_slope, mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
 from s2s.experiments.presenting import Interval, Value, axis, figure, filled, finding, series, stopped, table
-from s2s.experiments.rounds import Race, by_round, machine_table, over_rounds, pairs_table, references
+from s2s.experiments.rounds import (
+    Race,
+    at_best,
+    by_round,
+    fastest_place,
+    machine_table,
+    over_rounds,
+    pairs_table,
+    references,
+    rivals,
+)
 from s2s.experiments.verdicts import in_words
 from s2s.results import Figure, Finding, Series
 
@@ -26,18 +36,27 @@ class Curve:
     length: str  # key of the length in each of them
     seconds: str  # key of the time
 
-    def of(self, rounds: Mapping[int, Measured], place: str = "") -> dict[int, dict[int, float]]:
-        """Seconds by length and round, at a place; at the last where none is named."""
+    def of(self, rounds: Mapping[int, Measured], place: str) -> dict[int, dict[int, float]]:
+        """Seconds by length and round, at a place."""
         found: dict[int, dict[int, float]] = {}
         for i, one in rounds.items():
-            held = [each for each in one["places"] if each["place"] == place] or one["places"][-1:]
-            for point in held[0][self.points]:
+            for point in (point for held in one["places"] if held["place"] == place for point in held[self.points]):
                 found.setdefault(point[self.length], {})[i] = point[self.seconds]
         return found
 
-    def slope(self, rounds: Mapping[int, Measured]) -> tuple[float, float, Estimate] | None:
+    def fastest(self, rounds: Mapping[int, Measured]) -> dict[int, dict[int, float]]:
+        """Seconds by length and round, each length at the place that is fastest for it."""
+        at = {place: self.of(rounds, place) for place in rivals(_places(rounds))}
+        watched_at = {place: references(rounds, place) for place in at}
+        found = {}
+        for length in sorted({length for times in at.values() for length in times}):
+            speeds = {place: {i: 1 / s for i, s in times.get(length, {}).items()} for place, times in at.items()}
+            found[length] = at[fastest_place(speeds, watched_at)][length]
+        return found
+
+    def slope(self, rounds: Mapping[int, Measured], place: str) -> tuple[float, float, Estimate] | None:
         """Between which lengths, and the exponent there over rounds; None where there are too few lengths."""
-        times = self.of(rounds)
+        times = self.of(rounds, place)
         whole = [i for i in rounds if times and all(i in own for own in times.values())]
         slopes = [long_slope(list(times), [own[i] for own in times.values()]) for i in whole]
         found = [slope for slope in slopes if slope]
@@ -71,8 +90,14 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     title = (
         "Measured exponent b of time ~ length^b, interval over rounds; the textbook's O(n²p + m²p + nmp) says 2 and 2"
     )
-    slopes = ((*key, c.words, *slope) for key, own in timed.items() for c in _CURVES if (slope := c.slope(own)))
-    heads = ("model", "batch", "of", "from", "to", Interval("b", lambda row: row[5], 3))
+    slopes = (
+        (*key, place, curve.words, *slope)
+        for key, own in timed.items()
+        for place in _places(own)
+        for curve in _CURVES
+        if (slope := curve.slope(own, place))
+    )
+    heads = ("model", "batch", "place", "of", "from", "to", Interval("b", lambda row: row[6], 3))
     return Conclusion(
         findings=[_finding(model, timed, races) for model in contest.models],
         figures=_figures(timed),
@@ -91,29 +116,36 @@ def _races(timed: Timed) -> dict[str, Race]:
     """Output tokens a second as models are ranked by them, first, and all variations."""
     if not timed:
         return {}
-    places = list(next(iter(next(iter(timed.values())).values()))["references"])
+    names = _places(next(iter(timed.values())))
 
-    def race(rows: int, curve: Curve, length: int, place: str) -> Race:
+    def race(rows: int, curve: Curve, length: int, places: Sequence[str]) -> Race:
         own = {model: rounds for (model, batch), rounds in timed.items() if batch == rows}
         tokens = rows * (length if curve.length == "m" else TYPICAL)
-        speeds = {
-            model: {i: tokens / seconds for i, seconds in curve.of(rounds, place).get(length, {}).items()}
-            for model, rounds in own.items()
-        }
-        return Race(speeds, {model: references(rounds, place) for model, rounds in own.items()})
 
-    rows, last = min(batch for _, batch in timed), places[-1]
-    longest = {
-        curve: max((n for (_, batch), own in timed.items() if batch == rows for n in curve.of(own)), default=TYPICAL)
+        def speeds(rounds: Mapping[int, Measured], place: str) -> dict[int, float]:
+            return {i: tokens / seconds for i, seconds in curve.of(rounds, place).get(length, {}).items()}
+
+        return Race.between(
+            {model: {place: speeds(rounds, place) for place in places} for model, rounds in own.items()},
+            {model: {place: references(rounds, place) for place in places} for model, rounds in own.items()},
+        )
+
+    rows, every = min(batch for _, batch in timed), rivals(names)
+    source, target = (
+        max((n for (_, batch), own in timed.items() if batch == rows for n in curve.fastest(own)), default=TYPICAL)
         for curve in (_BY_SOURCE, _BY_TARGET)
-    }
-    races = {f"batch {rows}, {TYPICAL} tokens": race(rows, _BY_TARGET, TYPICAL, last)}
-    races |= {f"source of {n:,} tokens": race(rows, c, n, last) for c, n in longest.items() if c is _BY_SOURCE}
-    races |= {f"target of {n:,} tokens": race(rows, c, n, last) for c, n in longest.items() if c is _BY_TARGET}
-    races |= {f"batch {b}": race(b, _BY_TARGET, TYPICAL, last) for b in sorted({b for _, b in timed}) if b != rows}
-    if len(places) > 1:
-        races[places[0]] = race(rows, _BY_TARGET, TYPICAL, places[0])
-    return races
+    )
+    races = {f"batch {rows}, {TYPICAL} tokens": race(rows, _BY_TARGET, TYPICAL, every)}
+    races[f"source of {source:,} tokens"] = race(rows, _BY_SOURCE, source, every)
+    races[f"target of {target:,} tokens"] = race(rows, _BY_TARGET, target, every)
+    races |= {f"batch {b}": race(b, _BY_TARGET, TYPICAL, every) for b in sorted({b for _, b in timed}) if b != rows}
+    # everybody at the same place
+    return races | {name: race(rows, _BY_TARGET, TYPICAL, [name]) for name in names if [name] != every}
+
+
+def _places(rounds: Mapping[int, Measured]) -> list[str]:
+    """Where a model was measured, one thread first."""
+    return list(next(iter(rounds.values()))["references"])
 
 
 def _finding(model: str, timed: Timed, races: Mapping[str, Race]) -> Finding | None:
@@ -122,11 +154,12 @@ def _finding(model: str, timed: Timed, races: Mapping[str, Race]) -> Finding | N
         return None
     said, (_, *others) = race.judged(model), races
     sides = (("source", _BY_SOURCE), ("target", _BY_TARGET))
-    slopes = ((side, curve, curve.slope(timed[model, 1])) for side, curve in sides)
+    slopes = ((side, curve, curve.slope(timed[model, 1], race.places[model])) for side, curve in sides)
     words = [f"{curve.length}^{in_words(s[2], 2)} in the {side}'s length" for side, curve, s in slopes if s]
     grows = f"; a translation's time grows as {' and '.join(words)}" if words else ""
-    cost = over_rounds([1000 / speed for speed in race.speeds[model].values()])
+    cost = over_rounds([1000 / speed for speed in race.counted(model)])
     quantity = f"time of an output token, batch 1, source and target of {TYPICAL} tokens"
+    quantity += at_best(list(race.references[model]))
     kept = race.kept(model, {name: races[name] for name in others})
     said = replace(said, sentence=said.sentence + grows, variations=kept)
     return finding("decoding cost", model, cost, "ms/token", quantity, said, "by-target")
@@ -135,7 +168,9 @@ def _finding(model: str, timed: Timed, races: Mapping[str, Race]) -> Finding | N
 def _figures(timed: Timed) -> list[Figure]:
     cost = axis("time of an output token", "ms", log=True)
     source, target = axis("source length n", "tokens", log=True), axis("target length m", "tokens", log=True)
+    best = at_best(_places(next(iter(timed.values())))) if timed else ""
     over = "Geometric means over rounds; intervals (95 %): Student's over rounds."
+    over = f"{best and f'At each length a model is timed{best[1:]}. '}{over}"
     whole = f"Whole time of a translation, reading included, over its tokens. {over}"
     return [
         figure(
@@ -172,7 +207,7 @@ def _lines(timed: Timed, curve: Curve) -> list[Series]:
     return [
         series(f"{model}, batch {rows}", model, list(times), [each(*time) for time in times.items()])
         for (model, rows), own in timed.items()
-        if (times := curve.of(own))
+        if (times := curve.fastest(own))
     ]
 
 
@@ -189,7 +224,7 @@ _TOKENS = (
 
 def _tokens(timed: Timed) -> Iterator[tuple]:
     for (model, batch), own in timed.items():
-        for place, curve in ((p, c) for p in next(iter(own.values()))["references"] for c in (_BY_SOURCE, _BY_TARGET)):
+        for place, curve in ((p, c) for p in _places(own) for c in (_BY_SOURCE, _BY_TARGET)):
             for length, rounds in curve.of(own, place).items():
                 n, m = (length, TYPICAL) if curve is _BY_SOURCE else (TYPICAL, length)
                 steps = over_rounds([1000 * seconds / m for seconds in rounds.values()])

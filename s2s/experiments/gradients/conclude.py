@@ -61,7 +61,8 @@ def _finding(seen: Seen, model: str) -> Finding | None:
     at, here, turned = factor_of(fits), way(fits), seen.turned(model)
     said = verdict(fits) + ("" if turned is None else f"; {_swept(turned)}") + _after(seen, model)
     quantity = "factor of the gradient with respect to an input, per step of distance, at initialisation"
-    value = at and Estimate(*map(brief, (at.value, at.low, at.high)))  # pyright: ignore[reportArgumentType]
+    known = at if has_factor(fits) else None
+    value = known and Estimate(*map(brief, (known.value, known.low, known.high)))  # pyright: ignore[reportArgumentType]
     picture = "input-gradients" if turned is None else f"{SWEPT}-{turned.kind}"
     others = {} if turned is None else {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in turned.fits.items()}
     variations = {name: there == here for name, there in others.items() if there is not None and here is not None}
@@ -102,9 +103,14 @@ def _after(seen: Seen, model: str) -> str:
     gates = [converged(one["history"]["tokens"], one["history"]["losses"]) for one in seen.taken(model, "learned")]
     still = failed(gates)
     open_ = f", where it still learns in {len(still)} of {len(gates)} runs" if still else ""
-    span = max(fit["span"] for fit in fits)
-    what = f"{at.value:.3f} per step" if way(fits) != "neither" else f"{left.value:.2g} times over {span} steps"
-    return f"; after training {what}{open_}"
+    return f"; after training {_in_short(fits, at, left)}{open_}"
+
+
+def _in_short(fits: Sequence[Fit], at: Estimate, left: Estimate) -> str:
+    span, reach = max(fit["span"] for fit in fits), max(fit["reach"] for fit in fits)
+    if reach < span:
+        return f"nothing arrives from more than {reach} steps back"
+    return f"{at.value:.3f} per step" if has_factor(fits) else f"{left.value:.2g} times over {span} steps"
 
 
 def way(fits: Sequence[Fit]) -> Way | None:
@@ -115,7 +121,7 @@ def way(fits: Sequence[Fit]) -> Way | None:
         return "vanishes"
     if at is None or fit is None or at.low is None or at.high is None:
         return None
-    if not _falls_by_a_factor(at, fit, span):
+    if not has_factor(fits):
         return "neither"
     return "vanishes" if at.high < 1 else "explodes" if at.low > 1 else "neither"
 
@@ -132,9 +138,9 @@ def verdict(fits: Sequence[Fit]) -> str:
     said = way(fits)
     if said is None:
         return f"factor {at.value:.3f}; too few initialisations for a verdict"
-    if not _falls_by_a_factor(at, fit, span):
-        how = "hardly changes" if 0.5 < left.value < 2 else "changes, but not by a factor per step"
-        return f"{how}: distance {span} has {left.value:.2g} times what distance 1 has (R² {fit.value:.2f})"
+    if not has_factor(fits):
+        seen = f"at distance {span} it is {left.value:.2g} times what it is at 1"
+        return f"no factor per step: {seen} (R² {fit.value:.2f})"
     if said == "neither":
         return "neither vanishes nor explodes: 1 is within the interval"
     steps = abs(math.log(2) / math.log(at.value))
@@ -145,8 +151,15 @@ def verdict(fits: Sequence[Fit]) -> str:
     )
 
 
-def _falls_by_a_factor(at: Estimate, fit: Estimate, span: int) -> bool:
-    """Whether a factor per step describes it: the line fits, and all steps together at least halve or double."""
+def has_factor(fits: Sequence[Fit]) -> bool:
+    """Whether a factor per step describes all distances.
+
+    Something arrives from each of them, the line fits, and all steps together at least halve or double.
+    """
+    at, fit = factor_of(fits), _fit(fits)
+    span, reach = max(one["span"] for one in fits), max(one["reach"] for one in fits)
+    if at is None or fit is None or reach < span:
+        return False
     return fit.value >= GOOD_FIT and abs(math.log(at.value)) * (span - 1) >= math.log(2)
 
 

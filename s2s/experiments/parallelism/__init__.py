@@ -199,7 +199,7 @@ def _step(model: Seq2Seq, pairs: Texts, form: Form, place: Place) -> float:
 
 def _numbers(contest: Contest) -> dict[str, Any]:
     numbers = {"vocabulary": VOCABULARY, "rounds": ROUNDS, "least": gates.ROUNDS, "margin": MARGIN, "typical": TYPICAL}
-    return vars(contest.sizes(SIZES)) | numbers
+    return vars(contest.sizes(SIZES)) | numbers | {"drift": gates.DRIFT}
 
 
 EXPERIMENT = Experiment(

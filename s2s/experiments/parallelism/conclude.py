@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import takewhile
 
-from s2s.evaluation.inference import growth
+from s2s.evaluation.inference import Estimate, growth
 from s2s.experiments.contest import Cells, Conclusion, Contest
 from s2s.experiments.parallelism.figures import count_figures, law, tables, time_figures
 from s2s.experiments.parallelism.seen import Models, Seen, brent, races
 from s2s.experiments.presenting import filled, finding
-from s2s.experiments.rounds import Race, by_round, counted_standing, over_rounds, references
+from s2s.experiments.rounds import Race, at_best, by_round, counted_standing, over_rounds
 from s2s.experiments.verdicts import in_words
 from s2s.experiments.workload import UNFUSED
 from s2s.results import Finding
@@ -77,28 +78,37 @@ def _parallel(model: str, models: Models) -> Finding | None:
     return finding("parallel computation", model, own[longest], "", quantity, verdict, "work-span")
 
 
-def _steady_gain(seen: Seen, place: str) -> str | None:
-    """Why what a place gains cannot be said; None where it can."""
-    for name in (seen.places[0], place):
-        gate = Race({}, {name: references(seen.rounds, name)}).steady(name)
-        if not gate.passed:
-            return gate.sentence
-    return None
-
-
 def _gain_in_words(seen: Seen, place: str) -> str:
     gains, parallelism = seen.gains(place), seen.parallelism()
     both = [n for n in gains if n in parallelism and gains[n]]
     if not both:
         return ""
-    why, n = _steady_gain(seen, place), max(both)
-    if why:
-        return f"what {place} gain is not measurable: the machine changed: {why}"
+    steady, n = seen.steady(place), max(both)
+    if not steady.passed:
+        return f"what {place} gain is not measurable: the machine changed: {steady.sentence}"
     low, high = brent(parallelism[n], seen.processors(place))
-    gain = in_words(over_rounds(list(gains[n].values())), 2)
+    times = {n: over_rounds(list(own.values())) for n, own in sorted(gains.items()) if own}
     return (
-        f"{place} made it {gain} times as fast as one thread at n = {n:,}, Brent's bounds are {low:.2f} and {high:.2f}"
+        f"{place} made it {in_words(times[n], 2)} times as fast as one thread at n = {n:,}, Brent's bounds are "
+        f"{low:.2f} and {high:.2f}; {from_where(times)}"
     )
+
+
+def from_where(gains: Mapping[int, Estimate]) -> str:
+    """From which length on more processors help, and what they do at the shortest length.
+
+    They help from where on all intervals, of each length and of all longer ones, lie above 1.
+
+    Args:
+        gains: how many times as fast, by length, rising.
+    """
+    first = f"{in_words(next(iter(gains.values())), 2)} times at n = {next(iter(gains)):,}"
+    if len(gains) == 1:
+        return first
+    helped = list(takewhile(lambda n: (gains[n].low or 0.0) > 1, reversed(list(gains))))
+    if len(helped) == len(gains):
+        return f"{first}, faster at every length"
+    return f"{first}, faster from n = {helped[-1]:,} on" if helped else f"{first}, not surely faster at the longest"
 
 
 def _speed(model: str, races: Mapping[str, Race]) -> Finding | None:
@@ -107,5 +117,6 @@ def _speed(model: str, races: Mapping[str, Race]) -> Finding | None:
         return None
     said, (ranked, *others) = race.judged(model), races
     quantity = f"target tokens a second, forward and backward, at {ranked}, as many tokens in every batch"
+    quantity += at_best(list(race.references[model]))
     said = replace(said, variations=race.kept(model, {name: races[name] for name in others}))
     return finding("training speed", model, race.speed(model), "tokens/s", quantity, said, "time-tokens")

@@ -7,7 +7,7 @@ from itertools import combinations
 from s2s.evaluation.inference import Estimate, growth, long_slope, mean
 from s2s.experiments.parallelism.seen import Models, Seen, Times, brent
 from s2s.experiments.presenting import Interval, Value, axis, figure, series, stopped, table
-from s2s.experiments.rounds import Race, machine_table, over_rounds, pairs_table
+from s2s.experiments.rounds import Race, at_best, machine_table, over_rounds, pairs_table
 from s2s.experiments.verdicts import crossing_in_words
 from s2s.experiments.workload import AS_BUILT, UNFUSED
 from s2s.results import Figure, Series, Table
@@ -56,6 +56,7 @@ def count_figures(models: Models) -> list[Figure]:
 def time_figures(models: Models) -> list[Figure]:
     """What was timed: speed-ups, and times against length."""
     length, time = axis("length n", "tokens", log=True), axis("time", "ms", log=True)
+    best = at_best(next((seen.places for seen in models.values() if seen.rounds), [""]))
     gains = [
         _line(f"{model}, {place}", model, seen.gains(place), 1)
         for model, seen in models.items()
@@ -77,11 +78,11 @@ def time_figures(models: Models) -> list[Figure]:
                 f"Time of a training step: {words}",
                 (length, time),
                 [
-                    _line(f"{model}, {form}", model, seen.seconds(kind, seen.places[-1], form))
+                    _line(f"{model}, {form}", model, seen.fastest(kind, form))
                     for model, seen in models.items()
                     for form in _forms(seen, kind)
                 ],
-                f"Forward and backward pass. {_CAPTIONS[kind]} {_OVER_ROUNDS}",
+                f"Forward and backward pass{best and f'{best} at that length'}. {_CAPTIONS[kind]} {_OVER_ROUNDS}",
             )
             for kind, words in _BATCHES.items()
         ),
@@ -160,7 +161,7 @@ def tables(models: Models, races: Mapping[str, Race]) -> list[Table]:
         pairs_table("How many times as fast models train as one another", races),
         table(
             "crossings",
-            "Length at which the faster of two models changes: training step, as built",
+            "Length at which the faster of two models changes: training step, as built, each where it is fastest",
             ("one", "other", "batch", "crossover length"),
             _crossings(models),
         ),
@@ -216,7 +217,7 @@ def _slopes(models: Models) -> Iterator[tuple]:
 
 def _crossings(models: Models) -> Iterator[Sequence[Value]]:
     for (batch, words), (first, second) in ((b, pair) for b in _BATCHES.items() for pair in combinations(models, 2)):
-        a, b = (models[m].seconds(batch, models[m].places[-1]) if models[m].rounds else {} for m in (first, second))
+        a, b = (models[m].fastest(batch) for m in (first, second))
         both = sorted(a.keys() & b.keys())
         if len(both) > 1:
             times: list[list[Estimate]] = [[over_rounds(list(own[n].values())) for n in both] for own in (a, b)]

@@ -1,10 +1,10 @@
 """What was measured of each model, sorted: counts by length, times by length and round."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from s2s.evaluation.gates import steady_rounds
+from s2s.evaluation.gates import Gate, machine_steady, steady_rounds
 from s2s.experiments.contest import Measured
-from s2s.experiments.rounds import Race, references
+from s2s.experiments.rounds import Race, References, fastest_place, references, rivals
 from s2s.experiments.workload import AS_BUILT, UNFUSED
 
 TYPICAL = 32
@@ -23,7 +23,7 @@ class Seen:
 
     @property
     def places(self) -> list[str]:
-        """Where it was measured; the last is what a comparison uses."""
+        """Where it was measured, one thread first."""
         return list(next(iter(self.rounds.values()))["references"]) if self.rounds else []
 
     def counted(self, form: str, what: str, key: str) -> dict[int, int]:
@@ -45,6 +45,16 @@ class Seen:
                     times.setdefault(point["n"], {})[i] = point["seconds"]
         return times
 
+    def fastest(self, batch: str, form: str = AS_BUILT) -> dict[int, dict[int, float]]:
+        """Seconds of a training step by length and by round, each length at the place that is fastest for it."""
+        at = {place: self.seconds(batch, place, form) for place in (rivals(self.places) if self.places else [])}
+        watched_at = {place: references(self.rounds, place) for place in at}
+        found = {}
+        for n in sorted({n for times in at.values() for n in times}):
+            speeds = {place: {i: 1 / s for i, s in times.get(n, {}).items()} for place, times in at.items()}
+            found[n] = at[fastest_place(speeds, watched_at)][n]
+        return found
+
     def speeds(self, batch: str, place: str, n: int) -> dict[int, float]:
         """Target tokens a second as built, by round."""
         rows = {p["n"]: p["rows"] for one in self.rounds.values() for p in one["points"] if p["batch"] == batch}
@@ -54,19 +64,21 @@ class Seen:
         """How many times as fast one pair is there as on one thread, by length and by steady round."""
         alone, together = (self.seconds("pair", name) for name in (self.places[0], place))
         both = {n: alone[n].keys() & together[n].keys() for n in alone if n in together}
-        held = [steady_rounds(references(self.rounds, name)) for name in (self.places[0], place)]
-        steady = set(held[0]) & set(held[1]) or set(self.rounds)
+        steady = set(steady_rounds(*self._watched(place).values())) or set(self.rounds)
         return {n: {i: alone[n][i] / together[n][i] for i in sorted(rounds & steady)} for n, rounds in both.items()}
+
+    def steady(self, place: str) -> Gate:
+        """Whether the machine kept its speed there and on one thread while it was measured."""
+        return machine_steady(self._watched(place))
+
+    def _watched(self, place: str) -> dict[str, References]:
+        return {name: references(self.rounds, name) for name in (self.places[0], place)}
 
     def processors(self, place: str) -> float:
         """How many single threads a place is worth in large products: what p is in Brent's bounds."""
         flops = next(iter(self.rounds.values()))["flops"]
-        products = [references(self.rounds, name) for name in (self.places[0], place)]
-        rates = [
-            flops[name] / min(map(min, own.values()))
-            for name, own in zip((self.places[0], place), products, strict=True)
-        ]
-        return rates[1] / rates[0]
+        alone, there = (flops[name] / min(map(min, own.values())) for name, own in self._watched(place).items())
+        return there / alone
 
 
 Models = Mapping[str, Seen]
@@ -86,15 +98,17 @@ def races(models: Models) -> dict[str, Race]:
     if not timed:
         return {}
     names = next(iter(timed.values())).places
-    lengths = sorted({n for seen in timed.values() for n in seen.seconds("tokens", names[-1])})
+    lengths = sorted({n for seen in timed.values() for n in seen.fastest("tokens")})
+    every = rivals(names)
 
-    def _race(batch: str, place: str, n: int) -> Race:
-        held = {model: references(seen.rounds, place) for model, seen in timed.items()}
-        return Race({model: seen.speeds(batch, place, n) for model, seen in timed.items()}, held)
+    def _race(batch: str, n: int, places: Sequence[str]) -> Race:
+        speeds = {model: {place: seen.speeds(batch, place, n) for place in places} for model, seen in timed.items()}
+        held = {model: {place: references(seen.rounds, place) for place in places} for model, seen in timed.items()}
+        return Race.between(speeds, held)
 
-    found = {f"n = {TYPICAL}": _race("tokens", names[-1], TYPICAL)}
-    found |= {f"n = {n:,}": _race("tokens", names[-1], n) for n in lengths if n != TYPICAL}
-    found["one pair at a time"] = _race("pair", names[-1], TYPICAL)
-    if len(names) > 1:
-        found[names[0]] = _race("tokens", names[0], TYPICAL)
+    found = {f"n = {TYPICAL}": _race("tokens", TYPICAL, every)}
+    found |= {f"n = {n:,}": _race("tokens", n, every) for n in lengths if n != TYPICAL}
+    found["one pair at a time"] = _race("pair", TYPICAL, every)
+    # everybody at the same place
+    found |= {name: _race("tokens", TYPICAL, [name]) for name in names if [name] != every}
     return found

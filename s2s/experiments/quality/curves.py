@@ -68,7 +68,10 @@ def readings(runs: Runs) -> Table:
 
 
 def times(runs: BySeed, kind: str, level: float) -> Times:
-    """What runs cost until their validation loss was at most `level`; all of it where it never was."""
+    """What runs cost until their validation loss was at most `level`; all of it where it never was.
+
+    Where it was so at the first look, what that had cost is taken, though it took no longer, see `at_first_look`.
+    """
     ended, waited = [], []
     for run in runs.values():
         cost, losses = spent(run, kind), np.array(run["losses"])
@@ -77,10 +80,18 @@ def times(runs: BySeed, kind: str, level: float) -> Times:
             waited.append(float(cost[-1]))
             continue
         i = int(below[0])
+        if not i:
+            ended.append(float(cost[0]))
+            continue
         # between two looks the loss is taken to fall on a line in log cost
-        at = np.interp(-level, -losses[i - 1 : i + 1], np.log(cost[i - 1 : i + 1])) if i else np.log(cost[0])
+        at = np.interp(-level, -losses[i - 1 : i + 1], np.log(cost[i - 1 : i + 1]))
         ended.append(float(np.exp(at)))
     return Times(ended, waited)
+
+
+def at_first_look(runs: BySeed, kind: str, level: float) -> set[float]:
+    """Of the costs in `times`, those that are bounds: the loss had been reached before anybody looked."""
+    return {float(spent(run, kind)[0]) for run in runs.values() if run["losses"][0] <= level}
 
 
 def half_reach(runs: Runs) -> float | None:
@@ -98,13 +109,32 @@ def costs(runs: Runs) -> list[Table]:
             reached = len(found["updates"].ended)
             if reached:
                 medians = {kind: kaplan_meier(each).median() for kind, each in found.items()}
-                rows.append({"level": level, "model": model, "reached": f"{reached} of {len(own)}"} | medians)
+                early = {f"{kind} early": at_first_look(own, kind, level) for kind in UNITS}
+                rows.append({"level": level, "model": model, "reached": f"{reached} of {len(own)}"} | medians | early)
     columns = [Column("validation loss (nats per token)", "level"), Column("model"), Column("seeds", "reached")]
-    columns += [
-        Interval(f"median {unit}", lambda row, k=kind: _finite(row[k]), 1, unit) for kind, unit in UNITS.items()
-    ]
-    title = "What reaching a loss costs: medians over seeds (Kaplan–Meier); empty where more than half never reach it"
+    for kind, unit in UNITS.items():
+        columns += [
+            Column(f"median {unit}", lambda row, k=kind: _bounded(_finite(row[k]), row[f"{k} early"])),
+            Column(f"low ({unit})", lambda row, k=kind: _low(_finite(row[k]), row[f"{k} early"])),
+            Column(f"high ({unit})", lambda row, k=kind: (e := _finite(row[k])) and e.high, 1),
+        ]
+    title = (
+        "What reaching a loss costs: medians over seeds (Kaplan–Meier), ≤ where it was reached before the first look; "
+        "empty where more than half never reach it"
+    )
     return [table("costs", title, columns, rows), _tests(runs)]
+
+
+def _bounded(median: Estimate | None, early: set[float]) -> float | str | None:
+    """A median as it is shown: with a sign where all that is known is that it took no longer."""
+    if median is None:
+        return None
+    return f"≤ {round(median.value, 1):,g}" if median.value in early else round(median.value, 1)
+
+
+def _low(median: Estimate | None, early: set[float]) -> float | None:
+    """The lower end of its interval; None where that is no more than a bound."""
+    return None if median is None or median.low is None or median.low in early else round(median.low, 1)
 
 
 def _finite(value: Estimate) -> Estimate | None:
@@ -139,7 +169,10 @@ def cost_figures(runs: Runs) -> list[Figure]:
             known = [level for level in LEVELS if medians[level] is not None]
             lines.append(series(model, model, known, [medians[level] for level in known]))
         axes = (axis("validation loss", "nats per token", log=True), axis("median cost over seeds", unit, log=True))
-        caption = "Medians over seeds, while half of them get there; what one sees is how much dearer a better one is."
+        caption = (
+            "Medians over seeds, while half of them get there; what one sees is how much dearer a better one is. What "
+            "was reached before the first look at the validation set is drawn there: it cost no more."
+        )
         shown.append(figure(f"cost-{kind}", f"What reaching a loss costs, in {unit}", axes, lines, caption))
     level = half_reach(runs)
     return shown if level is None else [*shown, _survival(runs, level)]
@@ -159,5 +192,8 @@ def _survival(runs: Mapping[str, BySeed], level: float) -> Figure:
         last = max(run["updates"][-1] for run in own.values())
         lines.append(series(model, model, [*x, float(last)], [*y, y[-1]]))
     axes = (axis("updates", log=True), axis("runs that have not reached it", "%"))
-    caption = "Kaplan–Meier curves over seeds. A line that ends above 0 has seeds that never got there."
+    caption = (
+        "Kaplan–Meier curves over seeds. A line that ends above 0 has seeds that never got there; one that falls at "
+        "the first look got there then or before."
+    )
     return figure("survival", f"Which runs have not reached {level:g} nats per token", axes, lines, caption)
