@@ -225,6 +225,27 @@ def test_planted_gains_are_found_and_compared(contest):
     assert all(row["p (Holm)"] < 0.05 and row["BLEU"] > 0 for row in rows)
 
 
+def test_what_a_longer_training_spoils_is_in_the_gain_at_the_last_look_alone(contest):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    measured = _found({"rnn": 0.5, "gru": 0.2}, (1, 2, 3))
+    before = EXPERIMENT.conclude(made, measured)
+    for found in measured.values():
+        for curve in found["arms"]["scratch"]["curves"].values():
+            curve[-1] += 0.25
+    spoilt = EXPERIMENT.conclude(made, measured)
+    assert [each.value for each in spoilt.findings] == [each.value for each in before.findings]
+    rows = [
+        [dict(zip(t.columns, row, strict=True)) for t in result.tables if t.name == "gains" for row in t.rows]
+        for result in (before, spoilt)
+    ]
+    last = "at the last look (nats per token)"
+    for one, two in zip(*rows, strict=True):
+        # planted curves of all arms rise alike after their best look
+        assert one[last] == pytest.approx(one["loss (nats per token)"], abs=2e-3)
+        assert two[last] - one[last] == pytest.approx(0.25 if one["gain over"] == "from scratch" else 0, abs=2e-3)
+        assert two["loss (nats per token)"] == one["loss (nats per token)"]
+
+
 def test_equal_gains_are_a_tie_and_one_seed_says_nothing(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
     equal = EXPERIMENT.conclude(made, _found({"rnn": 0.4, "gru": 0.4}, (1, 2, 3))).findings

@@ -1,7 +1,7 @@
 """What earlier training is worth, beside the better of unrelated pairs and the few pairs alone for as long."""
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,6 +67,11 @@ def loss_of(run: Measured, arm: str, rate: str | None = None) -> float:
     """The best validation loss of an arm, in nats per token, of all its rates or of one."""
     curves = run["arms"][arm]["curves"]
     return min(min(curve) for name, curve in curves.items() if rate in (None, name))
+
+
+def last_loss_of(run: Measured, arm: str) -> float:
+    """What an arm's validation loss is at the last look, at the rate with the best look, in nats per token."""
+    return min(run["arms"][arm]["curves"].values(), key=min)[-1]
 
 
 def bleu_of(run: Measured, arm: str) -> float:
@@ -280,15 +285,15 @@ def _gains(gains: Gains) -> Table:
         Interval("loss (nats per token)", lambda row: _estimate(row["gain"], row["arm"]), 3),
         Column("p (Holm)", lambda row: row["gain"].p.get(row["arm"]), 4),
         Column("seen in 80 % (nats per token)", lambda row: row["own"] and row["own"].detectable(level=level), 3),
-        Column(
-            "BLEU",
-            lambda row: statistics.mean(
-                bleu_of(run, "real") - bleu_of(run, row["arm"]) for run in row["gain"].runs.values()
-            ),
-            2,
-        ),
+        Column("at the last look (nats per token)", lambda row: -_by(row, last_loss_of), 3),
+        Column("BLEU", lambda row: _by(row, bleu_of), 2),
     ]
     return table("gains", "What learning the other direction before gains", columns, rows)
+
+
+def _by(row: Measured, of: Callable[[Measured, str], float]) -> float:
+    """By how much a figure is higher after the other direction than in a row's arm: the mean over seeds."""
+    return statistics.mean(of(run, "real") - of(run, row["arm"]) for run in row["gain"].runs.values())
 
 
 def _every(gains: Gains) -> Table:
