@@ -37,12 +37,14 @@ def _at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
     """All states as one product, for a graph that knows no length: memory grows with the square of it.
 
     What is left at t of what came in at j is the product of the decays between: exp(L_t − L_j), L their summed logs.
+    These grow with the length, and their small differences are what counts: fp32 would leave two digits of a thousand
+    steps, so they are summed and subtracted in fp64.
     """
-    logs = decay.clamp_min(_LEAST).log().cumsum(dim=1)
+    logs = decay.double().clamp_min(_LEAST).log().cumsum(dim=1)
     between = (logs.unsqueeze(2) - logs.unsqueeze(1)).clamp(max=0.0).exp()
     places = torch.arange(decay.shape[1], device=decay.device)
-    left = between * (places.unsqueeze(0) <= places.unsqueeze(1)).to(decay.dtype)[None, :, :, None]
-    return (left * update.unsqueeze(1)).sum(dim=2) + logs.exp() * start.unsqueeze(1)
+    left = between * (places.unsqueeze(0) <= places.unsqueeze(1)).double()[None, :, :, None]
+    return ((left * update.unsqueeze(1)).sum(dim=2) + logs.exp() * start.unsqueeze(1)).to(decay.dtype)
 
 
 # nothing is left of what is multiplied by it
