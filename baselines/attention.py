@@ -26,7 +26,7 @@ from s2s.nn.layers import States, Valid
 Queries = Float[Tensor, "batch target width"]
 Keys = Float[Tensor, "batch source width"]
 ContextVectors = Float[Tensor, "batch target width"]
-Covered = Float[Tensor, "batch 1 source width"]
+Hidden = Float[Tensor, "batch target source width"]
 Scores = Float[Tensor, "batch target source"]
 
 
@@ -44,8 +44,8 @@ class Score(nn.Module, ABC):
         return states
 
     @abstractmethod
-    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        """The scores, before the softmax; `Additive` alone knows what to do with what coverage adds."""
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        """The scores, before the softmax."""
 
 
 class Dot(Score):
@@ -53,7 +53,7 @@ class Dot(Score):
 
     is_product = True
 
-    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         return queries @ keys.transpose(1, 2)
 
 
@@ -70,7 +70,7 @@ class General(Score):
         """W s."""
         return self.weight(states)
 
-    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         return queries @ keys.transpose(1, 2)
 
 
@@ -87,10 +87,16 @@ class Additive(Score):
         """U s."""
         return self.key(states)
 
-    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
-        # what is covered is added inside the tanh
-        hidden = self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
-        return self.score(torch.tanh(hidden if covered is None else hidden + covered)).squeeze(3)
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        return self.of_hidden(self.hidden(queries, keys))
+
+    def hidden(self, queries: Queries, keys: Keys) -> Hidden:
+        """W h + U s, before the tanh."""
+        return self.query(queries).unsqueeze(2) + keys.unsqueeze(1)
+
+    def of_hidden(self, hidden: Hidden) -> Scores:
+        """vᵀ tanh(hidden)."""
+        return self.score(torch.tanh(hidden)).squeeze(3)
 
 
 class Concat(Score):
@@ -101,7 +107,7 @@ class Concat(Score):
         self.hidden = nn.Linear(2 * width, width, bias=False)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         both = torch.broadcast_tensors(queries.unsqueeze(2), keys.unsqueeze(1))
         return self.score(torch.tanh(self.hidden(torch.cat(both, dim=3)))).squeeze(3)
 
@@ -113,7 +119,7 @@ class Location(Score):
         super().__init__()
         self.place = nn.Linear(width, positions, bias=False)
 
-    def forward(self, queries: Queries, keys: Keys, covered: Covered | None = None) -> Scores:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         """Reads the scores off the queries.
 
         Raises:
@@ -129,43 +135,59 @@ class Location(Score):
 
 
 class Attention(nn.Module):
-    """Weights over the source, and the context vectors that they make.
+    """Weights over the source, and the context vectors that they make."""
 
-    With coverage, the score, which is then `Additive`, sees how much each position was looked at before (Tu et al.
-    2016, the linguistic variant without fertility).
-    """
-
-    def __init__(self, score: Score, width: int, coverage: bool) -> None:
+    def __init__(self, score: Score) -> None:
         super().__init__()
         self.score = score
-        self.coverage = nn.Linear(1, width, bias=False) if coverage else None
 
-    def forward(
-        self, queries: Queries, states: States, keys: Keys, valid: Valid, coverage: Float[Tensor, "batch source"] | None
-    ) -> tuple[ContextVectors, Scores]:
-        """The context vector of each query, and its weights.
-
-        Where there is coverage, queries are of a single step, and `coverage` is the sum of all earlier weights.
-        """
-        covered = None
-        if self.coverage is not None and coverage is not None:
-            covered = self.coverage(coverage.unsqueeze(2)).unsqueeze(1)
-        scores = self.score(queries, keys, covered)
-        weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
-        return weights.to(states.dtype) @ states, weights
+    def forward(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> tuple[ContextVectors, Scores]:
+        """The context vector of each query, and its weights."""
+        return _weighted(self.score(queries, keys), states, valid)
 
     def context_vectors(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> ContextVectors:
-        """The same without the weights, and without coverage: as one kernel, where the score is a product.
+        """The same without the weights: as one kernel, where the score is a product.
 
         The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
         a hidden layer, tanh(W h + U s), have no such kernel in torch.
         """
         if not self.score.is_product:
-            return self(queries, states, keys, valid, None)[0]
+            return self(queries, states, keys, valid)[0]
         # a single head, whose scores are not scaled
         one_head = (x.unsqueeze(1) for x in (queries, keys, states))
         mask = valid[:, None, None]
         return functional.scaled_dot_product_attention(*one_head, attn_mask=mask, scale=1.0).squeeze(1)
+
+
+class CoverageAttention(Attention):
+    """Attention whose score sees how much each position was looked at before: vᵀ tanh(W h + U s + C coverage).
+
+    This is the linguistic variant without fertility of Tu et al. 2016.
+    """
+
+    score: Additive
+
+    def __init__(self, score: Additive, width: int) -> None:
+        super().__init__(score)
+        # beside the score, not in it: checkpoints call it by this name
+        self.coverage = nn.Linear(1, width, bias=False)
+
+    def after(
+        self,
+        queries: Float[Tensor, "batch 1 width"],
+        states: States,
+        keys: Keys,
+        valid: Valid,
+        coverage: Float[Tensor, "batch source"],
+    ) -> tuple[ContextVectors, Scores]:
+        """The context vector of a single step, and its weights; `coverage` is the sum of all earlier ones."""
+        hidden = self.score.hidden(queries, keys) + self.coverage(coverage.unsqueeze(2)).unsqueeze(1)
+        return _weighted(self.score.of_hidden(hidden), states, valid)
+
+
+def _weighted(scores: Scores, states: States, valid: Valid) -> tuple[ContextVectors, Scores]:
+    weights = scores.masked_fill(~valid.unsqueeze(1), float("-inf")).softmax(dim=2)
+    return weights.to(states.dtype) @ states, weights
 
 
 def score_of(kind: str, width: int, positions: int) -> Score:

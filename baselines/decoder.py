@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from baselines.attention import Attention, Keys
+from baselines.attention import Attention, CoverageAttention, Keys
 from baselines.cells import CellState, Stack, initialize_parts
 from s2s.models.contract import Context, Decoder, Memory, Rows, State
 from s2s.nn.embeddings import Embedding
@@ -105,9 +105,9 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
     h_{t−1} and gives c_t to the layers (Bahdanau et al. 2015, section 3.1).
 
     As long as no step depends on where the one before it looked, the recurrent layers run over the whole target in one
-    pass, and all steps look at once. With input feeding or coverage, they go one by one. The attention has coverage
-    where its score is to see how much was looked at before; with input feeding, where each step also reads what the
-    step before wrote, the stack reads twice the width.
+    pass, and all steps look at once. With input feeding or coverage, they go one by one. The attention is a
+    `CoverageAttention` where its score is to see how much was looked at before; with input feeding, where each step
+    also reads what the step before wrote, the stack reads twice the width.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         scaled: bool,
     ) -> None:
         super().__init__(tokens, stack, bridge, dropout, scaled=scaled)
-        self.input_feeding, self.coverage = input_feeding, attention.coverage is not None
+        self.input_feeding, self.coverage = input_feeding, isinstance(attention, CoverageAttention)
         self.attention = attention
         self.combine = nn.Linear(2 * stack.width, stack.width, bias=False)
         nn.init.xavier_uniform_(self.combine.weight)
@@ -174,13 +174,16 @@ class AttentiveDecoder(RecurrentDecoder[AttentionContext, AttentionState]):
         hidden, layers = self.stack(x, state.layers)
         source = (context.states, context.keys, context.valid)
         coverage = state.coverage
-        if all_weights is None and coverage is None:
-            context_vectors = self.attention.context_vectors(hidden, *source)
+        weights = None
+        if isinstance(self.attention, CoverageAttention) and coverage is not None:
+            context_vectors, weights = self.attention.after(hidden, *source, coverage)
+            coverage = coverage + weights.sum(dim=1)
+        elif all_weights is not None:
+            context_vectors, weights = self.attention(hidden, *source)
         else:
-            context_vectors, weights = self.attention(hidden, *source, coverage)
-            coverage = None if coverage is None else coverage + weights.sum(dim=1)
-            if all_weights is not None:
-                all_weights.append(weights)
+            context_vectors = self.attention.context_vectors(hidden, *source)
+        if all_weights is not None and weights is not None:
+            all_weights.append(weights)
         output = torch.tanh(self.combine(torch.cat((context_vectors, hidden), dim=2)))
         last_output = output[:, -1] if self.input_feeding else None
         return self.dropout(output), AttentionState(layers, last_output, coverage)

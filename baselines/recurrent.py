@@ -101,7 +101,7 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
     Raises:
         UserError: all embeddings shall be tied, but the vocabularies differ in size.
     """
-    from baselines.attention import Attention, score_of
+    from baselines.attention import Additive, Attention, CoverageAttention, score_of
     from baselines.cells import Stack
     from baselines.decoder import AttentiveDecoder, Bridge, SummaryDecoder
     from s2s.models.contract import Seq2Seq
@@ -117,7 +117,10 @@ def build(cell: str, settings: TranslatorFields, source_size: int, target_size: 
         return Seq2Seq(encoder, SummaryDecoder(target, stack, bridge, rate, scaled=scaled), projection)
     if settings.attention == "location":
         encoder.longest = settings.max_positions
-    attention = Attention(score_of(settings.attention, width, settings.max_positions), width, settings.coverage)
+    if settings.coverage:
+        attention = CoverageAttention(Additive(width), width)
+    else:
+        attention = Attention(score_of(settings.attention, width, settings.max_positions))
     decoder = AttentiveDecoder(target, stack, bridge, attention, rate, input_feeding=feeding, scaled=scaled)
     return Seq2Seq(encoder, decoder, projection)
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from baselines.attention import Additive, Attention, Concat, Dot, General, Location, score_of
+from baselines import lstm_attention
+from baselines.attention import Additive, Attention, Concat, CoverageAttention, Dot, General, Location, score_of
 from s2s.errors import UserError
 
 WIDTH = 5
@@ -60,23 +61,29 @@ def test_each_score_is_its_formula_pair_by_pair(kind, sides):
 
 def test_the_context_vector_is_the_weighted_mean_of_real_states(sides):
     queries, states, valid = sides
-    attention = Attention(Dot(), WIDTH, coverage=False)
-    context_vectors, weights = attention(queries, states, states, valid, None)
+    attention = Attention(Dot())
+    context_vectors, weights = attention(queries, states, states, valid)
     assert weights[1, :, 2:].abs().max() == 0
-    alone, _ = attention(queries[1:2], states[1:2, :2], states[1:2, :2], valid[1:2, :2], None)
+    alone, _ = attention(queries[1:2], states[1:2, :2], states[1:2, :2], valid[1:2, :2])
     torch.testing.assert_close(context_vectors[1:2], alone)
     torch.testing.assert_close(context_vectors, torch.einsum("bts,bsw->btw", weights, states))
 
 
 def test_coverage_turns_attention_away_or_towards_what_was_looked_at(sides):
     queries, states, valid = sides
-    attention = Attention(Additive(WIDTH), WIDTH, coverage=True)
+    attention = CoverageAttention(Additive(WIDTH), WIDTH)
     keys = attention.score.keys(states)
-    unseen = attention(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
-    plain = Attention(attention.score, WIDTH, coverage=False)(queries[:, :1], states, keys, valid, None)[1]
-    torch.testing.assert_close(unseen, plain)
-    seen = attention(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
+    unseen = attention.after(queries[:, :1], states, keys, valid, torch.zeros(3, 4))[1]
+    torch.testing.assert_close(unseen, attention(queries[:, :1], states, keys, valid)[1])
+    seen = attention.after(queries[:, :1], states, keys, valid, torch.tensor([[9.0, 0, 0, 0]] * 3))[1]
     assert (seen - unseen).abs().max() > 0.01
+
+
+def test_a_model_with_coverage_calls_its_weights_as_checkpoints_do():
+    settings = lstm_attention.Settings(kind="lstm-attention", width=8, attention="additive", coverage=True)
+    found = [name for name, _ in lstm_attention.build(settings, 9, 9).named_parameters() if "attention" in name]
+    names = ("score.query", "score.key", "score.score", "coverage")
+    assert found == [f"decoder.attention.{name}.weight" for name in names]
 
 
 def test_a_source_beyond_the_known_places_is_refused_with_the_remedy(sides):
@@ -97,8 +104,8 @@ def test_a_score_says_whether_it_is_a_product_of_query_and_key(kind, sides):
 @pytest.mark.parametrize("kind", ["dot", "general", "additive", "concat", "location"])
 def test_the_context_vector_without_weights_is_the_one_with_them(kind, sides):
     queries, states, valid = sides
-    attention = Attention(score_of(kind, WIDTH, 9), WIDTH, coverage=False)
+    attention = Attention(score_of(kind, WIDTH, 9))
     keys = attention.score.keys(states)
     torch.testing.assert_close(
-        attention.context_vectors(queries, states, keys, valid), attention(queries, states, keys, valid, None)[0]
+        attention.context_vectors(queries, states, keys, valid), attention(queries, states, keys, valid)[0]
     )
