@@ -40,11 +40,13 @@ def _at_once(decay: Sequence, update: Sequence, start: Tensor) -> Tensor:
     These grow with the length, and their small differences are what counts: fp32 would leave two digits of a thousand
     steps, so they are summed and subtracted in fp64.
     """
-    logs = decay.double().clamp_min(_LEAST).log().cumsum(dim=1)
+    # a graph is made on the processor, and Apple's GPUs know no fp64
+    logs = decay.cpu().double().clamp_min(_LEAST).log().cumsum(dim=1)
     between = (logs.unsqueeze(2) - logs.unsqueeze(1)).clamp(max=0.0).exp()
-    places = torch.arange(decay.shape[1], device=decay.device)
-    left = between * (places.unsqueeze(0) <= places.unsqueeze(1)).double()[None, :, :, None]
-    return ((left * update.unsqueeze(1)).sum(dim=2) + logs.exp() * start.unsqueeze(1)).to(decay.dtype)
+    places = torch.arange(decay.shape[1])
+    left = between * (places.unsqueeze(0) <= places.unsqueeze(1))[None, :, :, None]
+    states = (left * update.cpu().unsqueeze(1)).sum(dim=2) + logs.exp() * start.cpu().unsqueeze(1)
+    return states.to(decay)
 
 
 # nothing is left of what is multiplied by it

@@ -131,6 +131,12 @@ def median_by_product_limit(ended: Sequence[float], waited: Sequence[float]) -> 
     return tuple(found)
 
 
+def median_reach(reaches: Sequence[tuple[float, bool]], longest: float) -> list[float]:
+    """The median of (distance, whether it was seen), with its ends; what is further than `longest` is not known."""
+    ended, waited = ([far for far, seen in reaches if seen == which] for which in (True, False))
+    return [longest if end is None else min(longest, end) for end in median_by_product_limit(ended, waited)]
+
+
 def log_rank_by_counting(first: Sequence[tuple[float, bool]], second: Sequence[tuple[float, bool]]) -> float:
     """Share of all ways to deal the runs out in which as many more or fewer ended than expected (Mantel 1966).
 

@@ -101,7 +101,9 @@ def test_products_with_the_jacobian_are_those_of_the_jacobian_itself(kind):
     whole = _jacobian(decoder, context, state, tokens[:, :1])
     step = Transition(decoder, context, state, tokens[:, :1])
     v = torch.randn(3, step.size, dtype=torch.float64)
-    assert step.push(v) == pytest.approx((whole @ v[:, :, None])[:, :, 0], abs=1e-12)
+    # torch's kernel of attention has no forward derivative: there it is computed otherwise, to fewer digits
+    digits = 1e-9 if kind == "conv" else 1e-12
+    assert step.push(v) == pytest.approx((whole @ v[:, :, None])[:, :, 0], abs=digits)
     assert step.pull(v) == pytest.approx((v[:, None] @ whole)[:, 0], abs=1e-12)
     assert step.dense() == pytest.approx(whole, abs=1e-12)
 

@@ -50,7 +50,7 @@ def test_every_form_computes_the_same(make, kind):
         ("lstm", [UNFUSED]),
         ("lstm-attention", [EXPLICIT, UNFUSED]),
         ("transformer", [EXPLICIT]),
-        ("conv", []),
+        ("conv", [EXPLICIT]),
     ],
 )
 def test_forms_that_launch_as_much_are_one(make, kind, forms):
