@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from s2s.data.tokenizers import SPECIALS, Tokenizer
-from s2s.export.exportable import check_installed
+from s2s.export.exportable import POSITIONS, check_installed
 from s2s.models.contract import Seq2Seq
 from s2s.models.transformer import Settings
 from s2s.models.transformer_network import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
@@ -19,9 +19,6 @@ from s2s.nn.attention import Attention
 from s2s.nn.embeddings import Embedding, sinusoids
 from s2s.nn.layers import FeedForward, Residual
 from s2s.nn.positions import FARTHEST, RelativeBuckets
-
-POSITIONS = 2048
-"""Pieces of a text that an exported model knows, where ours has no limit: its table of positions has an end."""
 
 
 def save(

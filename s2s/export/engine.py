@@ -22,8 +22,8 @@ from s2s.data.tokenizers import BOS, EOS, PAD, SPECIALS, Tokenizer
 from s2s.decoding.beam import Hypothesis
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError
-from s2s.export.ctranslate2 import POSITIONS, vocabulary
-from s2s.export.exportable import check_installed
+from s2s.export.ctranslate2 import vocabulary
+from s2s.export.exportable import POSITIONS, check_installed
 from s2s.recipe.schema import DecodingSettings
 from s2s.run.folder import TOKENIZER, Opened
 from s2s.run.loaded import computer_for, load_tokenizers

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 Format = Literal["ctranslate2", "onnx", "hub"]
 
+POSITIONS = 2048
+"""Pieces of a text that an exported model knows, where ours has no limit: its table of positions has an end."""
+
 
 def exportable(recipe: "AnyTask") -> list[str]:
     """The engines that can run a recipe's model.

@@ -18,12 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from s2s.errors import UserError
-from s2s.export.exportable import check_installed
+from s2s.export.exportable import POSITIONS, check_installed
 from s2s.export.graphs import Answer, Example, Start, Step, Writer, after, begun, counts, leaves
 from s2s.export.recurrent import replaced, translations
-from s2s.models.contract import Classifier, Seq2Seq
+from s2s.models.contract import Classifier, Decoder, Encoder, Seq2Seq
+from s2s.models.language_model import CausalDecoder
 from s2s.models.masked_lm import MaskedLM
 from s2s.models.patches import ImageTable
+from s2s.nn.positions import lengthen
 
 DESCRIBED = "onnx.json"
 TOLERANCE = 1e-4
@@ -46,6 +48,7 @@ def save(model: Classifier | MaskedLM | Writer, sizes: tuple[int, int], folder: 
         UserError: onnx is not installed, or the model has something that no graph can do.
     """
     check_installed("onnx", "onnxruntime", "onnxscript")
+    lengthen(model, POSITIONS)
     make = _Examples(model, sizes)
     two, others = [make(*shape) for shape in _EXAMPLES], [make(*shape) for shape in _OTHERS]
     described: dict[str, Any] = {"graphs": {}}
@@ -84,10 +87,15 @@ def _save_writer(model: Writer, examples: list[Example], folder: Path, described
         "begun": len(first) if isinstance(model, Seq2Seq) else 0,
         "empty": [_empty(shapes, [len(e.written) for e in examples]) for shapes in fed],
         "counts": counts(state),
-        "longest": model.decoder.longest,
+        "longest": _longest(model.decoder),
         "one_to_one": getattr(model.decoder, "one_to_one", False),
-        "longest_source": model.encoder.longest if isinstance(model, Seq2Seq) else None,
+        "longest_source": _longest(model.encoder) if isinstance(model, Seq2Seq) else None,
     }
+
+
+def _longest(side: Encoder | Decoder[Any, Any] | CausalDecoder[Any]) -> int | None:
+    """Pieces that a graph of this side knows: as many as were learned, or as its table of sinusoids has."""
+    return side.longest or (POSITIONS if lengthen(side, POSITIONS) else None)
 
 
 def _state(bundle: tuple[Any, Any]) -> list[Tensor]:

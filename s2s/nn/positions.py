@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from s2s.nn.embeddings import grown, sinusoids
+from s2s.nn.embeddings import Embedding, grown, sinusoids
 
 Rotated = Float[Tensor, "batch head steps size"]
 Bias = Float[Tensor, "head target source"]
@@ -49,6 +49,20 @@ class Rotary(nn.Module):
         left, right = x.unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((left * cosine - right * sine, left * sine + right * cosine), dim=-1)
         return turned.flatten(-2).to(x.dtype)
+
+
+def lengthen(model: nn.Module, positions: int) -> int:
+    """Gives all tables of sinusoids in a model that many positions at least: what is made of it may not grow them.
+
+    Returns:
+        How many tables there are.
+    """
+    places = [module for module in model.modules() if isinstance(module, Embedding | Rotary)]
+    having = [module for module in places if module.table is not None]
+    for module in having:
+        if len(module.table) < positions:
+            module.table = sinusoids(positions, module.table.shape[1]).to(module.table)
+    return len(having)
 
 
 class PositionBias(nn.Module, ABC):
