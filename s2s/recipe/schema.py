@@ -159,7 +159,8 @@ class OptimizationSettings(Section):
     clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null: no clipping."""
     ema: Share | None = None
-    """Decay of an exponential average of the weights, which is then what validates, is kept and decodes."""
+    """Largest decay of an exponential average of the weights, which is then what validates, is kept and decodes. After
+    update u the decay is min(`ema`, (1 + u) / (10 + u)): 0.999 is in force from update 8,990 on."""
     freeze: tuple[Word, ...] = ()
     """Parts of the model that stay as they are, by the names that gradient norms have, or patterns of them:
     `[encoder.embedding, encoder.layers.0, "*.bias"]`; a module's name stands for all in it."""
@@ -182,7 +183,12 @@ class OptimizationSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _momentum_is_of_sgd(self) -> "OptimizationSettings":
+    def _each_optimizer_has_its_own(self) -> "OptimizationSettings":
+        fields = type(self).model_fields
+        for key in ("betas", "epsilon"):
+            # a recipe that was written down has all keys, with the defaults of those that were left out
+            if self.optimizer == "sgd" and getattr(self, key) != fields[key].default:
+                raise ValueError(f"{key} is Adam's, and sgd does not read it; set optimizer: adam, or leave {key} out")
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is SGD's, and {self.optimizer} has betas; set optimizer: sgd, or momentum: 0")
         if self.nesterov and not self.momentum:
@@ -267,33 +273,6 @@ class PlainTextSettings(TextSettings):
 
     local: LocalText = LocalText()
     """What is different with `root`."""
-
-
-class HeadSettings(Section):
-    """What turns the encoder's states into scores of the classes."""
-
-    pooling: Pooling = "mean"
-    """How one vector is made of the states: their mean, the first one (texts then begin with the piece `<s>`), the
-    largest of each number, the last one, a learned weighted mean (`attention`), the encoder's own summary, or a linear
-    layer and tanh over the first one, as BERT has it (`pooler`)."""
-    dropout: Probability = 0.1
-    """Applied to that vector."""
-
-
-class ClassificationValidation(PauseSettings):
-    """When training pauses to measure and to save."""
-
-    metric: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
-    """What decides which checkpoint is best."""
-
-
-class LabelledTraining(OptimizationSettings):
-    """The optimisation."""
-
-    examples_per_update: Examples | None = None
-    """Examples that one update learns from, about, over all micro-batches and devices; one batch when absent."""
-    label_smoothing: Probability = 0.0
-    """Share of each label's probability spread evenly over the classes."""
 
 
 class SeedSettings(Section):

@@ -155,6 +155,13 @@ def test_what_an_optimiser_does_not_know_is_refused():
         _settings(momentum=0.9)
     with pytest.raises(ValidationError, match="nesterov is a form of momentum, which is 0"):
         _settings(**SGD, nesterov=True)
+    for key, other, default in (("betas", (0.8, 0.98), (0.9, 0.98)), ("epsilon", 1e-8, 1e-9)):
+        with pytest.raises(ValidationError, match=f"{key} is Adam's, and sgd does not read it"):
+            _settings(optimizer="sgd", **{key: other})
+        # what a run has written down has all keys
+        assert _settings(optimizer="sgd", **{key: default}) == _settings(optimizer="sgd")
+        assert OptimizationSettings.model_validate_json(_settings(optimizer="sgd").model_dump_json())
+        assert getattr(_settings(optimizer="adamw", **{key: other}), key) == other
 
 
 def test_no_optimiser_imports_a_compiler():

@@ -4,7 +4,7 @@ from typing import Annotated, Generic, Literal
 
 from pydantic import Field, model_validator
 
-from s2s.recipe import schema
+from s2s.recipe import labelled, schema
 from s2s.recipe.installed import encoder_settings
 
 
@@ -46,7 +46,7 @@ class TextBatchSettings(schema.Section):
     `max_length` pads all to `max_length`."""
 
 
-class ClassificationTraining(schema.LabelledTraining):
+class ClassificationTraining(labelled.LabelledTraining):
     """The optimisation."""
 
     word_dropout: schema.Probability = 0.0
@@ -64,11 +64,11 @@ class ClassificationRecipe(schema.FineTunedRecipe[schema.Model], Generic[schema.
     """How text becomes pieces."""
     batches: TextBatchSettings = TextBatchSettings()
     """How texts become batches."""
-    head: schema.HeadSettings = schema.HeadSettings()
+    head: labelled.HeadSettings = labelled.HeadSettings()
     """What turns the encoder's states into scores of the classes."""
     training: ClassificationTraining = ClassificationTraining()
     """The optimisation."""
-    validation: schema.ClassificationValidation = schema.ClassificationValidation()
+    validation: labelled.ClassificationValidation = labelled.ClassificationValidation()
     """When training pauses to measure and to save."""
 
     @model_validator(mode="after")

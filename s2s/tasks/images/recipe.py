@@ -4,7 +4,7 @@ from typing import Annotated, Generic, Literal
 
 from pydantic import Field, model_validator
 
-from s2s.recipe import schema
+from s2s.recipe import labelled, schema
 from s2s.recipe.images import PixelSettings
 from s2s.recipe.installed import encoder_settings
 
@@ -66,7 +66,7 @@ class ImageBatchSettings(schema.Section):
     """Images of one batch."""
 
 
-class ImageHeadSettings(schema.HeadSettings):
+class ImageHeadSettings(labelled.HeadSettings):
     """What turns the encoder's states into scores of the classes."""
 
     pooling: schema.Pooling = "first"
@@ -90,9 +90,9 @@ class ImageRecipe(schema.AnyRecipe[schema.Model], Generic[schema.Model]):
     """How images become batches."""
     head: ImageHeadSettings = ImageHeadSettings()
     """What turns the encoder's states into scores of the classes."""
-    training: schema.LabelledTraining = schema.LabelledTraining()
+    training: labelled.LabelledTraining = labelled.LabelledTraining()
     """The optimisation."""
-    validation: schema.ClassificationValidation = schema.ClassificationValidation()
+    validation: labelled.ClassificationValidation = labelled.ClassificationValidation()
     """When training pauses to measure and to save."""
 
     @model_validator(mode="after")
