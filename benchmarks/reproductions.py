@@ -28,7 +28,11 @@ def kept() -> list[Reproduced]:
 
 def table() -> str:
     """What was published, the band, and what came out; one line for each number."""
-    lines = ["| finding | quantity | published | band | here | |", "|---|---|---|---|---|---|"]
+    published = [result for result in kept() if REPRODUCTIONS[result.name].published]
+    lines = [f"{sum(result.inside for result in published)} of {len(published)} published findings are reproduced."]
+    lines += [f"`{each.name}`, which nobody had measured: {each.verdict}." for each in kept() if each not in published]
+    lines.append("")
+    lines += ["| finding | quantity | published | band | here | |", "|---|---|---|---|---|---|"]
     for result in kept():
         for place, check in enumerate(result.checks):
             name = f"`{result.name}`: {result.verdict}" if place == 0 else ""
@@ -43,11 +47,13 @@ def _ours(check: Check) -> str:
     if check.ours is None:
         return "not measured"
     several = len(check.by_seed) > 1
-    return f"{check.ours:.4g}" + (f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if several else "")
+    spread = f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if several else ""
+    ends = f" (95 %: {check.interval[0]:.2g} to {check.interval[1]:.2g})" if check.interval else ""
+    return f"{check.ours:.4g}{spread}{ends}"
 
 
 def _state(check: Check) -> str:
-    return "inside" if check.inside else "**outside**"
+    return check.state if check.inside else f"**{check.state}**"
 
 
 def _paragraph(result: Reproduced) -> str:

@@ -26,6 +26,8 @@ class Band(Part):
     """Lowest value that counts as reproduced; None where there is no lower end."""
     high: float | None = None
     """Highest; None where there is no upper end."""
+    derived: float | None = None
+    """What a theory says; None where what was published is measured."""
 
     def holds(self, value: float) -> bool:
         """Whether a value lies within it."""
@@ -49,6 +51,22 @@ class Check(Part):
     """Each seed's."""
     inside: bool
     """Whether the median lies in the band."""
+    interval: tuple[float, float] | None = None
+    """Ends of the median's 95 % interval; None where none was computed."""
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the interval lies beside what the theory says: a wide band may hold both."""
+        if self.band.derived is None or self.interval is None:
+            return False
+        low, high = self.interval
+        return not low <= self.band.derived <= high
+
+    @property
+    def state(self) -> str:
+        """In words: where the median lies, and whether what was derived is excluded."""
+        where = "inside" if self.inside else "outside"
+        return f"{where}, but the derived {self.band.derived:g} is excluded" if self.excluded else where
 
 
 class Reproduced(Part):
@@ -92,7 +110,10 @@ class Reproduced(Part):
     def verdict(self) -> str:
         """In words."""
         missed = sum(not check.inside for check in self.checks)
-        return "reproduced" if self.inside else f"not reproduced: {missed} of {len(self.checks)} outside their bands"
+        if missed:
+            return f"not reproduced: {missed} of {len(self.checks)} outside their bands"
+        away = [f"the derived {each.band.what} = {each.band.derived:g}" for each in self.checks if each.excluded]
+        return f"inside its bands, but {' and '.join(away)} is excluded" if away else "reproduced"
 
 
 def read(path: Path) -> Reproduced:

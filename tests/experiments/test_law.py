@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from s2s.experiments.contest import Cell
 from s2s.experiments.gradients.sweep import knob_of, radius
 from s2s.experiments.reproduce import law
 from s2s.experiments.reproduce.law import Law, Point, d50, log_xi
+from s2s.experiments.reproduce.reproducing import checks
 
 
 def test_the_law_is_what_was_written_down_before():
@@ -40,6 +42,51 @@ def test_the_law_is_what_was_written_down_before():
     # where nearly all lie beyond what was tried, there is no law to be seen
     beyond = {cell: run | {"beyond": int(i > 9)} for i, (cell, run) in enumerate(measured.items())}
     assert task.numbers(beyond) == {"slope": [], "within": [], "gain": []}
+
+
+def _planted(task, slope, noise=0.3):
+    """Distances that follow a law of this slope; widths of one gain and bias are copies of each other."""
+    chance, measured, drawn = np.random.default_rng(3), {}, {}
+    for cell, point in zip(task.cells([1]), task.initialisations, strict=True):
+        group = point.kind, point.gain, point.bias
+        if group not in drawn:
+            xi = chance.uniform(0, 4)
+            drawn[group] = {
+                "factor": math.exp(-math.exp(-xi)),
+                "d50": math.exp(1 + slope * xi + noise * chance.normal()),
+            }
+        measured[cell] = drawn[group] | {"beyond": 0}
+    return measured
+
+
+def test_widths_that_say_the_same_are_no_further_values(monkeypatch):
+    monkeypatch.setattr(law, "_HELD_OUT", 10**6)
+    monkeypatch.setattr(law, "_DRAWN", 100)
+    every, one = Law(), Law(initialisations=tuple(p for p in law.points() if p.width == 32))
+    both = [task.intervals(_planted(task, 0.5))["slope"] for task in (every, one)]
+    assert both[0] == pytest.approx(both[1], abs=1e-5)
+    assert both[0][0] < 0.5 < both[0][1]
+
+
+@pytest.mark.parametrize(("slope", "excluded"), [(0.6, True), (1.0, False)])
+def test_a_slope_inside_its_band_may_exclude_what_was_derived(monkeypatch, slope, excluded):
+    monkeypatch.setattr(law, "_DRAWN", 100)
+    task = Law()
+    found = checks(task, _planted(task, slope))
+    (check,) = [each for each in found if each.band.key == "slope"]
+    assert check.inside
+    low, high = check.interval
+    assert low < check.ours < high
+    assert check.excluded == excluded == (not low < 1 < high)
+    assert check.state == ("inside, but the derived 1 is excluded" if excluded else "inside")
+    # no theory says anything of the others
+    assert not any(each.excluded for each in found if each != check)
+
+
+def test_too_few_distances_have_no_interval():
+    task = Law()
+    beyond = {cell: run | {"beyond": 1} for cell, run in _planted(task, 1.0).items()}
+    assert task.intervals(beyond) == task.intervals({}) == {}
 
 
 def test_a_distance_of_the_law_is_learned_by_a_network_that_saw_no_other(monkeypatch):

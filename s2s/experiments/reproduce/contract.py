@@ -28,6 +28,7 @@ class Reproduction(ABC):
         seconds: that a run with the usual seeds takes of one core: the least and the most that was seen, or that follow
             from the time of an update.
         usual_seeds: how many repetitions there are where nothing is said.
+        published: whether somebody found it before, or it was only derived.
     """
 
     name: ClassVar[str]
@@ -37,6 +38,7 @@ class Reproduction(ABC):
     bands: ClassVar[tuple[Band, ...]]
     seconds: ClassVar[tuple[float, float]]
     usual_seeds: ClassVar[int] = 3
+    published: ClassVar[bool] = True
 
     def asked(self, settings: Sequence[str], folder: Path) -> "Reproduction":
         """This one with settings of the command, as `section.key=value`, in a folder where it may keep whole runs.
@@ -63,6 +65,10 @@ class Reproduction(ABC):
     @abstractmethod
     def numbers(self, measured: Cells) -> Numbers:
         """What the bands speak of, seed by seed, as far as it was measured."""
+
+    def intervals(self, measured: Cells) -> Mapping[str, tuple[float, float]]:
+        """The ends of 95 % intervals of the medians that bands speak of, by their keys, where there are any."""
+        return {}
 
     def figures(self, measured: Cells) -> list[Figure]:
         """Pictures of it."""

@@ -145,12 +145,13 @@ def _timed(reproduction: Reproduction, cell: Cell) -> Measured:
 
 def checks(reproduction: Reproduction, measured: Cells) -> list[Check]:
     """What was expected, beside the median over seeds; what was not measured is outside of every band."""
-    numbers = reproduction.numbers(measured)
+    numbers, intervals = reproduction.numbers(measured), reproduction.intervals(measured)
     found = []
     for band in reproduction.bands:
         values = [float(value) for value in numbers.get(band.key, ())]
         ours = statistics.median(values) if values else None
-        found.append(Check(band=band, ours=ours, by_seed=values, inside=ours is not None and band.holds(ours)))
+        inside = ours is not None and band.holds(ours)
+        found.append(Check(band=band, ours=ours, by_seed=values, inside=inside, interval=intervals.get(band.key)))
     return found
 
 
@@ -160,8 +161,11 @@ def told(result: Reproduced) -> str:
     for check in result.checks:
         ours = "not measured" if check.ours is None else f"{check.ours:.4g}"
         spread = f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if len(check.by_seed) > 1 else ""
+        ends = f" (95 %: {check.interval[0]:.2g} to {check.interval[1]:.2g})" if check.interval else ""
         state = "inside" if check.inside else "OUTSIDE"
-        lines.append(f"  {check.band.what}: {ours}{spread}, {state} {check.band} (published {check.band.published})")
+        derived = f"; the derived {check.band.derived:g} is excluded" if check.excluded else ""
+        where = f"{state} {check.band} (published {check.band.published}){derived}"
+        lines.append(f"  {check.band.what}: {ours}{spread}{ends}, {where}")
     return "\n".join([f"{result.name}: {result.verdict}", *lines])
 
 
