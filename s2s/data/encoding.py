@@ -65,7 +65,7 @@ class Encoded:
 
     def source_pieces(self) -> Int[np.ndarray, " different"]:
         """The numbers of the pieces that occur in sources."""
-        return np.unique(np.concatenate([np.empty(0, np.int32), *map(np.unique, self._sources.values)]))
+        return self._sources.source_pieces()
 
     def arrays(self) -> Iterator[np.ndarray]:
         """All that is in it, as contiguous arrays: joined end to end, they depend on the pairs alone."""
@@ -122,6 +122,10 @@ class Lists:
         chunks = np.searchsorted(self._first_rows, np.asarray(indices) % len(self.lengths), side="right") - 1
         found = zip(chunks.tolist(), starts.tolist(), ends.tolist(), strict=True)
         return [self.values[chunk][start:end] for chunk, start, end in found]
+
+    def source_pieces(self) -> Int[np.ndarray, " different"]:
+        """The numbers that occur in them: texts that are learned from alone are all sources."""
+        return np.unique(np.concatenate([np.empty(0, np.int32), *map(np.unique, self.values)]))
 
     def arrays(self) -> Iterator[np.ndarray]:
         """All that is in it, as contiguous arrays: joined end to end, they depend on the lists alone."""

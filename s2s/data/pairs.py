@@ -235,6 +235,11 @@ def target_texts(settings: LearnedPairs) -> list[str]:
     return found
 
 
+def with_prefix(prefix: str, text: str) -> str:
+    """A source after its prefix; one without any text has none."""
+    return prefix + text if text.strip() else text
+
+
 def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     """The pairs alone, with the prefix before each source that has a text; without a prefix, the data set itself."""
     if not prefix:
@@ -242,7 +247,7 @@ def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
 
     def before(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Some thousand sources."""
-        return {"source": [prefix + text if text.strip() else text for text in rows["source"]]}
+        return {"source": [with_prefix(prefix, text) for text in rows["source"]]}
 
     import datasets
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator, Translation
 from s2s.errors import UserError
@@ -133,7 +134,7 @@ def translated(
     number, strangers, first = 0, 0, ""
     for chunk in chunks:
         # an empty line stays one: it has nothing to say, whatever is to be done
-        lines = [prefix + text if text.strip() else text for text in chunk]
+        lines = [with_prefix(prefix, text) for text in chunk]
         for line, translation in zip(lines, translator.translate_chunk(lines), strict=True):
             number += 1
             new = seen.far(line, translator.source) if seen and line.strip() else None

@@ -11,7 +11,7 @@ from torch import Tensor
 from s2s.data.batches import collate_sources
 from s2s.data.encoding import encode_corpus
 from s2s.data.examples import sent
-from s2s.data.pairs import prefixed
+from s2s.data.pairs import prefixed, with_prefix
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.beam import Beam
 from s2s.decoding.translator import Translation
@@ -47,9 +47,7 @@ def pair_symptoms(
     read, wanted = data.rows(np.arange(len(data)))
     translator = translator_of(run)
     with meter("translating", len(sources)) as advance:
-        translations = list(
-            translator.translate([prefix + text if text.strip() else text for text in sources], advance)
-        )
+        translations = list(translator.translate([with_prefix(prefix, text) for text in sources], advance))
     outputs = [translation.text for translation in translations]
     seen = Seen.load(run.checkpoint / TOKENIZER)
     found = score(outputs, references)

@@ -3,20 +3,26 @@
 import json
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
 from s2s.cli.main import commands
+from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator
 from s2s.errors import UserError
 from s2s.recipe.pairs import MADE
 from s2s.run.folder import opened
 from s2s.run.loaded import load, part_to_score
+from s2s.tasks.lines import Seen
+from s2s.tasks.text_to_text import evaluation
 from s2s.tasks.text_to_text.answers import log_probabilities
-from s2s.tasks.text_to_text.data import MixtureSource
+from s2s.tasks.text_to_text.data import MixtureSource, prepare
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings
+from s2s.tasks.text_to_text.task import TextToText
+from s2s.training.progress import silent
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "text_to_text.yaml"
 TASKS = ("en-de", "de-en", "plural", "cases", "acceptable")
@@ -119,6 +125,38 @@ def test_the_command_answers_for_a_task(run, tmp_path):
     for words, said in (((), "no task is named"), (("--task", "words"), "no task of this run")):
         with pytest.raises(UserError, match=said):
             s2s("translate", run, *words)
+
+
+def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):
+    computed, cut, beginning = [], [], []
+    begin, encode, scores = TextToText.begin, Tokenizer.encode_batch, evaluation.scores
+    monkeypatch.setattr(evaluation, "scores", lambda *given: computed.append(given) or scores(*given))
+    monkeypatch.setattr(Tokenizer, "encode_batch", lambda own, t: cut.extend(t * len(beginning)) or encode(own, t))
+    monkeypatch.setattr(TextToText, "begin", lambda *g: beginning.append(1) or begin(*g) or beginning.clear())
+    s2s("train", RECIPE, *SMALL, f"run.dir={tmp_path / 'again'}")
+    # validations compute no interval, only the test does, of the four tasks that write text
+    assert len(computed) == 4
+    kept = json.loads((tmp_path / "again" / "evaluation-test.json").read_text())
+    for task in kept["tasks"]:
+        assert (task["texts"] is None) == (task["task"] in ("acceptable", "words"))
+        if task["texts"]:
+            assert task["value"] == task["texts"][task["metric"]]["value"]
+    # what training learned from is not cut again to note what it held
+    loaded = load(run)
+    (tokenizer,) = loaded.tokenizers
+    corpora = loaded.recipe.data.corpora
+    assert 0 < len(cut) <= sum(6 if name == "words" else 4 for name in corpora) + len(corpora)
+    learned = prepare(loaded.recipe, tokenizer, lambda told: None)
+    texts = {name: list(part["source"]) for name, part in learned.corpus.train.parts.items()}
+    pieces = {n for name, some in texts.items() for text in some for n in tokenizer.encode(corpora[name].prefix + text)}
+    assert Seen.load(run / "tokenizer").pieces == pieces
+    # a source without text has no prefix, either
+    lines = ["Der Mann schläft.", "", "Der Hund"]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    part = datasets.Dataset.from_dict({"source": lines, "target": ["a", "b", "c"]})
+    found = evaluation.score_task(loaded, "plural", corpora["plural"], part, silent, 0.0)
+    assert s2s("translate", run, "--task", "plural", "--input", tmp_path / "in.txt").split("\n")[:-1] == found.written
+    assert found.written[1] == ""
 
 
 def test_fine_tuning_takes_the_decoder_where_asked(run, tmp_path):

@@ -15,7 +15,7 @@ from s2s.data.corruption import CorruptedText
 from s2s.data.encoding import Encoded, Lists, encode_corpus, encode_texts
 from s2s.data.filters import Ledger, filter_training
 from s2s.data.mixing import FixedPairs, PairsOfPieces
-from s2s.data.pairs import PairSource, pairs, prefixed
+from s2s.data.pairs import PairSource, pairs, prefixed, with_prefix
 from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
@@ -194,6 +194,12 @@ class PreparedMixture:
         arrays = (array for each in self.learned for array in each.arrays())
         return {"training_data": digest_of_arrays(arrays), "tokenizer": self.tokenizer.digest}
 
+    def source_pieces(self, corpora: Mapping[str, CorpusSettings]) -> Int[np.ndarray, " different"]:
+        """The numbers of the pieces that occur in sources and prefixes; texts whose spans are taken out count whole."""
+        # sources of pairs are cut with their prefix, texts without
+        prefixes = [np.array(self.tokenizer.encode(each.prefix.rstrip()), np.int32) for each in corpora.values()]
+        return np.unique(np.concatenate([*prefixes, *(each.source_pieces() for each in self.learned)]))
+
 
 def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable[[str], None]) -> PreparedMixture:
     """Loads, filters and encodes all corpora, with the tokenizer of a run that is there, or one trained on all texts.
@@ -229,6 +235,12 @@ def in_pieces(
         return CorruptedText(texts, prefix, tokenizer.size, settings.share, settings.span, longest), texts
     encoded = encode_corpus(prefixed(part, settings.prefix), tokenizer, tokenizer)
     return FixedPairs(encoded), encoded
+
+
+def sources_of(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:
+    """All sources of parts of corpora, after their prefixes."""
+    for name, part in parts.items():
+        yield from (with_prefix(corpora[name].prefix, source) for source, _ in pairs(part))
 
 
 def read_and_written(corpora: Mapping[str, CorpusSettings], parts: Mapping[str, "datasets.Dataset"]) -> Iterator[str]:

@@ -1,13 +1,14 @@
 """What a model scores on each task of a mixture, by the task's own metric."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from s2s.data.pairs import with_prefix
 from s2s.evaluation.classification import ClassificationScores, classification_scores
-from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, scores
+from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Evaluation, Loaded, check_comparable
@@ -33,7 +34,7 @@ class TaskScore:
         sources: what was read, without the prefix.
         references: what should be written.
         written: what was.
-        texts: all metrics of text, where the task has no answers.
+        texts: all metrics of text with their intervals, where the task has no answers and `with_intervals` found them.
         classes: all measures of classes, where it has.
     """
 
@@ -129,7 +130,7 @@ def score_task(
     sources, references = list(part["source"]), list(part["target"])
     if settings.objective == "span-corruption":
         return TaskScore(name, LOSS, loss, sources, references, [])
-    prefixed = [settings.prefix + source for source in sources]
+    prefixed = [with_prefix(settings.prefix, source) for source in sources]
     with meter(name, len(sources)) as advance:
         if settings.answers:
             cut = run.tokenizers[0], prefixed, settings.answers
@@ -141,6 +142,14 @@ def score_task(
             return TaskScore(name, settings.metric, value, sources, references, written, classes=classes)
         translator, ranks = translator_of(run), run.computer.ranks
         written = ranks.shared(lambda some: [each.text for each in translator.translate(some, advance)], prefixed)
-    texts = scores(written, references)
-    value = loss if settings.metric == LOSS else texts[settings.metric].value
-    return TaskScore(name, settings.metric, value, sources, references, written, texts)
+    metric = settings.metric
+    # intervals, and TER, take longer than the search: a curve has none
+    value = loss if metric == LOSS else score(written, references, names=(metric,))[metric]
+    return TaskScore(name, metric, value, sources, references, written)
+
+
+def with_intervals(found: TaskScore) -> TaskScore:
+    """The same with all metrics of text, where text was written."""
+    if not found.written or found.classes:
+        return found
+    return replace(found, texts=scores(found.written, found.references))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS
 from s2s.evaluation.signs import WORST, Symptoms, Worst
 from s2s.evaluation.signs.pieces import entropy
@@ -67,7 +68,7 @@ def _chosen(
     answers = settings.answers or ()
     sources = list(part["source"])
     with meter("choosing", len(sources)) as advance:
-        prefixed = [settings.prefix + source for source in sources]
+        prefixed = [with_prefix(settings.prefix, source) for source in sources]
         cut = run.tokenizers[0], prefixed, answers, run.recipe.decoding.batch
         probabilities = shares(log_probabilities(run.model, *cut, advance))
     truth = np.array([answers.index(text.strip()) for text in part["target"]])

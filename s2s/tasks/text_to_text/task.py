@@ -8,7 +8,6 @@ from jaxtyping import Int
 
 from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import Mixed, PairsOfPieces, every_one, told
-from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
@@ -16,8 +15,8 @@ from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
 from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
-from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare
-from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task
+from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare, sources_of
+from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task, with_intervals
 from s2s.tasks.text_to_text.insides import insides
 from s2s.tasks.text_to_text.recipe import LOSS, MEAN, TextToTextRecipe
 from s2s.tasks.text_to_text.symptoms import symptoms
@@ -78,13 +77,10 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
 
     def begin(self, course: MixtureCourse, folder: Path, log: RunLog) -> None:
         """Keeps what the training text held, for warnings."""
-        corpora, corpus, cut = course.recipe.data.corpora, course.data.corpus, course.data.tokenizer
-        texts, held = (
-            [corpora[name].prefix + source for name, part in split.parts.items() for source, _ in pairs(part)]
-            for split in (corpus.train, corpus.validation)
-        )
-        pieces = [np.empty(0, np.int64), *(np.unique(row) for row in cut.encode_batch(texts))]
-        seen_in(texts, np.unique(np.concatenate(pieces)), cut).save(folder / TOKENIZER, held, cut)
+        data, corpora = course.data, course.recipe.data.corpora
+        seen = seen_in(sources_of(corpora, data.corpus.train.parts), data.source_pieces(corpora), data.tokenizer)
+        held = list(sources_of(corpora, data.corpus.validation.parts))
+        seen.save(folder / TOKENIZER, held, data.tokenizer)
 
     def validate(self, course: MixtureCourse, log: RunLog) -> float:
         recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer
@@ -115,7 +111,8 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         for name, each in part.parts.items():
             settings = recipe.data.corpora[name]
             pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
-            found.append(score_task(run, name, settings, each, meter, self._loss_of(run, {name: pieces})))
+            loss = self._loss_of(run, {name: pieces})
+            found.append(with_intervals(score_task(run, name, settings, each, meter, loss)))
         beam, mean = recipe.decoding.beam, mean_of(found)
         return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean, found)
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.batches import collate
+from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS, Tokenizer
 from s2s.errors import UserError
 from s2s.interpretability.alignment import links, pharaoh
@@ -55,7 +56,7 @@ def aligned(
     prefix = run.recipe.data.prefix
     given = iter(targets) if targets is not None else None
     for chunk in chunks:
-        lines = [prefix + line if line.strip() else line for line in chunk]
+        lines = [with_prefix(prefix, line) for line in chunk]
         if given is None:
             written = written_by(translator, lines)
         else:
