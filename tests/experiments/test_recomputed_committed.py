@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from s2s.recipe.installed import module_of
 from s2s.run.tasks import read
