@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,16 @@ def _functions() -> Iterator[tuple[str, Function]]:
         for node in _nodes(path):
             if isinstance(node, Function):
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+
+
+def test_the_page_on_the_house_has_every_room_and_every_task():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = [
+        layer for contract in settings["tool"]["importlinter"]["contracts"] for layer in contract.get("layers", [])
+    ]
+    rooms = {name.strip().rpartition(".")[2] for layer in layers for name in layer.split("|")}
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    assert rooms - set(re.findall(r"\w+", page)) == set()
 
 
 def test_there_are_files_to_look_at():

@@ -84,7 +84,6 @@ class McNemar:
     only_first: int
     only_second: int
     exact: float
-    chi_square: float
     chi_square_p: float
     method: Literal["exact", "chi-square"]
 
@@ -128,7 +127,6 @@ def mcnemar(truth: Classes, first: Classes, second: Classes) -> McNemar:
         only_first=b,
         only_second=c,
         exact=coin(b, b + c),
-        chi_square=statistic,
         chi_square_p=float(scipy.special.chdtrc(1, statistic)),
         method="exact" if b + c < _EXACT_BELOW else "chi-square",
     )

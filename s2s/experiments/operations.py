@@ -79,10 +79,6 @@ class Operations(TorchDispatchMode):
         """See the attributes."""
         return self._longest[2]
 
-    def depth_of(self, tensor: Tensor) -> int:
-        """The longest chain that led to the tensor; 0 for what was there before."""
-        return self._chain(tensor)[0]
-
     def _chain(self, tensor: Tensor) -> Chain:
         first, end = _stretch(tensor)
         known = self._written.get(_address(tensor), ())

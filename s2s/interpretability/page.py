@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from s2s.interpretability.inspection import AttentionMaps, Inspected, Inspection, plain
+from s2s.templates import templates
 
 _HERE = Path(__file__).parent
 # numbers of attention that a page holds, 6 bytes each; of longer texts it shows the beginning
@@ -17,25 +17,19 @@ _DIGITS = 4
 
 def page(inspection: Inspection) -> str:
     """The whole page as HTML; what comes from users is text on it, never markup or script."""
-    surroundings = Environment(
-        loader=FileSystemLoader(_HERE, encoding="utf-8"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    # `tojson` writes <, > and & as escapes, so that nothing in it ends the script that it stands in
-    surroundings.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    return surroundings.get_template("page.html").render(
-        inspection=inspection,
-        data={
-            "examples": [_shown(example) for example in inspection.examples],
-            "positions": plain(list(inspection.positions), _DIGITS),
-            "word": plain(inspection.word, _DIGITS),
-        },
-        style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
-        script=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
+    return (
+        templates(_HERE)
+        .get_template("page.html")
+        .render(
+            inspection=inspection,
+            data={
+                "examples": [_shown(example) for example in inspection.examples],
+                "positions": plain(list(inspection.positions), _DIGITS),
+                "word": plain(inspection.word, _DIGITS),
+            },
+            style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+            script=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
+        )
     )
 
 

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from s2s.questions import TABLES, plan_of
@@ -14,6 +13,7 @@ from s2s.report.matrix import LEGEND, Line, left_out, matrix
 from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.report.styles import MARKS, PALETTE
 from s2s.results import Contender, Figure, Result, Summary
+from s2s.templates import templates
 
 # so many rows of a table are shown without being asked for
 _LONG = 16
@@ -35,15 +35,7 @@ Figures = Mapping[tuple[str, str], Mapping[str, object]]
 
 def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pictures: Pictures) -> str:
     """The whole page as HTML: a table whose columns are the models, and the finished experiments in their order."""
-    surroundings = Environment(
-        loader=FileSystemLoader(_HERE, encoding="utf-8"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    surroundings.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    surroundings = templates(_HERE)
     surroundings.filters["typeset"] = _typeset
     lines = matrix(summary, models, results)
     counter = _Counter(results, _key(lines, results))

@@ -7,13 +7,18 @@ from s2s.experiments.instruments import counted_flops, unfused
 from s2s.experiments.operations import Operations
 
 
+def _depth(operations: Operations, tensor: torch.Tensor) -> int:
+    """How long the longest chain is that led to one tensor."""
+    return operations._chain(tensor)[0]
+
+
 def test_a_chain_of_operations_is_as_deep_as_it_is_long():
     x = torch.ones(3)
     with Operations() as operations:
         for _ in range(7):
             x = x + 1
     assert (operations.depth, operations.count) == (7, 7)
-    assert operations.depth_of(x) == 7
+    assert _depth(operations, x) == 7
 
 
 def test_of_parallel_branches_the_longer_one_counts():
@@ -21,7 +26,7 @@ def test_of_parallel_branches_the_longer_one_counts():
     with Operations() as operations:
         long, short = (x + 1) * 2 - 3, x * 5
         both = long + short
-    assert (operations.depth_of(long), operations.depth_of(short), operations.depth_of(both)) == (3, 1, 4)
+    assert (_depth(operations, long), _depth(operations, short), _depth(operations, both)) == (3, 1, 4)
     assert (operations.depth, operations.count) == (4, 5)
 
 
@@ -33,8 +38,8 @@ def test_an_operation_in_place_waits_for_what_stood_there_and_is_waited_for():
         z = torch.empty(3)
         torch.exp(y, out=z)
     assert (operations.depth, operations.count) == (4, 4)
-    assert operations.depth_of(y) == 3
-    assert operations.depth_of(z) == 4
+    assert _depth(operations, y) == 3
+    assert _depth(operations, z) == 4
 
 
 def test_what_is_written_without_being_given_back_is_waited_for():
@@ -42,8 +47,8 @@ def test_what_is_written_without_being_given_back_is_waited_for():
     with Operations() as operations:
         torch._foreach_add_([x, y], 1.0)
         z = x + 1
-    assert operations.depth_of(y) == 1
-    assert operations.depth_of(z) == 2
+    assert _depth(operations, y) == 1
+    assert _depth(operations, z) == 2
 
 
 def test_parts_of_a_tensor_written_apart_do_not_wait_for_each_other():
@@ -53,9 +58,9 @@ def test_parts_of_a_tensor_written_apart_do_not_wait_for_each_other():
         for part in y.chunk(4, dim=1):
             part.sigmoid_()
         assert operations.depth == 2
-        assert operations.depth_of(y) == 2
+        assert _depth(operations, y) == 2
         whole = y.sum()
-    assert operations.depth_of(whole) == 3
+    assert _depth(operations, whole) == 3
 
 
 def test_what_lies_under_a_write_is_still_there_beside_it():
@@ -63,9 +68,9 @@ def test_what_lies_under_a_write_is_still_there_beside_it():
     with Operations() as operations:
         y = ((x + 1) + 1) + 1
         y[:, 2:4].zero_()
-    assert operations.depth_of(y[:, :2]) == 3
-    assert operations.depth_of(y[:, 2:4]) == 4
-    assert operations.depth_of(y[:, 1:3]) == 4
+    assert _depth(operations, y[:, :2]) == 3
+    assert _depth(operations, y[:, 2:4]) == 4
+    assert _depth(operations, y[:, 1:3]) == 4
 
 
 def test_views_allocations_and_questions_are_free():
@@ -84,9 +89,9 @@ def test_memory_that_is_given_out_again_has_no_past():
     with Operations() as operations:
         for _ in range(20):
             y = ((x + 1) + 1) + 1
-            assert operations.depth_of(y) == 3
+            assert _depth(operations, y) == 3
             del y
-            assert operations.depth_of(torch.empty(1000)) == 0
+            assert _depth(operations, torch.empty(1000)) == 0
     assert operations.depth == 3
 
 
