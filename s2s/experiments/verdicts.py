@@ -99,7 +99,7 @@ def times(
 def gates_of_training(runs: BySeed) -> list[Gate]:
     """What must be true of any model's whole runs: their loss, on average, has stopped falling, at a rate inside."""
     rate = next(iter(runs.values())).get("rate")
-    closed = [converged(*_mean_curve(runs))]
+    closed = [converged(*mean_curve(runs))]
     return [*closed, rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else closed
 
 
@@ -108,16 +108,16 @@ def doublings_behind(own: BySeed, other: BySeed) -> float | None:
 
     None where it does not fall, or is not behind.
     """
-    (tokens, losses), (_, wanted) = map(_mean_curve, (own, other))
+    (tokens, losses), (_, wanted) = map(mean_curve, (own, other))
     slope, behind = slope_per_doubling(tokens, losses), losses[-1] - wanted[-1]
     return behind / -slope if slope is not None and slope < 0 < behind else None
 
 
-def _mean_curve(runs: BySeed) -> tuple[list[float], list[float]]:
-    """Tokens and losses at each look at the validation set, on average over seeds."""
-    looks = min(len(run["losses"]) for run in runs.values())
-    tokens, losses = (np.mean([run[key][:looks] for run in runs.values()], axis=0) for key in ("tokens", "losses"))
-    return tokens.tolist(), losses.tolist()
+def mean_curve(runs: BySeed, key: str = "losses") -> tuple[list[float], list[float]]:
+    """Tokens, and what is kept under a key, at each look at the validation set, on average over seeds."""
+    looks = min(len(run[key]) for run in runs.values())
+    tokens, values = (np.mean([run[each][:looks] for run in runs.values()], axis=0) for each in ("tokens", key))
+    return tokens.tolist(), values.tolist()
 
 
 def corrected(pairs: Pairs) -> Pairs:

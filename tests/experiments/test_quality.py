@@ -114,6 +114,26 @@ def test_equal_runs_are_a_tie(contest):
     assert narrow.equivalence_p(1.0) < 0.05
 
 
+@pytest.mark.parametrize("slow", [(), ("gru",), ("rnn", "gru")], ids=["both gain", "one gains", "none gains"])
+def test_a_tie_of_models_that_both_still_gain_is_one_at_this_budget(contest, slow):
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3, 4, 5))
+    # each doubling brings so much; the first look lies before the last doubling
+    gains = {model: 0.5 if model in slow else 3.0 if model == "rnn" else 2.0 for model in ("rnn", "gru")}
+    measured = {}
+    for cell in EXPERIMENT.cells(made):
+        # one in a thousand words is wrong, in other places for each seed
+        run = _planted(0.001, cell.seed) | {"tokens": [100, 400, 565.685, 800]}
+        measured[cell] = run | {"bleus": [9.0, *(90 + gains[cell.model] * doublings for doublings in (0, 0.5, 1))]}
+    result = EXPERIMENT.conclude(made, measured)
+    assert [each.standing for each in result.findings] == ["tie", "tie"]
+    for (model, other), finding in zip((("rnn", "gru"), ("gru", "rnn")), result.findings, strict=True):
+        said = f"at this budget: with each doubling of the tokens it still gains {gains[model]:.1f} BLEU, {other} "
+        assert finding.verdict.endswith(f"; {said}{gains[other]:.1f}") == (not slow)
+        assert ("at this budget" in finding.verdict) == (not slow)
+    rows = {row["model"]: row["BLEU gained in the last doubling"] for row in _table(result, "scores")}
+    assert rows == pytest.approx(gains, abs=0.01)
+
+
 def test_seeds_that_deny_each_other_decide_nothing(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2, 3))
     wrong = {("rnn", 1): 0.6, ("gru", 1): 0.2, ("rnn", 2): 0.2, ("gru", 2): 0.6, ("rnn", 3): 0.4, ("gru", 3): 0.4}

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import TIE, Gate, Judgement, beside, uses_its_source
+from s2s.evaluation.gates import TIE, Gate, Judgement, beside, slope_per_doubling, uses_its_source
 from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
@@ -32,7 +32,7 @@ from s2s.experiments.presenting import (
 from s2s.experiments.quality.curves import cost_figures, costs, readings
 from s2s.experiments.quality.variations import variations
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import doublings_behind, gates_of_training, percent
+from s2s.experiments.verdicts import doublings_behind, gates_of_training, mean_curve, percent
 from s2s.results import Figure, Finding, Table
 
 RUN = "run"
@@ -145,7 +145,25 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
     if said.standing == "still learning" and (far := doublings_behind(runs[model], runs[other])) is not None:
         away = f"{far:.1f} more doublings" if far < _FAR else f"more than {_FAR} doublings"
         said = replace(said, sentence=f"{said.sentence}; to {other}'s it would be {away} at that pace")
+    if said.standing == "tie" and (budget := _at_this_budget(model, other, runs)):
+        said = replace(said, sentence=f"{said.sentence}; {budget}")
     return replace(said, variations=variations(model, other, runs)) if said.decided else said
+
+
+def gained(runs: BySeed) -> float | None:
+    """BLEU, in percent, that a doubling of the tokens still adds on the validation set; None where looks are too few.
+
+    It is the slope of a line through the looks of the last doubling, of the mean over seeds.
+    """
+    return slope_per_doubling(*mean_curve(runs, "bleus"))
+
+
+def _at_this_budget(model: str, other: str, runs: Runs) -> str:
+    """What a tie does not say of two models that both still gain more than a tie allows; empty where that is not so."""
+    own, others = (gained(runs[name]) for name in (model, other))
+    if own is None or others is None or min(own, others) <= TIE:
+        return ""
+    return f"at this budget: with each doubling of the tokens it still gains {own:.1f} BLEU, {other} {others:.1f}"
 
 
 def _figures(runs: Runs) -> list[Figure]:
@@ -167,6 +185,7 @@ def _summary(runs: Runs) -> Table:
         Interval("chrF2++", lambda row: _score("chrf", row["runs"]), 2, "chrF2++"),
         SeedMean("exact (%)", "exact", 1),
         SeedMean("validation loss (nats per token)", lambda run: min(run["losses"]), 4),
+        Column("BLEU gained in the last doubling", lambda row: gained(row["runs"]), 2),
         Column("parameters"),
         Column("Mflop per target token", lambda row: row["flops"] / 1e6, 3),
         SeedMean("training (s)", lambda run: run["seconds"][-1], 1),
