@@ -83,7 +83,9 @@ def table() -> str:
         if not names:
             continue
         machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
-        machine += "".join(f"; {name} on {where}" for name, where in _elsewhere(summary).items() if name in names)
+        elsewhere = {name: where for name, where in _elsewhere(summary).items() if name in names}
+        for where in dict.fromkeys(elsewhere.values()):
+            machine += f"; {', '.join(name for name, its in elsewhere.items() if its == where)} on {where}"
         parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
         told.append(
             f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, summary.seeds))}; parameters "

@@ -220,7 +220,9 @@ class Result(Part):
         """The machines that measured it, where they are not just the one that the comparison names."""
         processor, precision = summary.began_on or ("", "")
         own = all(each.startswith(processor) and each.endswith(f"({precision})") for each in self.machines)
-        return [] if own else self.machines
+        # of some measurements of a machine the precision was not kept
+        bare = {each for each in self.machines if any(other.startswith(f"{each} (") for other in self.machines)}
+        return [] if own else [each for each in self.machines if each not in bare]
 
 
 # The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.

@@ -159,7 +159,8 @@ def extended(summary: Summary, asked: Order) -> Summary:
         return summary
     plan = plan_of(summary.task, summary.profile)
     new = _experiments(asked.experiments, summary.task, plan) if asked.experiments else []
-    seeds = list(range(1, asked.seeds + 1)) if asked.seeds else summary.seeds
+    # those that it has come first: a kept comparison may not begin with 1
+    seeds = list(range(summary.seeds[0], summary.seeds[0] + asked.seeds)) if asked.seeds else summary.seeds
     experiments = [name for name in experiments_of(summary.task) if name in {*summary.experiments, *new}]
     words = shlex.split(summary.command)
     for option in ("--seeds", "--experiment"):

@@ -284,6 +284,9 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     assert len(counting.asked) == 12
     assert comparison.begun(folder) == read_summary(folder / COMPARISON)
     assert read_summary(folder / COMPARISON).seeds == [1, 2, 3]
+    # one whose rates were chosen with seed 1 goes on from its own
+    later = asked.model_copy(update={"seeds": [2, 3, 4]})
+    assert extended(later, Order(seeds=5)).seeds == [2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from s2s.experiments.verdicts import listed
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
+from s2s.training.devices import NAMES as PRECISIONS
 from s2s.training.devices import Computer, seed_for
 
 # Two layers that read, since to look up a key takes one to join it with its value and one to find it. One direction
@@ -167,7 +168,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     trials = Cell(cell.model, replace(part, of="rates").key)
     folder = contest.cells_of(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    rates = keep(folder, partial(measure, contest), trials)
+    rates = keep(folder, partial(measure, contest), trials, PRECISIONS[contest.computer.precision])
     if rates.measured is None:
         raise UserError(rates.failed)
     rate = rates.measured["other" if part.of == "other" else "best"]

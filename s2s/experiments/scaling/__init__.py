@@ -30,6 +30,7 @@ from s2s.recipe.schema import Section
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import mean_loss
+from s2s.training.devices import NAMES
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
@@ -140,7 +141,8 @@ def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], part: 
             recipe = _at(whole if trial.whole else half, trial.rate)
             cell = Cell(contestant.name, f"{part}-{trial.part}")
             # one that failed would fail again
-            made[trial] = kept(folder, cell) or keep(folder, partial(_trial, contest, recipe), cell)
+            one = partial(_trial, contest, recipe)
+            made[trial] = kept(folder, cell) or keep(folder, one, cell, NAMES[contest.computer.precision])
     return made
 
 
