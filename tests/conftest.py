@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,14 @@ def _hears_control_c() -> None:
     """Shells have the signal ignored for what they run in the background, and whoever is started there inherits it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _all_numbers() -> Iterator[None]:
+    """What a test prepares for training flushes the smallest numbers to zero; the next one has them again."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
 
 
 @pytest.fixture
