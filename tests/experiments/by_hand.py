@@ -140,21 +140,24 @@ def median_reach(reaches: Sequence[tuple[float, bool]], longest: float) -> list[
 def log_rank_by_counting(first: Sequence[tuple[float, bool]], second: Sequence[tuple[float, bool]]) -> float:
     """Share of all ways to deal the runs out in which as many more or fewer ended than expected (Mantel 1966).
 
-    Runs are (time, whether it ended); sums are fractions, so equal ones are equal.
+    Runs are (time, whether it ended); sums are whole numbers, so equal ones are equal.
     """
     runs = [*first, *second]
+    times = sorted({time for time, ended in runs if ended})
+    risks = [{i for i, (each, _) in enumerate(runs) if each >= time} for time in times]
+    deaths = [{i for i, run in enumerate(runs) if run == (time, True)} for time in times]
+    # everything times a number that all risk sets divide
+    whole = math.lcm(*map(len, risks))
 
-    def apart(chosen: frozenset[int]) -> Fraction:
-        total = Fraction(0)
-        for time in {time for time, ended in runs if ended}:
-            risk = [i for i, (each, _) in enumerate(runs) if each >= time]
-            died = [i for i in risk if runs[i] == (time, True)]
-            expected = Fraction(len(died) * sum(i in chosen for i in risk), len(risk))
-            total += sum(i in chosen for i in died) - expected
-        return abs(total)
+    def apart(chosen: set[int]) -> int:
+        ended = sum(len(chosen & died) for died in deaths)
+        expected = [
+            len(died) * len(chosen & risk) * (whole // len(risk)) for died, risk in zip(deaths, risks, strict=True)
+        ]
+        return abs(ended * whole - sum(expected))
 
-    seen = apart(frozenset(range(len(first))))
-    ways = [apart(frozenset(each)) for each in combinations(range(len(runs)), len(first))]
+    seen = apart(set(range(len(first))))
+    ways = [apart(set(each)) for each in combinations(range(len(runs)), len(first))]
     return sum(each >= seen for each in ways) / len(ways)
 
 
