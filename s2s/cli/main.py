@@ -41,6 +41,12 @@ _COMMANDS = {
 }
 
 
+_SMALLER = (
+    "free memory, or ask for less at once: a search for as many sentences as decoding.batch says, each with --beam or "
+    "decoding.beam hypotheses, or a validation for batches of batches.tokens"
+)
+
+
 class Group(click.Group):
     """A group whose unknown commands are told with what was probably meant."""
 
@@ -114,6 +120,14 @@ def main() -> None:
         if error.errno is None:
             raise
         _tell(str(explained(error)))
+        sys.exit(2)
+    except (RuntimeError, MemoryError) as error:
+        # torch is there already, but for a mistake of ours that happened before
+        from s2s.training.devices import out_of_memory, without_places
+
+        if not out_of_memory(error):
+            raise
+        _tell(str(UserError(f"no memory: {without_places(error)}", remedy=_SMALLER)))
         sys.exit(2)
     finally:
         _let_go_of_output()

@@ -293,6 +293,8 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
         watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
         trials |= _all_kept(TUNING, entrants, new, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
+    if warning := tuning.unfinished(tried):
+        watch.say(warning)
     updates: Mapping[str, int] = {}
     if summary.match == "time":
         updates = contenders.equal_time(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from s2s.contender import file_name
+from s2s.evaluation.gates import LEARNING, slope_per_doubling
 from s2s.experiments.contest import (
     Cell,
     ComparedRecipe,
@@ -247,7 +248,9 @@ def _measure(contest: Contest, cell: Cell) -> Measured:
     if trial.whole:
         folder = whole_run(contest, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
         seen = history(folder, {"losses": "loss"}, contest.computer)
-        return {"loss": seen["losses"][-1], "seconds": seen["seconds"][-1], "updates": recipe.training.updates}
+        slope = slope_per_doubling(seen["tokens"], seen["losses"])
+        end = {"loss": seen["losses"][-1], "seconds": seen["seconds"][-1], "updates": recipe.training.updates}
+        return end | {"slope": slope}
     recipe = shortened(recipe, contest.sizes(SIZES).share)
     loss, seconds = short_training(recipe, TRIAL_SEED, contest.computer)
     return {"loss": loss, "seconds": seconds, "updates": recipe.training.updates}
@@ -290,6 +293,7 @@ class Tried:
     losses: dict[Trial, float | None]
     seconds: float  # what it cost
     seconds_per_update: float | None  # of training at the depth chosen; None where it failed
+    slope: float | None  # nats that a doubling of the tokens changes the chosen training's loss by; None where unknown
 
 
 def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
@@ -302,7 +306,29 @@ def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
         for trial, one in mine.items()
         if one.measured and best and trial.layers == best.layers
     ]
-    return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None))
+    end = mine[best].measured if best else None
+    # measurements of before it was noted have none, nor have short trainings
+    slope = end.get("slope") if end else None
+    return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None), slope)
+
+
+def unfinished(tried: Mapping[str, Tried]) -> str:
+    """Which models' trials still learned when their updates were spent, in words; empty where none is known to.
+
+    A comparison that goes on nevertheless will say so of each of them, in every row that looks at trained models.
+
+    Args:
+        tried: of each model.
+    """
+    falling = {model: -each.slope for model, each in tried.items() if each.slope and -each.slope >= LEARNING}
+    if not falling:
+        return ""
+    models = ", ".join(f"{model} ({fall:.2f})" for model, fall in falling.items())
+    return (
+        f"still learning when their updates were spent, by nats with each doubling of the tokens: {models}; a verdict "
+        f"wants less than {LEARNING:g}, so rows of trained models will have none for them. More training.updates, or a "
+        "smaller task, in another folder may"
+    )
 
 
 def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contestant:

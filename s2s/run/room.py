@@ -18,7 +18,7 @@ from s2s.models.numberless import numberless
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.folder import RECIPE
 from s2s.tasks.contract import Course, Task
-from s2s.training.devices import out_of_memory
+from s2s.training.devices import out_of_memory, without_places
 from s2s.training.update import Update
 
 # in fp32: the number itself, its gradient, and Adam's two averages
@@ -83,7 +83,7 @@ def room_to_update(course: Course[Any, Any, Any], folder: Path) -> Iterator[None
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
-        what = f"no memory for a batch: {_first_line(error)}"
+        what = f"no memory for a batch: {without_places(error)}"
         raise OutOfMemory(what, str(folder), _smaller(course, folder)) from None
 
 
@@ -116,10 +116,6 @@ def _smaller(course: Course[Any, Any, Any], folder: Path) -> str:
         "start a run of smaller batches, more of which make the same update: "
         f"{shlex.join(launch.command(words) if launch else ['s2s', *words])}\n  → or free memory"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rpartition("Allocator: ")[2][:200] or type(error).__name__
 
 
 def _too_large(parameters: int, there: int) -> UserError:

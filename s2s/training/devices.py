@@ -190,6 +190,11 @@ def out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
 
 
+def without_places(error: Exception) -> str:
+    """What such an error says to a user: its first line, without the place in torch where it was found."""
+    return str(error).strip().partition("\n")[0].rpartition("Allocator: ")[2][:200] or type(error).__name__
+
+
 def precision_of(computer: str) -> torch.dtype | None:
     """The precision that a written `Computer` names; None where it names none."""
     return next((dtype for dtype, name in NAMES.items() if computer.endswith(f", {name}")), None)

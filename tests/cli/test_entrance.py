@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from s2s.cli import main
 
 
 def _s2s(*words: str, output=subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess:
@@ -31,6 +34,23 @@ def test_output_that_takes_no_more_is_one_line_and_status_2():
     assert done.returncode == 2
     assert "cannot be written: No space left on device" in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("asked", ["torch.empty(2**60)", "bytearray(2**60)"])
+def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch, capsys, asked):
+    monkeypatch.setattr(main, "commands", lambda **_: eval(asked, {"torch": torch}))
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    said = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, len(said)) == (2, 2)
+    assert said[0].startswith("no memory")
+    assert "decoding.batch" in said[1]
+
+
+def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(main, "commands", lambda **_: torch.ones(2) @ torch.ones(3))
+    with pytest.raises(RuntimeError, match="size"):
+        main.main()
 
 
 def test_streams_that_are_closed_are_empty_and_take_everything():

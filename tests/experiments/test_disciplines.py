@@ -50,7 +50,7 @@ def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_referen
     losses = {Trial(0.002): 0.3}
     contestant = chosen(Contestant(found.name, found), losses, 7)
     assert pickle.loads(pickle.dumps(contestant)) == contestant
-    told = described(contestant, Tried(losses, 1.0, None))
+    told = described(contestant, Tried(losses, 1.0, None, None))
     assert told.parameters == parameter_count(build_classifier(found, pieces))
     assert told.recipe == dump(contestant.recipe)
 

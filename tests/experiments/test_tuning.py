@@ -2,9 +2,11 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from s2s.evaluation.gates import slope_per_doubling
 from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Cell, Contestant
 from s2s.experiments.disciplines import trained
@@ -26,8 +28,9 @@ from s2s.experiments.tuning import (
     next_trials,
     short_training,
     tried,
+    unfinished,
 )
-from s2s.experiments.whole_runs import seeds_of
+from s2s.experiments.whole_runs import history, seeds_of
 from s2s.recipe.reading import shipped
 from s2s.run.tasks import read
 
@@ -186,6 +189,27 @@ def test_what_was_tried_decides_and_is_described(base):
     assert chosen(entrant, failed.losses, None).recipe == entrant.recipe
 
 
+def test_whose_budget_is_too_small_is_told_before_the_rest_is_spent():
+    def _ends(slope, **other):
+        whole = {"loss": 1.0, "seconds": 2.0, "updates": 4, **({} if slope is None else {"slope": slope}), **other}
+        return {"rate-2000": {"loss": 2.0, "seconds": 1.0, "updates": 1}, "whole-rate-2000": whole}
+
+    slopes = {"rnn": -0.0912, "lstm": -0.05, "conv": -0.049, "gru": 0.2, "mingru": None}
+    trials = {
+        Cell(model, part): Kept(measured, "", 1.0)
+        for model, slope in slopes.items()
+        for part, measured in _ends(slope).items()
+    }
+    # the better one of two whole trainings is the one that decides
+    trials[Cell("conv", "whole-rate-1000")] = Kept({"loss": 1.5, "seconds": 2.0, "updates": 4, "slope": -0.9}, "", 1.0)
+    told = unfinished({model: tried(trials, model) for model in slopes})
+    assert "rnn (0.09), lstm (0.05);" in told
+    assert "conv" not in told
+    assert "gru" not in told
+    del slopes["rnn"], slopes["lstm"]
+    assert unfinished({model: tried(trials, model) for model in slopes}) == ""
+
+
 def test_trials_are_asked_for_until_there_are_no_more(contest):
     made = contest(["lstm"])
     folder = made.cells_of("tuning")
@@ -203,6 +227,9 @@ def test_trials_are_asked_for_until_there_are_no_more(contest):
 
 def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     made = contest(["gru"])
+    often = made.contestants[0].recipe
+    often = often.model_copy(update={"validation": often.validation.model_copy(update={"every": 4})})
+    made = replace(made, contestants=(replace(made.contestants[0], recipe=often),))
     short, long = (TUNING.measure(made, Cell("gru", part)) for part in ("rate-4000", "whole-rate-4000"))
     assert (short["updates"], long["updates"]) == (3, 12)
     assert long["loss"] < short["loss"]
@@ -211,6 +238,10 @@ def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
     # no training that is scored is the one that chose: the best of several is a lucky one
     assert TRIAL_SEED not in made.seeds
     (run,) = (made.folder / "runs").iterdir()
+    curve = history(run, {"losses": "loss"}, made.computer)
+    assert "slope" not in short
+    assert curve["updates"] == [4, 8, 12]
+    assert long["slope"] == slope_per_doubling(curve["tokens"], curve["losses"])
     mine = trained(made, "gru", made.seeds[0])
     assert mine != run
     assert read(mine / "recipe.yaml").seeds == seeds_of(made.seeds[0])
