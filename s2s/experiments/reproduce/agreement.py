@@ -45,8 +45,9 @@ class Agreement(Reproduction):
     method = (
         "Sentences of the built-in corpus with up to two relative clauses between subject and verb (0, 4 and 8 words), "
         "English to German, about 60,000 parameters, at most 2,400 updates at the better of two rates, fewer "
-        "once 99 % are right; tested with 16 and 32 "
-        "words between them: the right form of the verb must be likelier than the other number's."
+        "once 99 % are right; tested with 16 and 32 words between them: the right form of the verb must be likelier "
+        "than the other number's. Beyond what was learned one seed says nothing: differences go from -37 to 38 points, "
+        "and the same seed had -24 on another processor."
     )
     bands = (
         Band(key="learned", what="right verbs of lstm-attention at 8 words (%)", published="high", low=90.0),
@@ -57,8 +58,8 @@ class Agreement(Reproduction):
             low=-5.0,
         ),
     )
-    seconds = (100, 400)
-    usual_seeds = 1
+    seconds = (700, 2_000)
+    usual_seeds = 10
 
     trained: tuple[int, ...] = (0, 4, 8)
     longer: tuple[int, ...] = (16, 32)
