@@ -33,7 +33,7 @@ CHANCE = torch.Generator().manual_seed(1)
 BRIEF = Budget(updates=2, rate=0.001, every=1)
 SMALL = (
     CopyMemory(blanks=5, width=8, rows=2, budget=BRIEF, nearby=BRIEF),
-    Adding(steps=6, width=8, rows=2, budget=BRIEF),
+    Adding(width=8, rows=2, budget=BRIEF),
     Counting(longest=3, tried=5, rows=2, budget=BRIEF),
     Mqar(pairs=3, keys=5, values=4, rows=2, budget=BRIEF, contestants=(("transformer", 8), ("lstm", 4), ("lstm", 8))),
     WarmUp(updates=2, warmup=1, layers=1, width=16, pairs=2_200, tokens=256, every=1),
@@ -124,7 +124,7 @@ def test_one_who_forgets_the_symbols_has_the_loss_that_is_given():
 
 
 def test_one_who_says_the_mean_of_all_sums_errs_by_a_sixth():
-    source, sums = replace(Adding(), rows=20_000, steps=20).draw(CHANCE)
+    source, sums = replace(Adding(), rows=20_000).draw(20, CHANCE)
     assert float((sums - 1).square().mean()) == pytest.approx(1 / 6, abs=0.01)
     assert source[..., 1].sum(dim=1).unique().tolist() == [2.0]
     assert source[:, :10, 1].sum(dim=1).unique().tolist() == [1.0]
