@@ -48,7 +48,7 @@ class Sizes:
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(share=0.25, whole=0),
     "lecture": Sizes(share=0.15, whole=2),
-    "definitive": Sizes(share=0.25, whole=2),
+    "definitive": Sizes(share=0.15, whole=2),
 }
 # The settings that say how deep a model is; one that has neither is tried at its own depth alone.
 _LAYERS = ("encoder_layers", "decoder_layers")
