@@ -20,14 +20,18 @@ _layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last 
 
 @click.command()
 @options.run
-@click.argument("inputs", nargs=-1, metavar="[INPUT] [INPUT]")
+@click.argument("inputs", type=options.TEXT, nargs=-1, metavar="[INPUT] [INPUT]")
 @click.option(
     "--output", type=options.FILE, help="A page (.html), a picture (.png, .svg, .pdf) or all numbers (.json)."
 )
 @_layer
 @click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Of the walk through q, k and v.")
 @click.option("--word", help="Whose walk; of an image a patch: row,column. The longest or most ambiguous if absent.")
-@click.option("--translation", help="What a translator shall have written; its own translation if absent.")
+@click.option(
+    "--translation",
+    type=options.TEXT,
+    help="What a translator shall have written; its own translation if absent.",
+)
 @click.option("--task", help="Of a text-to-text run: which one its model shall do.")
 @click.option("--row", type=click.IntRange(1), help="Of the test set, without INPUT; the first if absent.")
 @options.checkpoint

@@ -6,6 +6,24 @@ from pathlib import Path
 import click
 
 FILE = click.Path(path_type=Path)
+
+
+class _Text(click.ParamType):
+    """Text of a person: what a terminal gives that is not UTF-8 is none, unless it names a file."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            if not Path(value).exists():
+                spelt = value.encode("utf-8", "backslashreplace").decode()
+                self.fail(f"{spelt[:60]!r} is not UTF-8 from character {error.start + 1} on", param, ctx)
+        return value
+
+
+TEXT = _Text()
 run = click.argument("run", type=FILE)
 overrides = click.argument("overrides", nargs=-1, metavar="[section.key=value]...")
 checkpoint = click.option(

@@ -37,7 +37,12 @@ _lowercase = click.option("--lowercase", is_flag=True, help="Score without regar
 @click.option("--length-penalty", type=Number(0), help="Exponent of the length penalty.")
 @click.option("--precision", type=click.Choice(["fp32", "bf16"]), help="Of matrix products; the recipe's by default.")
 @click.option("--task", "name", help="Which task of a text-to-text RUN; needed where it has several.")
-@click.option("--prefix", "before", help="What stands before each line, such as '<2de> '; data.prefix by default.")
+@click.option(
+    "--prefix",
+    "before",
+    type=options.TEXT,
+    help="What stands before each line, such as '<2de> '; data.prefix by default.",
+)
 @click.option(
     "--engine",
     type=click.Choice(list(_ENGINES)),
@@ -160,7 +165,7 @@ def _write_all(lines: Iterable[str], output: Path | None) -> None:
 
 @click.command()
 @options.run
-@click.argument("text")
+@click.argument("text", type=options.TEXT)
 @click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
 @click.option("--best", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many fillers.")
 @options.checkpoint

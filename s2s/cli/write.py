@@ -7,11 +7,14 @@ import click
 from s2s.cli import options
 from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
 from s2s.cli.numbers import Number
+from s2s.errors import UserError
+
+_BY_DEFAULT = click.core.ParameterSource.DEFAULT
 
 
 @click.command()
 @options.run
-@click.argument("prompt", required=False)
+@click.argument("prompt", type=options.TEXT, required=False)
 @options.source(help="Without PROMPT: one a line; - by default.")
 @options.output
 @click.option("--temperature", type=Number(0, 100), default=1.0, show_default=True, help="0: no chance.")
@@ -46,6 +49,8 @@ def generate(
     """
     from s2s.run.folder import opened
 
+    if prompt is not None and click.get_current_context().get_parameter_source("source") is not _BY_DEFAULT:
+        raise UserError("PROMPT is what is gone on with", "--input", "leave one of them out")
     model = opened(run, tasks=["language-model"])
     check_output(output)
     wait = told_to_wait(run, source) if prompt is None else lambda: None

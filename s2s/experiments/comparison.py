@@ -37,7 +37,7 @@ from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of, settling
 from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_summary
+from s2s.results import COMPARISON, RESULT, Contender, Failure, Finding, Result, Summary, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import RECIPE, alone, untouched
 from s2s.run.manifest import processor
@@ -303,8 +303,24 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
         )
     contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)
     described = [tuning.described(each, tried[each.name]) for each in contestants]
+    _check_choice(entrants.cells_of(TUNING.name), summary.contenders, described)
     write_part(summary.model_copy(update={"contenders": described}), entrants.folder / COMPARISON)
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
+
+
+def _check_choice(folder: Path, before: Sequence[Contender], now: Sequence[Contender]) -> None:
+    """Refuses trials that say something else than when all other measurements were made by what they said."""
+    after = {each.model: each for each in now}
+    for each in before:
+        new = after.get(each.model)
+        if new is None or (new.learning_rate, new.parameters) == (each.learning_rate, each.parameters):
+            continue
+        raise UserError(
+            f"the trials of {each.model} have changed since it was given the rate {each.learning_rate:g}: they choose "
+            f"{new.learning_rate:g} and {new.parameters:,} parameters now, beside {each.parameters:,}",
+            where=str(folder),
+            remedy="restore its files there, or begin another comparison",
+        )
 
 
 def _open(entrants: Contest, summary: Summary, trials: Sequence[Cell]) -> list[Cell]:

@@ -6,6 +6,7 @@ does not change what is measured.
 """
 
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -83,7 +84,8 @@ def machine_here(precision: str = "") -> str:
 def kept(folder: Path, cell: Cell) -> Kept | None:
     """A measurement made before; None where there is none, or its file is damaged."""
     try:
-        return Kept(**json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8")))
+        one = Kept(**json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8")))
+        return one if math.isfinite(one.seconds) and isinstance(one.measured, dict | None) else None
     except (OSError, ValueError, TypeError):
         return None
 

@@ -282,8 +282,9 @@ Which measurements there are depends on those that were made, so they are asked 
 
 def loss_of(one: Kept) -> float | None:
     """The loss that a trial ended with; None where it failed."""
+    loss = one.measured.get("loss") if one.measured else None
     # a training may end with a loss that is no number
-    return one.measured["loss"] if one.measured and math.isfinite(one.measured["loss"]) else None
+    return loss if isinstance(loss, int | float) and math.isfinite(loss) else None
 
 
 @dataclass(frozen=True)

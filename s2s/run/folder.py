@@ -131,6 +131,8 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
         UserError: the folder is no run, or an override or an edit would make it another one.
     """
     check_is_run(folder)
+    if (folder / EXPORTED).exists():
+        raise UserError("is an export, which nothing goes on from", str(folder), "name the run that was exported")
     if (folder / "model.safetensors").exists():
         raise UserError("is a checkpoint", where=str(folder), remedy=f"name its run: {folder.resolve().parent.parent}")
     check_sections(overrides, _MAY_CHANGE, "--resume continues the run by its own recipe")

@@ -106,10 +106,11 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     else:
         found = checkpoints.folder / (name.zfill(7) if name.isdigit() else name)
     if found is None and (path / EXPORTED).exists():
+        engine = "onnx" if any(path.glob("*.onnx")) else "ctranslate2"
         raise UserError(
             "is an export, which other engines load",
             where=str(path),
-            remedy="name the run itself, or `s2s translate … --engine ctranslate2`",
+            remedy=f"name the run itself, or `s2s translate … --engine {engine}`",
         )
     if found is None:
         raise UserError(

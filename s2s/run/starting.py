@@ -36,6 +36,8 @@ def planned(
     """
     if overfit and (resume or overwrite):
         raise UserError("--overfit keeps no run", remedy="leave out --resume and --overwrite")
+    if resume and overwrite:
+        raise UserError("--resume keeps what --overwrite would replace", remedy="leave one of them out")
     if overfit and launch:
         raise UserError("--overfit is for one process", remedy="leave torchrun out")
     recipe = check_resumable(path, overrides) if resume else read(recipe_path(path), overrides)

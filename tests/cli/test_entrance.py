@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from s2s.cli import main
 
@@ -45,6 +46,22 @@ def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch,
     assert (ended.value.code, len(said)) == (2, 2)
     assert said[0].startswith("no memory")
     assert "decoding.batch" in said[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fill", "RUN", "a\udcff"],
+        ["generate", "RUN", "a\udcff"],
+        ["inspect", "RUN", "a\udcff"],
+        ["inspect", "RUN", "a", "--translation", "a\udcff"],
+        ["translate", "RUN", "--prefix", "a\udcff"],
+    ],
+)
+def test_text_that_is_not_utf_8_is_told_before_anything_is_loaded(words):
+    done = CliRunner().invoke(main.commands, words)
+    assert done.exit_code == 2
+    assert "'a\\\\udcff' is not UTF-8 from character 2 on" in done.output
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch):

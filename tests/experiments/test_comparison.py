@@ -107,6 +107,14 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
     # and once finished, nothing is done again
     comparison.go_on(stopped, console)
     assert counting.asked == asked
+    # nor is another rate chosen than the one that all was measured with
+    before = (stopped / COMPARISON).read_bytes()
+    rate = read_summary(stopped / COMPARISON).contenders[0].learning_rate
+    for path in (stopped / "cells" / "tuning").glob(f"rnn--*rate-{round(1e6 * rate)}.json"):
+        path.write_text(path.read_text()[:20])
+    with pytest.raises(UserError, match=rf"trials of rnn have changed since it was given the rate {rate:g}"):
+        comparison.go_on(stopped, console)
+    assert (stopped / COMPARISON).read_bytes() == before
 
 
 def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, tmp_path):

@@ -357,3 +357,11 @@ def test_two_processes_do_not_measure_in_one_folder(tmp_path):
     assert list((tmp_path / "cells").iterdir()) == []
     # the lock is given back, and does not stand in the way
     assert not [path for path in tmp_path.iterdir() if path.name == "reproduction.json"]
+
+
+def test_a_folder_of_something_else_is_left_as_it_is(tmp_path):
+    (tmp_path / "report.html").write_text("precious")
+    with pytest.raises(UserError, match="holds something else"):
+        reproducing.reproduce("depth", tmp_path, None, print)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").read_text() == "precious"

@@ -44,8 +44,19 @@ def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path):
 
 
 def test_a_damaged_file_counts_as_not_measured(tmp_path):
-    (tmp_path / "rnn--copy--seed3.json").write_text('{"measured": {"va')
-    assert kept(tmp_path, TASK) is None
+    path = tmp_path / "rnn--copy--seed3.json"
+    whole = '{"measured": {"value": 1}, "failed": "", "seconds": 2.0}'
+    path.write_text(whole)
+    assert kept(tmp_path, TASK) is not None
+    damaged = [
+        whole[:20],
+        whole.replace("2.0", "NaN"),
+        whole.replace("2.0", '"x"'),
+        whole.replace('{"value": 1}', "[]"),
+    ]
+    for text in damaged:
+        path.write_text(text)
+        assert kept(tmp_path, TASK) is None, text
 
 
 def test_an_interruption_is_not_taken_for_a_failure(tmp_path):

@@ -19,7 +19,7 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.reproduced import RESULT, Check, Reproduced
 from s2s.results import Failure
-from s2s.run.folder import alone
+from s2s.run.folder import alone, untouched
 from s2s.training.devices import choose, prepare_process
 
 # small trainings gain nothing from a second thread, and one is the same everywhere
@@ -121,7 +121,9 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
     try:
         before = json.loads((folder / _ASKED).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return
+        if not folder.exists() or (folder.is_dir() and untouched(folder, _CELLS)):
+            return
+        raise UserError("holds something else", str(folder), "name another folder with --out") from None
     except (OSError, ValueError, RecursionError) as error:
         before = str(error)
     if before != _asked(name, settings):
