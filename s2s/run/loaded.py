@@ -24,7 +24,7 @@ from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Prepared, R, Scoring, Task
 from s2s.tasks.lines import Seen
 from s2s.tasks.seq2seq import translator_of
-from s2s.training.checkpoint import Checkpoints, load_weights
+from s2s.training.checkpoint import Checkpoints, check_weights, load_weights
 from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.progress import Meter, meter, silent
 
@@ -60,6 +60,7 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
     # the seed of the first weights is not that of whatever else this process draws
     with torch.random.fork_rng(devices=[]):
         model = task.build(recipe, tokenizers)
+    check_weights(folder)
     load_weights(model, folder / _WEIGHTS)
     return Loaded(run.path, folder, recipe, model.to(computer.device).eval(), tokenizers, computer)
 

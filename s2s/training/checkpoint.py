@@ -29,7 +29,8 @@ from s2s.files import remove, whole, write_atomically
 
 _TRAINING = "training.safetensors"
 _STATE = "state.json"
-_DIGEST = "digest"
+_WEIGHTS = "model.safetensors"
+_DIGEST, _WEIGHTS_DIGEST = "digest", "weights"
 # what recurrent models called their table before its vectors could be scaled
 _FORMER_TABLE = "encoder.embedding.weight"
 
@@ -162,10 +163,11 @@ class Checkpoints:
         self.folder.mkdir(exist_ok=True)
         with whole(path) as place:
             place.mkdir()
-            save_weights(model, place / "model.safetensors")
+            save_weights(model, place / _WEIGHTS)
             if training is not None:
                 save_tensors({n: t.detach() for n, t in training.items()}, place / _TRAINING)
-            (place / _STATE).write_text(_described(progress, place / _TRAINING), encoding="utf-8")
+            weights = _digest_of(place / _WEIGHTS)
+            (place / _STATE).write_text(_described(progress, place / _TRAINING, weights), encoding="utf-8")
             shutil.copy(self.run / "recipe.yaml", place / "recipe.yaml")
             shutil.copytree(self.run / "tokenizer", place / "tokenizer")
         return path
@@ -184,7 +186,7 @@ class Checkpoints:
             progress = read_progress(last)
             scores = [(update, score) for update, score in progress.scores if update != progress.update]
             progress = replace(progress, score=None, scores=scores)
-            write_atomically(last / _STATE, _described(progress, last / _TRAINING))
+            write_atomically(last / _STATE, _described(progress, last / _TRAINING, _saved(last, _WEIGHTS_DIGEST)))
         if (self.folder / "average").exists():
             remove(self.folder / "average")
 
@@ -232,7 +234,7 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
         UserError: a file is missing, damaged, or no longer what was saved.
     """
     tensors, progress = read_tensors(checkpoint / _TRAINING), read_progress(checkpoint)
-    saved = json.loads((checkpoint / _STATE).read_text(encoding="utf-8")).get(_DIGEST)
+    saved = _saved(checkpoint, _DIGEST)
     # older versions kept none
     if saved is not None and saved != _digest(progress, checkpoint / _TRAINING):
         raise UserError(
@@ -241,6 +243,30 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
             remedy="restore both files, or remove this checkpoint and go on from an older one",
         )
     return tensors, progress
+
+
+def check_weights(checkpoint: Path) -> None:
+    """Refuses a checkpoint whose weights are not those that it was saved with.
+
+    Those of older versions, which did not note them, and those that no training of ours wrote are taken as they are.
+
+    Raises:
+        UserError: they have changed, or the checkpoint is damaged.
+    """
+    if not (checkpoint / _STATE).exists():
+        return
+    read_progress(checkpoint)
+    saved, file = _saved(checkpoint, _WEIGHTS_DIGEST), checkpoint / _WEIGHTS
+    if saved is not None and file.exists() and saved != _digest_of(file):
+        raise UserError(
+            "has changed since the checkpoint was saved",
+            where=str(file),
+            remedy="restore the file, or use another checkpoint of the run",
+        )
+
+
+def _saved(checkpoint: Path, key: str) -> str | None:
+    return json.loads((checkpoint / _STATE).read_text(encoding="utf-8")).get(key)
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -252,7 +278,8 @@ def read_progress(checkpoint: Path) -> Progress:
     progress = None
     try:
         written = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-        written.pop(_DIGEST, None)
+        for key in (_DIGEST, _WEIGHTS_DIGEST):
+            written.pop(key, None)
         progress = Progress(**{**written, "scores": [(u, s) for u, s in written["scores"]]})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         wrong = f"{type(error).__name__}: {error}"
@@ -287,15 +314,22 @@ def _wrong(progress: Progress, checkpoint: Path) -> str:
     return ""
 
 
-def _described(progress: Progress, training: Path) -> str:
-    return json.dumps(asdict(progress) | {_DIGEST: _digest(progress, training)}, indent=1)
+def _described(progress: Progress, training: Path, weights: str | None) -> str:
+    """What `state.json` holds; `weights` is the digest of the file of weights, where it is known."""
+    digests = {_DIGEST: _digest(progress, training), _WEIGHTS_DIGEST: weights}
+    return json.dumps(asdict(progress) | digests, indent=1)
 
 
 def _digest(progress: Progress, training: Path) -> str:
     """What identifies all that training goes on from."""
-    digest = hashlib.blake2b(json.dumps(asdict(progress)).encode(), digest_size=16)
-    if training.exists():
-        with training.open("rb") as file:
+    return _digest_of(training, json.dumps(asdict(progress)).encode())
+
+
+def _digest_of(path: Path, before: bytes = b"") -> str:
+    """What identifies a file's content, after these bytes; them alone where it is not there."""
+    digest = hashlib.blake2b(before, digest_size=16)
+    if path.exists():
+        with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
@@ -305,7 +339,7 @@ def average(model: nn.Module, checkpoints: list[Path]) -> None:
     """Gives the model the mean of the checkpoints' decoding weights."""
     total: dict[str, Tensor] = {}
     for path in checkpoints:
-        for name, tensor in read_tensors(path / "model.safetensors").items():
+        for name, tensor in read_tensors(path / _WEIGHTS).items():
             wide = tensor.cpu().double()
             total[name] = total[name] + wide if name in total else wide
     with torch.no_grad():

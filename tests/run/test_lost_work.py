@@ -388,3 +388,16 @@ def test_tensors_of_another_update_are_not_trained_on(folder):
     shutil.copy(there / "0000004/training.safetensors", there / "0000005/training.safetensors")
     with pytest.raises(UserError, match=r"has changed since the checkpoint was saved"):
         _s2s("train", "run", "--resume")
+
+
+def test_weights_of_another_update_are_not_used(folder):
+    there = folder / "run/checkpoints"
+    Path("lines").write_text("A dog.\n")
+    shutil.copy(there / "0000004/model.safetensors", there / "0000005/model.safetensors")
+    with pytest.raises(UserError, match=r"0000005/model.safetensors: has changed since the checkpoint was saved"):
+        _s2s("translate", "run", "--checkpoint", "last", "--input", "lines")
+    # a version that did not note them is believed
+    state = json.loads((there / "0000005/state.json").read_text())
+    assert state.pop("weights")
+    (there / "0000005/state.json").write_text(json.dumps(state))
+    _s2s("translate", "run", "--checkpoint", "last", "--input", "lines")
