@@ -104,7 +104,7 @@ class Length(Translators):
             low=0.1,
         ),
     )
-    seconds = (600, 1_500)
+    seconds = (1_200, 2_600)
     usual_seeds = 1
 
     learned: int = 3
@@ -188,7 +188,7 @@ class ReverseSource(Translators):
         Band(key="bleu", what="BLEU reversed minus BLEU as it is", published="+4.7", low=1.0),
         Band(key="learned", what="BLEU reversed", published="30.6 (gate)", low=20.0),
     )
-    seconds = (600, 1_200)
+    seconds = (1_600, 3_500)
     usual_seeds = 2
 
     updates: int = 6_000
