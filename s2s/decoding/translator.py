@@ -83,8 +83,10 @@ def beam_of(settings: SearchSettings, nbest: int) -> Beam:
     """How to search, by a recipe's section.
 
     Raises:
-        UserError: more candidates are asked for than the beam holds.
+        UserError: none is asked for, or more candidates than the beam holds.
     """
+    if nbest < 1:
+        raise UserError(f"{nbest} best translations asked for", remedy="ask for 1 or more")
     if nbest > settings.beam:
         raise UserError(
             f"{nbest} best translations asked for, but the beam holds {settings.beam}",
