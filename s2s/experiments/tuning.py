@@ -316,7 +316,7 @@ def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
 def unfinished(tried: Mapping[str, Tried]) -> str:
     """Which models' trials still learned when their updates were spent, in words; empty where none is known to.
 
-    A comparison that goes on nevertheless will say so of each of them, in every row that looks at trained models.
+    Rows that look at trained models have no verdict on a model that still learns, on average over its seeds.
 
     Args:
         tried: of each model.
@@ -327,8 +327,8 @@ def unfinished(tried: Mapping[str, Tried]) -> str:
     models = ", ".join(f"{model} ({fall:.2f})" for model, fall in falling.items())
     return (
         f"still learning when their updates were spent, by nats with each doubling of the tokens: {models}; a verdict "
-        f"wants less than {LEARNING:g}, so rows of trained models will have none for them. More training.updates, or a "
-        "smaller task, in another folder may"
+        f"wants less than {LEARNING:g}, so rows of trained models may have none for them. Another comparison with more "
+        "training.updates, or of a smaller task, would learn to the end"
     )
 
 

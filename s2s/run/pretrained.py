@@ -18,7 +18,7 @@ from s2s.run.hub import is_on_hub, located
 from s2s.run.loaded import find_checkpoint
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import read
-from s2s.training.checkpoint import Checkpoints, read_tensors
+from s2s.training.checkpoint import Checkpoints, check_weights, read_tensors
 from s2s.training.optimization import group_of
 
 _ENCODER = "encoder."
@@ -218,6 +218,7 @@ def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folde
         source = source or open_source(recipe)
         if source is None:
             return Beginning(recipe)
+        check_weights(source.checkpoint)
         tensors = read_tensors(source.checkpoint / "model.safetensors")
         pooler = source.checkpoint / POOLER
         tensors |= read_tensors(pooler) if pooler.exists() else {}

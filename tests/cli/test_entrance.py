@@ -10,6 +10,7 @@ import torch
 from click.testing import CliRunner
 
 from s2s.cli import main
+from s2s.errors import UserError
 
 
 def _s2s(*words: str, output=subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess:
@@ -78,3 +79,17 @@ def test_streams_that_are_closed_are_empty_and_take_everything():
     for words in (["-m", "s2s", "models"], ["-c", f"{there}; print(5)"]):
         done = subprocess.run([sys.executable, "-c", closed, *words], stderr=subprocess.PIPE, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "RUN", "--resume", "--overwrite"], "--resume keeps what --overwrite would replace"),
+        (["generate", "RUN", "a", "--input", "LINES"], "PROMPT is what is gone on with"),
+    ],
+)
+def test_options_that_exclude_each_other_are_told(words, said, tmp_path):
+    (tmp_path / "LINES").write_text("a\n")
+    asked = [str(tmp_path / word) if word == "LINES" else word for word in words]
+    with pytest.raises(UserError, match=said):
+        CliRunner().invoke(main.commands, asked, standalone_mode=False, catch_exceptions=False)
