@@ -191,7 +191,8 @@ class Comparison:
                 processes of this machine when None.
 
         Raises:
-            UserError: the folder holds no comparison, or another one, or the cluster cannot be used.
+            UserError: the folder holds no comparison, or another one, or the cluster cannot be used; or of some of its
+                measurements no conclusion could be drawn, which its page says, too.
         """
         from s2s.cli.compare import check_cluster
 
@@ -200,8 +201,9 @@ class Comparison:
         with threads.held():
             from rich.console import Console
 
+            from s2s.experiments.beginning import begin
             from s2s.experiments.cluster import Cluster
-            from s2s.experiments.comparison import begin, go_on
+            from s2s.experiments.comparison import check_concluded, go_on
 
             with Cluster(cluster) if cluster else nullcontext() as connected:
                 if asked := self._planned:
@@ -209,6 +211,7 @@ class Comparison:
                     self._planned = None
                 go_on(self.folder, Console(quiet=quiet), connected)
         self.report()
+        check_concluded(self.folder)
         return self
 
     def table(self) -> "pandas.DataFrame":

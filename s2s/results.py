@@ -321,7 +321,8 @@ def read_summary(path: Path) -> Summary:
     Raises:
         UserError: it is damaged, or of another version.
     """
-    return read(path, Summary)
+    again = "remove it and repeat the command that began the comparison, which keeps what is measured"
+    return read(path, Summary, "summary of a comparison", again)
 
 
 def read(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 import click
 
 from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_model, own_settings
+from s2s.contender import kind_of
 from s2s.errors import UserError, quoted
 from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
 from s2s.recipe.reading import recipe_path
@@ -61,7 +62,7 @@ class Planned:
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
-@click.option("--resume", type=_FILE, metavar="DIR", help="Go on; with --seeds or --experiment, ask more.")
+@click.option("--resume", type=_FILE, metavar="DIR", help="Go on; with MODEL, --seeds or --experiment, ask more.")
 @click.option(
     "--cluster", metavar="ADDRESS", help="Measure on the nodes of a Ray cluster: auto, HOST:PORT or ray://HOST."
 )
@@ -100,8 +101,9 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
     """Begins what is planned, or goes on with what was begun, and draws what is found; or only says what it costs."""
     from rich.console import Console
 
+    from s2s.experiments.beginning import begin, begun
     from s2s.experiments.cluster import Cluster
-    from s2s.experiments.comparison import begin, begun, costs, go_on
+    from s2s.experiments.comparison import check_concluded, costs, go_on
     from s2s.report.drawing import draw
 
     folder = planned.folder if planned else resumed
@@ -115,6 +117,7 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
             begin(folder, planned.base, summary)
         go_on(folder, Console(), connected, summary)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
+    check_concluded(folder)
 
 
 @click.command()
@@ -142,21 +145,24 @@ def check_resumes(asked: Order) -> None:
     Raises:
         UserError: there is something.
     """
-    if any(astuple(replace(asked, seeds=None, experiments=()))):
+    settings = [word for word in asked.words if not is_contender(word)]
+    if settings or any(astuple(replace(asked, words=(), seeds=None, experiments=()))):
         raise UserError(
             "--resume goes on with a comparison as it was begun",
-            remedy="leave out everything but --resume DIR, --seeds and --experiment, --cluster and --cost",
+            remedy="leave out everything but --resume DIR, further models, as in transformer:norm=post, --seeds, "
+            "--experiment, --cluster and --cost",
         )
 
 
 def extended(summary: Summary, asked: Order) -> Summary:
-    """What a comparison is asked from now on: so many seeds, and these experiments besides its own.
+    """What a comparison is asked from now on: further models, so many seeds, and experiments besides its own.
 
     Raises:
-        UserError: there is no such experiment.
+        UserError: there is no such model or experiment, or a model is compared already, or a setting is wrong.
     """
-    if not (asked.seeds or asked.experiments):
+    if not (asked.words or asked.seeds or asked.experiments):
         return summary
+    summary = _with_models(summary, asked.words)
     plan = plan_of(summary.task, summary.profile)
     new = _experiments(asked.experiments, summary.task, plan) if asked.experiments else []
     # those that it has come first: a kept comparison may not begin with 1
@@ -171,6 +177,26 @@ def extended(summary: Summary, asked: Order) -> Summary:
     if experiments != [name for name in experiments_of(summary.task) if name in plan.experiments]:
         words += [word for name in experiments for word in ("--experiment", name)]
     return summary.model_copy(update={"command": shlex.join(words), "seeds": seeds, "experiments": experiments})
+
+
+def _with_models(summary: Summary, words: Sequence[str]) -> Summary:
+    """The comparison with these further models."""
+    if not words:
+        return summary
+    if summary.match == "time":
+        raise UserError(
+            f"{', '.join(words)} would change how long all others may learn, which --match time makes equal",
+            where="command line",
+            remedy="begin another comparison of all of them",
+        )
+    names, kinds = contenders([*summary.models, *words]), [kind_of(word) for word in words]
+    command = shlex.split(summary.command)
+    # what the command says of all contenders of a model holds for new ones, too
+    of_models = [word for word in command if not is_contender(word) and word.partition(".")[0] in kinds]
+    own = own_settings(words, of_models, summary.task)
+    place = max(n for n, word in enumerate(command) if n < 2 or word in summary.models) + 1
+    command[place:place] = words
+    return summary.model_copy(update={"command": shlex.join(command), "models": names, "own": summary.own | own})
 
 
 def order(asked: Order) -> Planned:

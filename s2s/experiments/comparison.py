@@ -7,52 +7,40 @@ measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from rich.console import Console
 
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
+from s2s.experiments.beginning import begun, note_task, resolved, task_of
 from s2s.experiments.cluster import Cluster, Nodes, versions
-from s2s.experiments.contest import (
-    Cell,
-    ComparedRecipe,
-    Contest,
-    Contestant,
-    Experiment,
-    NotForThisModel,
-    comparable,
-)
+from s2s.experiments.contest import CELLS, Cell, ComparedRecipe, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of, settling
-from s2s.recipe.reading import dump, write
-from s2s.results import COMPARISON, RESULT, Contender, Failure, Finding, Result, Summary, read_summary
+from s2s.results import COMPARISON, RESULT, Contender, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import RECIPE, alone, untouched
+from s2s.run.folder import alone
 from s2s.run.manifest import processor
 from s2s.run.stopping import resumable
-from s2s.run.tasks import read
 from s2s.training.devices import NAMES, Computer, choose, prepare_process
-from s2s.training.precision import GradientTimes, measure
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
 
 AnyWorkers = Workers | Nodes
 """What makes measurements beside each other."""
-# each model's recipe; for a model that cannot take part at all, why
-Entries = dict[str, ComparedRecipe | NotForThisModel]
+# what a result calls a conclusion that failed, and where its trace is kept
+_CONCLUSION, _TRACE = "conclusion", "conclusion.txt"
 
 
 def all_experiments() -> dict[str, Experiment]:
@@ -69,69 +57,6 @@ EXPERIMENTS = all_experiments()
 """By the name that is typed after `--experiment`, in the order in which they run."""
 
 
-def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
-    """Makes the folder of a new comparison of the task `base`, when all its models are found good.
-
-    Raises:
-        UserError: the folder is taken, a setting is wrong, or no model can take part.
-    """
-    base = _resolved(base)
-    entries = _entries(base, summary)
-    if choose(base.device).undecided:
-        # all models are to have the same, always
-        faster = NAMES[_gradient_times([each for each in entries.values() if not isinstance(each, UserError)]).faster]
-        base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
-    _check_free(folder, base)
-    folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
-        _check_free(folder, base)
-        write(base, folder / RECIPE)
-        write_part(summary, folder / COMPARISON)
-
-
-def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
-    """How long the gradients of all these models take together, on one thread, as each will learn."""
-    times, threads = [], torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for recipe in recipes:
-            with suppress(NotForThisModel):
-                times.append(measure(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device))))
-    finally:
-        torch.set_num_threads(threads)
-    return GradientTimes(sum(each.fp32 for each in times), sum(each.bf16 for each in times), threads=1)
-
-
-def _resolved(base: "AnyTask") -> ComparedRecipe:
-    recipe = comparable(base)
-    return discipline_of(recipe).resolved(recipe)
-
-
-def _check_free(folder: Path, base: ComparedRecipe) -> None:
-    if not folder.exists() or (folder.is_dir() and untouched(folder)):
-        return
-    # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
-    if folder.is_dir() and untouched(folder, RECIPE) and (folder / RECIPE).read_text(encoding="utf-8") == dump(base):
-        return
-    again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if (folder / COMPARISON).exists() else ""
-    raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
-
-
-def begun(folder: Path) -> Summary:
-    """What a comparison that was begun is asked.
-
-    Raises:
-        UserError: there is none in the folder.
-    """
-    if not (folder / COMPARISON).exists():
-        raise UserError(
-            "is no comparison, or one that did not begin",
-            where=str(folder),
-            remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
-        )
-    return read_summary(folder / COMPARISON)
-
-
 def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summary: Summary | None = None) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
@@ -142,15 +67,36 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
         summary: what it is asked from now on; what it was asked when None.
 
     Raises:
-        UserError: it is none, or the cluster's nodes cannot measure it.
+        UserError: it is none, or its task has changed, or a model that is new cannot be compared, or the cluster's
+            nodes cannot measure it.
     """
     begun(folder)
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
         sweep(folder)
         if summary:
+            contenders.entries_of(task_of(folder), summary)
             write_part(summary, folder / COMPARISON)
         _go_on(folder, console, cluster)
+
+
+def check_concluded(folder: Path) -> None:
+    """Refuses a comparison that has measurements of which no conclusion could be drawn.
+
+    Raises:
+        UserError: it has.
+    """
+    for name in begun(folder).experiments:
+        path = folder / name / RESULT
+        for failure in read_result(path).failures if path.exists() else ():
+            if failure.task == _CONCLUSION:
+                cells = folder / CELLS / name
+                raise UserError(
+                    f"{name}: {failure.reason}",
+                    where=str(cells / _TRACE),
+                    remedy=f"if a file of {cells} was changed by hand, remove it and measure it again: "
+                    f"s2s compare --resume {quoted(folder)}; if none was, this is a mistake of s2s: report the trace",
+                )
 
 
 def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Cluster | None = None) -> str:
@@ -166,10 +112,10 @@ def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Clust
         UserError: no model can take part.
     """
     if base is None:
-        recipe = comparable(read(folder / RECIPE))
+        recipe = task_of(folder)
     else:
         # what another comparison has measured in its folder is not this one's
-        recipe, folder = _resolved(base), folder / "not begun"
+        recipe, folder = resolved(base), folder / "not begun"
     entrants = _planned(folder, summary, recipe)
     return _told(entrants, summary, _workers(entrants, recipe, cluster).number)[0]
 
@@ -182,7 +128,7 @@ def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -
 
 def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     """The contest as it is before rates and depths are chosen."""
-    entries = _entries(base, summary)
+    entries = contenders.entries_of(base, summary)
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
     contestants = tuple(
         Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})), _parameters(recipe))
@@ -217,7 +163,8 @@ def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]
 
 
 def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
-    summary, base = read_summary(folder / COMPARISON), comparable(read(folder / RECIPE))
+    summary, base = read_summary(folder / COMPARISON), task_of(folder)
+    note_task(folder)
     prepare_process(base.device)
     entrants = _planned(folder, summary, base)
     chosen = _chosen(summary)
@@ -254,34 +201,6 @@ def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, s
         "date": time.strftime("%Y-%m-%d"),
         **versions(),
     }
-
-
-def _entries(base: ComparedRecipe, summary: Summary) -> Entries:
-    """Each model's recipe; for a model that cannot take part at all, why."""
-    entries: Entries = {}
-    for model in summary.models:
-        try:
-            entries[model] = contenders.entered(model, base, summary.own.get(model, {}))
-        except NotForThisModel as error:
-            entries[model] = error
-    _check_different(entries, summary.own)
-    refused = [error for error in entries.values() if isinstance(error, NotForThisModel)]
-    if len(refused) == len(entries):
-        raise refused[0]
-    return entries
-
-
-def _check_different(entries: Entries, own: Mapping[str, Mapping[str, object]]) -> None:
-    """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
-    models = {name: each.model for name, each in entries.items() if not isinstance(each, NotForThisModel)}
-    for one, other in combinations(models, 2):
-        named = {"kind", *own.get(one, {}), *own.get(other, {})}
-        if all(getattr(models[one], key, None) == getattr(models[other], key, None) for key in named):
-            raise UserError(
-                f"{one} and {other} are the same model",
-                where="command line",
-                remedy="give one of them another setting, or leave it out",
-            )
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWorkers) -> tuple[Contest, float]:
@@ -324,9 +243,9 @@ def _check_choice(folder: Path, before: Sequence[Contender], now: Sequence[Conte
 
 
 def _open(entrants: Contest, summary: Summary, trials: Sequence[Cell]) -> list[Cell]:
-    """The trials that count: once rates and depths are chosen, and others learn by them, those that were made."""
-    folder = entrants.cells_of(TUNING.name)
-    return [cell for cell in trials if not summary.contenders or kept(folder, cell)]
+    """The trials that count: of a model whose rate and depth are chosen, and learned by, those that were made."""
+    folder, chosen = entrants.cells_of(TUNING.name), {each.model for each in summary.contenders}
+    return [cell for cell in trials if cell.model not in chosen or kept(folder, cell)]
 
 
 def _all_kept(
@@ -363,10 +282,10 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: An
         )
     except Exception as error:
         # its measurements are kept, and the other experiments are still worth making
-        write_atomically(contest.cells_of(experiment.name) / "conclusion.txt", traceback.format_exc())
+        write_atomically(contest.cells_of(experiment.name) / _TRACE, traceback.format_exc())
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
         watch.say(f"{experiment.name}: FAILED: {reason}")
-        failures += [Failure(task="conclusion", model=model, reason=reason) for model in contest.models]
+        failures += [Failure(task=_CONCLUSION, model=model, reason=reason) for model in contest.models]
         names, seeds = contest.models, list(contest.seeds)
         result = Result(
             experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]

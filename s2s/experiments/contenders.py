@@ -2,17 +2,21 @@
 
 import statistics
 from collections.abc import Mapping
+from itertools import combinations
 from typing import cast
 
 from pydantic import ValidationError
 
 from s2s.contender import file_name, kind_of
 from s2s.errors import UserError
-from s2s.experiments.contest import ComparedRecipe
+from s2s.experiments.contest import ComparedRecipe, NotForThisModel
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import Blueprint, beside_width, settings_of, solved
+from s2s.results import Summary
 from s2s.run.tasks import schema_of
 
+# each model's recipe; for a model that cannot take part at all, why
+Entries = dict[str, ComparedRecipe | NotForThisModel]
 # What a model takes over from the reference, where it has it under the same name.
 _SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
 
@@ -68,6 +72,42 @@ def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], 
         raise UserError(
             f"{place}: {first['msg']}", where=f"command line: {name}", remedy="mend its setting, or leave it out"
         ) from error
+
+
+def entries_of(base: ComparedRecipe, summary: Summary) -> Entries:
+    """The recipe of each model that a comparison names.
+
+    Args:
+        base: the task, resolved.
+        summary: what is asked.
+
+    Raises:
+        UserError: a setting is wrong, two models are the same, or none can take part.
+    """
+    entries: Entries = {}
+    for model in summary.models:
+        try:
+            entries[model] = entered(model, base, summary.own.get(model, {}))
+        except NotForThisModel as error:
+            entries[model] = error
+    _check_different(entries, summary.own)
+    refused = [error for error in entries.values() if isinstance(error, NotForThisModel)]
+    if len(refused) == len(entries):
+        raise refused[0]
+    return entries
+
+
+def _check_different(entries: Entries, own: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
+    models = {name: each.model for name, each in entries.items() if not isinstance(each, NotForThisModel)}
+    for one, other in combinations(models, 2):
+        named = {"kind", *own.get(one, {}), *own.get(other, {})}
+        if all(getattr(models[one], key, None) == getattr(models[other], key, None) for key in named):
+            raise UserError(
+                f"{one} and {other} are the same model",
+                where="command line",
+                remedy="give one of them another setting, or leave it out",
+            )
 
 
 def equal_time(recipes: Mapping[str, ComparedRecipe], seconds: Mapping[str, float]) -> dict[str, int]:

@@ -154,14 +154,18 @@ def _check_same(folder: Path, length: list[str]) -> None:
     if length and recipes[0].model_dump()["training"]["updates"] < max(saved):
         had = f"the run has had {max(saved)} updates"
         raise UserError(had, where=length[-1], remedy="name more of them")
-    now, then = (flat(recipe.model_dump(mode="json")) for recipe in recipes)
-    changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
-    if changed:
+    if keys := changed(*recipes):
         raise UserError(
-            f"{', '.join(changed)} changed since the last checkpoint",
+            f"{', '.join(keys)} changed since the last checkpoint",
             where=str(folder / RECIPE),
             remedy=f"copy {quoted(last / RECIPE)} over it, or start a new run with run.dir=DIR",
         )
+
+
+def changed(one: AnyRecipe, other: AnyRecipe) -> list[str]:
+    """The settings in which two recipes differ, by their dotted names."""
+    now, then = (flat(recipe.model_dump(mode="json")) for recipe in (one, other))
+    return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
 def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe) -> None:

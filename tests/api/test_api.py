@@ -237,8 +237,9 @@ def test_a_table_has_a_line_for_each_row_and_model():
 def begun(monkeypatch):
     """What comparisons begin and go on with, where nothing is measured."""
     begun = []
-    monkeypatch.setattr("s2s.experiments.comparison.begin", lambda *asked: begun.append(asked))
+    monkeypatch.setattr("s2s.experiments.beginning.begin", lambda *asked: begun.append(asked))
     monkeypatch.setattr("s2s.experiments.comparison.go_on", lambda folder, _, nodes: begun.append((folder, nodes)))
+    monkeypatch.setattr("s2s.experiments.comparison.check_concluded", lambda folder: None)
     monkeypatch.setattr("s2s.report.drawing.draw", lambda folder: folder)
     return begun
 

@@ -167,10 +167,11 @@ def test_a_wrong_word_is_named_with_the_remedy(words, options, message):
         order(_order(*words, **options))
 
 
-def test_resuming_takes_nothing_but_more_seeds_and_experiments():
-    check_resumes(_order(seeds=2, experiments=("memory",)))
-    with pytest.raises(UserError, match="as it was begun"):
-        check_resumes(_order("rnn"))
+def test_resuming_takes_nothing_but_more_models_seeds_and_experiments():
+    check_resumes(_order("gru", ROPE, seeds=2, experiments=("memory",)))
+    for word in ("training.updates=500", "rnn.dropout=0"):
+        with pytest.raises(UserError, match=r"as it was begun\n.*further models, as in transformer:norm=post"):
+            check_resumes(_order("gru", word))
     with pytest.raises(UserError, match="as it was begun"):
         check_resumes(_order(task="ag_news"))
 
@@ -203,6 +204,28 @@ def test_a_comparison_that_is_asked_more_is_one_that_was_asked_so_at_once(before
     assert found.model_copy(update={"command": ""}) == wanted.model_copy(update={"command": ""})
     # the options may stand in another order
     assert sorted(shlex.split(found.command)) == sorted(shlex.split(wanted.command))
+
+
+def test_a_comparison_with_further_models_is_one_that_was_begun_with_them():
+    first, more, settings = ("lstm", "transformer"), (ROPE, "gru"), ("transformer.dropout=0.2", "data.train=2_000")
+    begun = order(_order(*first, *settings, profile="lecture", seeds=2)).summary
+    found = extended(begun, _order(*more, experiments=("memory",)))
+    every = (*plan_of("translation", "lecture").experiments, "memory")
+    wanted = order(_order(*first, *more, *settings, profile="lecture", seeds=2, experiments=every)).summary
+    assert found == wanted.model_copy(update={"command": found.command})
+    assert found.own[ROPE]["dropout"] == 0.2
+    assert shlex.split(found.command)[:6] == ["s2s", "compare", *first, *more]
+    assert order(_order(*shlex.split(found.command)[2:8], profile="lecture", seeds=2)).summary.own == found.own
+
+
+def test_further_models_are_checked():
+    begun = order(_order(*WORDS)).summary
+    with pytest.raises(UserError, match="two different models or more; given: rnn, lstm, rnn"):
+        extended(begun, _order("rnn"))
+    with pytest.raises(UserError, match="'tranformer' is not an installed model"):
+        extended(begun, _order("tranformer"))
+    with pytest.raises(UserError, match="gru would change how long all others may learn"):
+        extended(order(_order(*WORDS, match="time")).summary, _order("gru"))
 
 
 def test_more_of_what_does_not_exist_is_refused():

@@ -4,8 +4,9 @@ import functools
 import random
 
 import pytest
+import torch
 
-from s2s.experiments import tuning
+from s2s.experiments import comparison, tuning
 from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contest, Contestant
 from s2s.experiments.disciplines import discipline_of
@@ -15,6 +16,7 @@ from s2s.recipe.schema import DecodingSettings, DeviceSettings, TokenizerSetting
 from s2s.run.tasks import read
 from s2s.tasks.translation.recipe import BatchSettings, DataSettings, Recipe, TrainingSettings, ValidationSettings
 from s2s.training.devices import choose
+from tests.experiments.counting import Asked, Counting
 
 OPTIONS = {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1, "feedforward_ratio": 2}
 
@@ -52,6 +54,22 @@ def few_trials(monkeypatch):
     rates = (0.002, 0.004)
     for name, value in (("RATES", rates), ("LOWEST", rates[0]), ("HIGHEST", rates[1])):
         monkeypatch.setattr(tuning, name, value)
+
+
+@pytest.fixture
+def counting(monkeypatch, few_trials):
+    """A comparison whose one question counts its measurements, made in this process."""
+    # sums of another number of threads have other last bits
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    counting = Counting()
+    # in this process, where it remembers
+    conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
+    experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, alone=True)
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
+    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
+    yield counting
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, order
 from s2s.evaluation.metrics import exact_share, score
-from s2s.experiments import comparison, gradients, parallelism
+from s2s.experiments import beginning, comparison, gradients, parallelism
 from s2s.experiments.translating import counts_of
 
 MODELS = ("rnn", "mingru", "transformer")
@@ -48,7 +48,7 @@ LOOKED = gradients.Sizes(span=10, texts=1, together=1, weights=1, followed=1, se
 def compared(folder: Path, *experiments: str) -> Path:
     """Plants, measures what is left of these experiments, and concludes; the folder is the comparison's."""
     planned = order(Order((*MODELS, *TINY), seeds=len(SEEDS), experiments=experiments, out=folder))
-    comparison.begin(folder, planned.base, planned.summary)
+    beginning.begin(folder, planned.base, planned.summary)
     planted = {"parallelism": _rounds, "memory": _peaks, "long-range": _recall, "quality": _translations}
     for model in MODELS:
         _plant(folder, "tuning", _tuning(model))

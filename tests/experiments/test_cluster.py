@@ -20,7 +20,7 @@ from rich.console import Console
 from s2s.cli.compare import Order, order
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.experiments import comparison
+from s2s.experiments import beginning, comparison
 from s2s.experiments.cluster import Cluster, Nodes
 from s2s.experiments.disciplines import trained
 from s2s.experiments.whole_runs import COST
@@ -96,7 +96,7 @@ def two_nodes(monkeypatch):
 
 def _begin(folder: Path, *experiments: str) -> Path:
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=experiments, out=folder))
-    comparison.begin(planned.folder, planned.base, planned.summary)
+    beginning.begin(planned.folder, planned.base, planned.summary)
     return folder
 
 

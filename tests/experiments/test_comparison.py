@@ -4,82 +4,14 @@ import io
 from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import comparison, running, tuning
-from s2s.experiments.contest import Cell, Conclusion, Experiment, NotForThisModel
+from s2s.experiments import beginning, comparison, running, tuning
 from s2s.report.drawing import draw
-from s2s.results import COMPARISON, RESULT, Failure, Figure, Finding, Series, read_result, read_summary
-from s2s.run.folder import RECIPE
-from s2s.run.tasks import read
-from s2s.training.precision import GradientTimes
-
-TINY = (
-    "data.train=300",
-    "data.validation=20",
-    "data.test=null",
-    "tokenizer.size=450",
-    "batches.tokens=512",
-    "training.updates=8",
-    "training.warmup=2",
-    "device.precision=fp32",
-    "device.threads=1",
-)
-
-
-class Asked(Experiment):
-    """A question whose text is in no file."""
-
-    def text(self, kind):
-        return "By counting." if kind == "METHOD" else ""
-
-
-class Counting:
-    """Measures the contest itself, fails where it is told to, and remembers what it was asked."""
-
-    def __init__(self):
-        self.asked = []
-        self.interrupt_at = None
-
-    def cells(self, contest):
-        return [Cell(model, "count", seed) for model in contest.models for seed in contest.seeds]
-
-    def measure(self, contest, cell):
-        if len(self.asked) == self.interrupt_at:
-            raise KeyboardInterrupt
-        self.asked.append(cell.key)
-        if cell.model == "gru":
-            raise NotForThisModel("gru cannot count")
-        return {"rate": contest.contestant(cell.model).learning_rate, "seed": cell.seed}
-
-    def conclusion(self, contest, measured):
-        findings = [Finding(row="memory", model=cell.model, value=found["rate"]) for cell, found in measured.items()]
-        series = [Series(label=f.model, model=f.model, x=[1.0], y=[f.value]) for f in findings]
-        return Conclusion(findings[:1], [Figure(name="count", title="Counts", series=series)])
-
-
-@pytest.fixture
-def counting(monkeypatch, few_trials):
-    # sums of another number of threads have other last bits
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    counting = Counting()
-    # in this process, where it remembers
-    conclusion = lambda *given: counting.conclusion(*given)  # noqa: E731
-    experiment = Asked("memory", "How often?", counting.cells, counting.measure, conclusion, alone=True)
-    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
-    monkeypatch.setattr(comparison, "number_for", lambda computer: 1)
-    yield counting
-    torch.set_num_threads(threads)
-
-
-def _begin(folder: Path, *words: str) -> Path:
-    planned = order(Order((*words, *TINY), seeds=2, experiments=("memory",), out=folder))
-    comparison.begin(planned.folder, planned.base, planned.summary)
-    return folder
+from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
+from tests.experiments.counting import TINY, Asked, begin
 
 
 def _without_times(folder: Path) -> tuple:
@@ -92,12 +24,12 @@ def _without_times(folder: Path) -> tuple:
 
 def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(counting, tmp_path, monkeypatch):
     console = Console(file=io.StringIO())
-    whole = _begin(tmp_path / "whole", "rnn", "lstm")
+    whole = begin(tmp_path / "whole", "rnn", "lstm")
     with monkeypatch.context() as beside:
         beside.setattr(comparison, "number_for", lambda computer: 2)
         comparison.go_on(whole, console)
     asked, counting.asked, counting.interrupt_at = counting.asked, [], 3
-    stopped = _begin(tmp_path / "stopped", "rnn", "lstm")
+    stopped = begin(tmp_path / "stopped", "rnn", "lstm")
     with pytest.raises(Stopped, match=r"go on: s2s compare --resume .*stopped"):
         comparison.go_on(stopped, console)
     counting.interrupt_at = None
@@ -118,7 +50,7 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
 
 
 def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, tmp_path):
-    folder = _begin(tmp_path / "both", "rnn", "transformer", "rnn.bidirectional=false")
+    folder = begin(tmp_path / "both", "rnn", "transformer", "rnn.bidirectional=false")
     comparison.go_on(folder, Console(file=io.StringIO()))
     rnn, transformer = read_summary(folder / COMPARISON).contenders
     assert abs(rnn.parameters - transformer.parameters) <= 0.05 * transformer.parameters
@@ -131,7 +63,7 @@ def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, 
 
 
 def test_what_others_have_learned_by_is_not_chosen_anew(counting, tmp_path, monkeypatch):
-    folder = _begin(tmp_path / "both", "rnn", "lstm")
+    folder = begin(tmp_path / "both", "rnn", "lstm")
     comparison.go_on(folder, Console(file=io.StringIO()))
     before = read_summary(folder / COMPARISON)
     # another version would try more
@@ -143,7 +75,7 @@ def test_what_others_have_learned_by_is_not_chosen_anew(counting, tmp_path, monk
 
 
 def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
-    folder = _begin(tmp_path / "gru", "rnn", "gru")
+    folder = begin(tmp_path / "gru", "rnn", "gru")
     text = io.StringIO()
     comparison.go_on(folder, Console(file=text))
     result = read_result(folder / "memory" / RESULT)
@@ -157,24 +89,11 @@ def test_a_conclusion_that_fails_leaves_the_measurements(counting, tmp_path, mon
         raise ValueError("no numbers")
 
     monkeypatch.setattr(counting, "conclusion", broken)
-    folder = _begin(tmp_path / "broken", "rnn", "lstm")
+    folder = begin(tmp_path / "broken", "rnn", "lstm")
     comparison.go_on(folder, Console(file=io.StringIO()))
     result = read_result(folder / "memory" / RESULT)
     assert all("no conclusion could be drawn: ValueError: no numbers" in f.failed for f in result.findings)
     assert len(list((folder / "cells" / "memory").glob("*.json"))) == 4
-
-
-def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="is there already"):
-        _begin(tmp_path / "there", "rnn", "lstm")
-    assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
-    with pytest.raises(UserError, match="is no comparison"):
-        comparison.go_on(tmp_path / "there", Console(file=io.StringIO()))
-    folder = _begin(tmp_path / "begun", "rnn", "lstm")
-    with pytest.raises(UserError, match=f"--resume {folder}"):
-        _begin(folder, "rnn", "lstm")
 
 
 ROPE = "transformer:encoder_positions=rope,decoder_positions=rope"
@@ -182,7 +101,7 @@ WIDE = "transformer:heads_kind=wide"
 
 
 def test_contenders_of_one_kind_have_rates_cells_and_columns_of_their_own(counting, tmp_path):
-    folder = _begin(tmp_path / "variants", "transformer", ROPE, WIDE, "transformer.dropout=0.2")
+    folder = begin(tmp_path / "variants", "transformer", ROPE, WIDE, "transformer.dropout=0.2")
     told = io.StringIO()
     comparison.go_on(folder, Console(file=told))
     summary, result = read_summary(folder / COMPARISON), read_result(folder / "memory" / RESULT)
@@ -213,35 +132,8 @@ def test_contenders_of_one_kind_have_rates_cells_and_columns_of_their_own(counti
 
 def test_contenders_that_come_to_the_same_model_are_refused(counting, tmp_path):
     with pytest.raises(UserError, match="transformer and transformer:norm=pre are the same model"):
-        _begin(tmp_path / "same", "transformer", "transformer:norm=pre")
+        begin(tmp_path / "same", "transformer", "transformer:norm=pre")
     assert not (tmp_path / "same").exists()
-
-
-def test_a_wrong_setting_leaves_nothing_behind(counting, tmp_path):
-    with pytest.raises(UserError, match="layers: unknown key"):
-        _begin(tmp_path / "wrong", "rnn", "lstm", "rnn.layers=3")
-    assert not (tmp_path / "wrong").exists()
-
-
-def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counting, tmp_path, monkeypatch):
-    folder = tmp_path / "killed"
-
-    def interrupt(*_words: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as killed:
-        killed.setattr(comparison, "write_part", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            _begin(folder, "rnn", "lstm")
-    assert (folder / "recipe.yaml").exists()
-    with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
-        comparison.go_on(folder, Console(file=io.StringIO()))
-    # somebody's own recipe is not replaced
-    with pytest.raises(UserError, match="is there already"):
-        _begin(folder, "rnn", "lstm", "seeds.data=9")
-    assert (_begin(folder, "rnn", "lstm") / COMPARISON).exists()
-    with pytest.raises(UserError, match="continue it with"):
-        _begin(folder, "rnn", "lstm")
 
 
 def _two(counting, monkeypatch):
@@ -265,12 +157,12 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     ]
     # of two rates, at two depths
     assert before[3].startswith("in all 16 measurements: less than a minute")
-    comparison.begin(folder, planned.base, planned.summary)
+    beginning.begin(folder, planned.base, planned.summary)
     assert comparison.costs(folder, planned.summary, planned.base).splitlines() == before
     counting.interrupt_at = 5
     with pytest.raises(Stopped):
         comparison.go_on(folder, Console(file=io.StringIO()))
-    again = comparison.costs(folder, comparison.begun(folder), None).splitlines()
+    again = comparison.costs(folder, beginning.begun(folder), None).splitlines()
     assert again[0] == "decoding: 3 measurements, less than a minute"
     assert again[1].endswith("; 13 are kept")
     # what is answered can be drawn while the rest is not
@@ -285,12 +177,12 @@ def test_what_it_costs_is_told_before_and_counts_only_what_no_file_holds(countin
     assert told.getvalue().splitlines()[: len(again)] == again
     assert len(counting.asked) == 8
     # a third seed is measured, and nothing again
-    asked = extended(comparison.begun(folder), Order(seeds=3))
+    asked = extended(beginning.begun(folder), Order(seeds=3))
     assert "decoding: 2 measurements" in comparison.costs(folder, asked, None)
-    assert comparison.begun(folder).seeds == [1, 2]
+    assert beginning.begun(folder).seeds == [1, 2]
     comparison.go_on(folder, Console(file=io.StringIO()), summary=asked)
     assert len(counting.asked) == 12
-    assert comparison.begun(folder) == read_summary(folder / COMPARISON)
+    assert beginning.begun(folder) == read_summary(folder / COMPARISON)
     assert read_summary(folder / COMPARISON).seeds == [1, 2, 3]
     # one whose rates were chosen with seed 1 goes on from its own
     later = asked.model_copy(update={"seeds": [2, 3, 4]})
@@ -323,14 +215,14 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     folder = tmp_path / "moved"
     planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("memory", "decoding"), out=folder))
     _on(monkeypatch, "Old")
-    comparison.begin(folder, planned.base, planned.summary)
+    beginning.begin(folder, planned.base, planned.summary)
     comparison.go_on(folder, Console(file=io.StringIO()))
     assert len(counting.asked) == 4
     _on(monkeypatch, "New")
     # what is finished is not measured again elsewhere
     comparison.go_on(folder, Console(file=io.StringIO()))
     assert len(counting.asked) == 4
-    told, asked = io.StringIO(), extended(comparison.begun(folder), Order(seeds=2))
+    told, asked = io.StringIO(), extended(beginning.begun(folder), Order(seeds=2))
     assert "memory: 4 measurements" in comparison.costs(folder, asked, None)
     assert "decoding: 2 measurements" in comparison.costs(folder, asked, None)
     comparison.go_on(folder, Console(file=told), summary=asked)
@@ -344,25 +236,3 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     page = draw(folder).read_text(encoding="utf-8")
     assert ", on New (fp32)." in page
     assert ", on Old (fp32) and New (fp32)." in page
-
-
-def test_all_models_have_the_precision_in_which_together_they_are_faster(few_trials, tmp_path, monkeypatch):
-    # what each takes in fp32 and in bf16
-    times, threads = {"rnn": (3.0, 1.0), "transformer": (1.0, 2.0)}, torch.get_num_threads()
-
-    def measured(trainer):
-        assert torch.get_num_threads() == 1
-        recurrent = any(isinstance(module, torch.nn.RNNBase) for module in trainer.model.modules())
-        return GradientTimes(*times["rnn" if recurrent else "transformer"], threads=1)
-
-    monkeypatch.setattr(comparison, "measure", measured)
-    torch.set_num_threads(2)
-    for name, precision in (("one", "bf16"), ("other", "fp32")):
-        words = [word for word in TINY if not word.startswith("device")]
-        order_of_both = Order(("rnn", "transformer", *words), seeds=1, experiments=("memory",), out=tmp_path / name)
-        planned = order(order_of_both)
-        comparison.begin(planned.folder, planned.base, planned.summary)
-        assert read(planned.folder / RECIPE).device.precision == precision
-        assert torch.get_num_threads() == 2
-        times["transformer"] = (1.0, 4.0)
-    torch.set_num_threads(threads)

@@ -1,0 +1,133 @@
+"""How a comparison comes to be: a folder with its task and what is asked, and that the task stays the same.
+
+`recipe.yaml` says what is compared on, `comparison.json` what is asked. A copy of the first lies beside the
+measurements: they hold for the task that they were made on.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from s2s.errors import UserError, quoted
+from s2s.experiments.contenders import entries_of
+from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comparable
+from s2s.experiments.disciplines import discipline_of
+from s2s.files import write_atomically
+from s2s.recipe.reading import dump, write
+from s2s.results import COMPARISON, Summary, read_summary
+from s2s.results import write as write_part
+from s2s.run.folder import RECIPE, alone, changed, untouched
+from s2s.run.tasks import read
+from s2s.training.devices import NAMES, choose
+from s2s.training.precision import GradientTimes, measure
+
+if TYPE_CHECKING:
+    from s2s.run.tasks import AnyTask
+
+# where the data lie, what computes, and what it is called change nothing that is measured on one machine
+_MAY_CHANGE = ("data.root", "device", "run", "name", "description")
+
+
+def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
+    """Makes the folder of a new comparison of the task `base`, when all its models are found good.
+
+    Where one has lost its `comparison.json`, and was begun on the same task, its measurements count for this one.
+
+    Raises:
+        UserError: the folder is taken, a setting is wrong, or no model can take part.
+    """
+    base = resolved(base)
+    entries = entries_of(base, summary)
+    if choose(base.device).undecided:
+        # all models are to have the same, always
+        faster = NAMES[_gradient_times([each for each in entries.values() if not isinstance(each, UserError)]).faster]
+        base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
+    _check_free(folder, base)
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        _check_free(folder, base)
+        write(base, folder / RECIPE)
+        write_part(summary, folder / COMPARISON)
+
+
+def resolved(base: "AnyTask") -> ComparedRecipe:
+    """The recipe of a task with everything in it that stands for something else, such as the size of a vocabulary.
+
+    Raises:
+        UserError: models are not compared on such a task.
+    """
+    recipe = comparable(base)
+    return discipline_of(recipe).resolved(recipe)
+
+
+def begun(folder: Path) -> Summary:
+    """What a comparison that was begun is asked.
+
+    Raises:
+        UserError: there is none in the folder, or what it is asked cannot be read.
+    """
+    if not (folder / COMPARISON).exists():
+        raise UserError(
+            "is no comparison, or one that did not begin",
+            where=str(folder),
+            remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
+        )
+    return read_summary(folder / COMPARISON)
+
+
+def task_of(folder: Path) -> ComparedRecipe:
+    """The task of a comparison that was begun: its recipe.
+
+    Raises:
+        UserError: the recipe cannot be read, or is not the one that its measurements were made on.
+    """
+    now, measured_on = comparable(read(folder / RECIPE)), folder / CELLS / RECIPE
+    if not measured_on.exists():
+        return now
+    keys = [key for key in changed(now, read(measured_on)) if not {key, key.partition(".")[0]} & set(_MAY_CHANGE)]
+    if keys:
+        raise UserError(
+            f"{', '.join(keys)} changed since its measurements were made",
+            where=str(folder / RECIPE),
+            remedy=f"copy {quoted(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ), "
+            "or begin another comparison with --out",
+        )
+    return now
+
+
+def note_task(folder: Path) -> None:
+    """Keeps beside the measurements what they are made on, unless that was done."""
+    if not (folder / CELLS / RECIPE).exists():
+        (folder / CELLS).mkdir(exist_ok=True)
+        write_atomically(folder / CELLS / RECIPE, (folder / RECIPE).read_text(encoding="utf-8"))
+
+
+def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
+    """How long the gradients of all these models take together, on one thread, as each will learn."""
+    times, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for recipe in recipes:
+            with suppress(NotForThisModel):
+                times.append(measure(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device))))
+    finally:
+        torch.set_num_threads(threads)
+    return GradientTimes(sum(each.fp32 for each in times), sum(each.bf16 for each in times), threads=1)
+
+
+def _check_free(folder: Path, base: ComparedRecipe) -> None:
+    if not folder.exists() or (folder.is_dir() and untouched(folder)):
+        return
+    there = (folder / COMPARISON).exists()
+    # a start that was killed, or a comparison that has lost the file which makes it one: its task is the same again
+    if not there and (untouched(folder, RECIPE) or (folder / CELLS).is_dir()) and _is_of(folder, base):
+        return
+    again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if there else ""
+    raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
+
+
+def _is_of(folder: Path, base: ComparedRecipe) -> bool:
+    return (folder / RECIPE).exists() and (folder / RECIPE).read_text(encoding="utf-8") == dump(base)

@@ -1,0 +1,177 @@
+"""A comparison begins once, on one task, and loses nothing of what it has measured."""
+
+import io
+
+import pytest
+import torch
+from rich.console import Console
+
+from s2s.cli.compare import Order, extended, order
+from s2s.errors import UserError
+from s2s.experiments import beginning, comparison
+from s2s.recipe.reading import write
+from s2s.report.drawing import draw
+from s2s.results import COMPARISON, RESULT, read_result, read_summary
+from s2s.run.folder import RECIPE
+from s2s.run.tasks import read
+from s2s.training.precision import GradientTimes
+from tests.experiments.counting import TINY, begin
+
+
+def _go_on(folder, **more):
+    told = io.StringIO()
+    comparison.go_on(folder, Console(file=told), **more)
+    return told.getvalue()
+
+
+def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="is there already"):
+        begin(tmp_path / "there", "rnn", "lstm")
+    assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
+    with pytest.raises(UserError, match="is no comparison"):
+        comparison.go_on(tmp_path / "there", Console(file=io.StringIO()))
+    folder = begin(tmp_path / "begun", "rnn", "lstm")
+    with pytest.raises(UserError, match=f"--resume {folder}"):
+        begin(folder, "rnn", "lstm")
+
+
+def test_a_wrong_setting_leaves_nothing_behind(counting, tmp_path):
+    with pytest.raises(UserError, match="layers: unknown key"):
+        begin(tmp_path / "wrong", "rnn", "lstm", "rnn.layers=3")
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_a_start_that_was_killed_is_no_comparison_yet_and_can_be_repeated(counting, tmp_path, monkeypatch):
+    folder = tmp_path / "killed"
+
+    def interrupt(*_words: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(beginning, "write_part", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            begin(folder, "rnn", "lstm")
+    assert (folder / "recipe.yaml").exists()
+    with pytest.raises(UserError, match=r"one that did not begin\n.*repeat the command"):
+        comparison.go_on(folder, Console(file=io.StringIO()))
+    # somebody's own recipe is not replaced
+    with pytest.raises(UserError, match="is there already"):
+        begin(folder, "rnn", "lstm", "seeds.data=9")
+    assert (begin(folder, "rnn", "lstm") / COMPARISON).exists()
+    with pytest.raises(UserError, match="continue it with"):
+        begin(folder, "rnn", "lstm")
+
+
+def test_all_models_have_the_precision_in_which_together_they_are_faster(few_trials, tmp_path, monkeypatch):
+    # what each takes in fp32 and in bf16
+    times, threads = {"rnn": (3.0, 1.0), "transformer": (1.0, 2.0)}, torch.get_num_threads()
+
+    def measured(trainer):
+        assert torch.get_num_threads() == 1
+        recurrent = any(isinstance(module, torch.nn.RNNBase) for module in trainer.model.modules())
+        return GradientTimes(*times["rnn" if recurrent else "transformer"], threads=1)
+
+    monkeypatch.setattr(beginning, "measure", measured)
+    torch.set_num_threads(2)
+    for name, precision in (("one", "bf16"), ("other", "fp32")):
+        words = [word for word in TINY if not word.startswith("device")]
+        order_of_both = Order(("rnn", "transformer", *words), seeds=1, experiments=("memory",), out=tmp_path / name)
+        planned = order(order_of_both)
+        beginning.begin(planned.folder, planned.base, planned.summary)
+        assert read(planned.folder / RECIPE).device.precision == precision
+        assert torch.get_num_threads() == 2
+        times["transformer"] = (1.0, 4.0)
+    torch.set_num_threads(threads)
+
+
+def test_a_comparison_takes_on_another_model_and_measures_nothing_again(counting, tmp_path):
+    folder, whole = begin(tmp_path / "two", "rnn", "lstm"), begin(tmp_path / "three", "rnn", "lstm", "mingru")
+    _go_on(whole)
+    wanted, counting.asked = list(counting.asked), []
+    _go_on(folder)
+    trials = {path.name: path.read_bytes() for path in (folder / "cells/tuning").glob("*.json")}
+    asked = extended(beginning.begun(folder), Order(("mingru",)))
+    assert asked.command == beginning.begun(whole).command
+    assert "memory: 2 measurements" in comparison.costs(folder, asked, None)
+    _go_on(folder, summary=asked)
+    assert sorted(counting.asked) == sorted(wanted)
+    assert {name: (folder / "cells/tuning" / name).read_bytes() for name in trials} == trials
+    alike = {"tuning_seconds": 0.0}
+    two, three = (
+        [each.model_copy(update=alike) for each in read_summary(path / COMPARISON).contenders]
+        for path in (folder, whole)
+    )
+    assert two == three
+    assert [each.model for each in two] == ["rnn", "lstm", "mingru"]
+    assert read_result(folder / "memory" / RESULT).findings == read_result(whole / "memory" / RESULT).findings
+    assert "mingru" in draw(folder).read_text(encoding="utf-8")
+
+
+def test_a_model_that_cannot_be_taken_on_leaves_the_comparison_as_it_is(counting, tmp_path):
+    folder = begin(tmp_path / "two", "rnn", "transformer")
+    before = (folder / COMPARISON).read_bytes()
+    with pytest.raises(UserError, match="transformer and transformer:norm=pre are the same model"):
+        _go_on(folder, summary=extended(beginning.begun(folder), Order(("transformer:norm=pre",))))
+    assert (folder / COMPARISON).read_bytes() == before
+
+
+def _edited(folder, *settings):
+    write(read(folder / RECIPE, settings), folder / RECIPE)
+
+
+def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path):
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    # nothing is measured yet, so another task may be written into it
+    _edited(folder, "training.updates=6")
+    _go_on(folder)
+    asked = list(counting.asked)
+    _edited(folder, "training.updates=7", "batches.tokens=256")
+    with pytest.raises(UserError, match=r"recipe.yaml: batches.tokens, training.updates changed(.|\n)*copy \S*cells"):
+        _go_on(folder)
+    with pytest.raises(UserError, match="changed since its measurements were made"):
+        comparison.costs(folder, beginning.begun(folder), None)
+    # as it says
+    (folder / RECIPE).write_bytes((folder / "cells" / RECIPE).read_bytes())
+    _edited(folder, "data.root=elsewhere", "device.threads=2")
+    _go_on(folder)
+    assert counting.asked == asked
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_a_comparison_that_lost_what_it_was_asked_is_begun_again_and_keeps_its_measurements(counting, tmp_path, text):
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    _go_on(folder)
+    asked, before = list(counting.asked), read_summary(folder / COMPARISON).contenders
+    (folder / COMPARISON).unlink()
+    remedy = "is no comparison"
+    if text:
+        (folder / COMPARISON).write_text(text)
+        remedy = r"comparison.json: is no summary of a comparison(.|\n)*remove it and repeat the command"
+    with pytest.raises(UserError, match=remedy):
+        _go_on(folder)
+    (folder / COMPARISON).unlink(missing_ok=True)
+    # of another task it is not
+    with pytest.raises(UserError, match=r"is there already\n.*name another folder"):
+        begin(folder, "rnn", "lstm", "seeds.data=9")
+    _go_on(begin(folder, "rnn", "lstm"))
+    assert counting.asked == asked
+    again = read_summary(folder / COMPARISON).contenders
+    assert [each.learning_rate for each in again] == [each.learning_rate for each in before]
+
+
+def test_a_conclusion_that_fails_is_no_success(counting, tmp_path):
+    folder = begin(tmp_path / "edited", "rnn", "lstm")
+    _go_on(folder)
+    comparison.check_concluded(folder)
+    cell = folder / "cells/memory/rnn--count--seed1.json"
+    kept = cell.read_text()
+    cell.write_text(kept.replace('"rate"', '"rat"'))
+    assert "memory: FAILED: no conclusion could be drawn: KeyError" in _go_on(folder)
+    with pytest.raises(UserError, match=r"conclusion.txt: memory: no conclusion(.|\n)*remove it and measure it again"):
+        comparison.check_concluded(folder)
+    cell.unlink()
+    _go_on(folder)
+    comparison.check_concluded(folder)
+    assert '"rate"' in cell.read_text()
