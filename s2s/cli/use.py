@@ -182,7 +182,7 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="RUN [RUN]... [section.key=value]...")
-@click.option("--split", type=click.Choice(["test", "validation"]), default="test", show_default=True)
+@click.option("--split", type=click.Choice(["test", "validation"]), help="Of the run's corpus; test when absent.")
 @click.option("--source", type=options.FILE, help="Lines to translate in the place of a split; with --reference.")
 @click.option("--reference", type=options.FILE, help="What a human wrote for each line of --source.")
 @_lowercase
@@ -191,7 +191,7 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
 @options.json
 def evaluate(
     words: tuple[str, ...],
-    split: str,
+    split: str | None,
     source: Path | None,
     reference: Path | None,
     lowercase: bool,
@@ -201,6 +201,8 @@ def evaluate(
 ) -> None:
     """Score RUN on a split of its corpus, or on files; with several runs, test each against the first."""
     files = _both(source, reference)
+    if files and split:
+        raise UserError(f"{split} is not scored: --source takes its place", "--split", "leave out one of them")
     check_output(file, "--json")
     from s2s.run.folder import opened_together
 
@@ -211,7 +213,7 @@ def evaluate(
     from s2s.tasks.contract import Scoring
 
     evaluations, comparisons = score_together(
-        runs, Scoring(split, lowercase, files), checkpoint, partial(click.echo, err=True)
+        runs, Scoring(split or "test", lowercase, files), checkpoint, partial(click.echo, err=True)
     )
     show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
 

@@ -179,8 +179,9 @@ class LineTranslator(ABC):
             i = too_long[0]
             raise UserError(
                 f"a line of {len(pieces[i])} pieces ({lines[i][:40]!r} …) is longer than the {longest} positions that "
-                "the model has learned, its end counted",
-                remedy="split it, or train with a higher model.max_positions",
+                "the model has, its end counted",
+                remedy="split it, or use a run that was trained with a higher model.max_positions (positions that are "
+                "not learned end in exports alone: then the run that was exported reads it)",
             )
 
 

@@ -124,7 +124,7 @@ def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> 
     ):
         if longest is not None and len(pieces) >= longest:
             raise UserError(
-                f"a {side} of {len(pieces)} pieces is longer than the {longest} positions that the model has learned",
+                f"a {side} of {len(pieces)} pieces is longer than the {longest} positions that the model has",
                 remedy="shorten it",
             )
 

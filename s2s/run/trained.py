@@ -1,6 +1,6 @@
 """A trained model for whoever writes Python: what its task can do, by methods, whatever the task."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -88,6 +88,8 @@ class Run:
         Raises:
             UserError: see `translate`; or the beam holds less than is asked for.
         """
+        for name, value in (("nbest", nbest), ("beam", 1 if beam is None else beam)):
+            _check_whole(name, value)
         prefix, answers = self._asked(task)
         filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
         if answers is not None:
@@ -128,7 +130,8 @@ class Run:
             UserError: see `translate`; or there are not as many sources as targets.
         """
         prefix, _ = self._asked(task)
-        if len(_several(sources, "sources")) != len(_several(targets, "targets")):
+        sources, targets = _several(sources, "sources"), _several(targets, "targets")
+        if len(sources) != len(targets):
             raise UserError(
                 f"{len(sources)} sources and {len(targets)} targets", remedy="give a target for each source"
             )
@@ -216,7 +219,8 @@ class Run:
         """The probability of each class for each line; nothing for an empty line. See `classify`."""
         self._only("classify", LABELS)
         task, classes = cast(Labelling[Any, Any], task_of(self.recipe)), self.recipe.data.classes
-        filled = [line for line in _several(lines, "lines") if line.strip()]
+        lines = _several(lines, "lines")
+        filled = [line for line in lines if line.strip()]
         rows = iter(task.probabilities(self.loaded, filled).tolist() if filled else [])
         return [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
 
@@ -239,7 +243,16 @@ class Run:
             )
 
 
-def _several(lines: Sequence[str], name: str) -> Sequence[str]:
+def _several(lines: Iterable[str], name: str) -> list[str]:
     if isinstance(lines, str):
         raise UserError("is one text, where several are expected", where=name, remedy="put it into a list: [text]")
+    lines = list(lines)
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise UserError(f"{line!r:.60} is no text", where=f"{name}[{place}]", remedy="give texts, as in ['A dog.']")
     return lines
+
+
+def _check_whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UserError(f"{value!r:.60} is no whole number", where=name, remedy="give one, such as 4")

@@ -21,7 +21,7 @@ from s2s.run.room import room_to_train, room_to_update, updates
 from s2s.run.stopping import Wish, due, pauses, resumable
 from s2s.run.tasks import read, sent, task_of
 from s2s.tasks.contract import FIGURES, Course, D, M, Prepared, R, Say, Task
-from s2s.training.checkpoint import Checkpoints, Progress, average, read_training
+from s2s.training.checkpoint import Checkpoints, Progress, average, check_weights, read_training
 from s2s.training.devices import NAMES, Computer, choose, precision_of
 from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
@@ -180,6 +180,9 @@ class Running(Generic[R, D, M]):
             if (self.folder / METRICS).exists():
                 self.say("no checkpoint yet: starting again from the first update")
             return Progress(0, 0, 0)
+        # any of these may be the one that ends the run, hours later
+        for place in {last, *self.checkpoints.validated()}:
+            check_weights(place)
         tensors, progress = read_training(last)
         self.trainer.load_state(tensors, progress.place, last)
         self.say(f"continuing after update {progress.update}")

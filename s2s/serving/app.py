@@ -1,7 +1,7 @@
 """The server: which path answers what, and what is refused with which status."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
@@ -11,9 +11,11 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic.fields import FieldInfo
 
 from s2s import __version__
 from s2s.errors import UserError, told
+from s2s.recipe.wording import expected
 from s2s.run.trained import Run
 from s2s.serving.answering import Answering, Asked, NoSuchRun
 from s2s.serving.batching import Full, ModelThread
@@ -143,5 +145,22 @@ def application(
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     """Says in words which field is wrong; what was sent is not sent back."""
     wrongs = error.errors() if isinstance(error, RequestValidationError) else []
-    words = (f"{'.'.join(map(str, each['loc'][1:])) or 'body'}: {each['msg']}" for each in wrongs)
+    asked = {"/translate": Source, "/classify": Labelled}.get(request.url.path)
+    fields = asked.model_fields if asked else {}
+    # of a value that may be one of two kinds there is a mistake for each
+    words = dict.fromkeys(_mistake(each["loc"], each["type"], each["msg"], fields) for each in wrongs)
     return JSONResponse({"detail": told("; ".join(words))}, 422)
+
+
+def _mistake(place: Sequence[int | str], kind: str, message: str, fields: Mapping[str, FieldInfo]) -> str:
+    _, *inside = place
+    name = str(inside[0]) if inside else ""
+    if kind == "json_invalid":
+        return "body: is no JSON"
+    if name not in fields:
+        return f"{name}: unknown field; there are {', '.join(fields)}" if name else f"body: {message}"
+    if kind == "missing":
+        return f"{name}: is missing; give {expected(fields[name])}"
+    # what our own checks say is told as they say it
+    own = message.removeprefix("Value error, ") if kind == "value_error" else f"expected {expected(fields[name])}"
+    return f"{name}: {own}"

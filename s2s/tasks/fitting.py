@@ -311,6 +311,8 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
     others = [name for name in head.columns if name != label]
     found = list(texts) or [_usual(head, _TEXTS, but=label) or (others[0] if label and len(others) == 1 else None)]
     *chosen, named = _there(head, (*found, label), options)
+    if named in chosen:
+        raise UserError(f"column {named!r} is both text and class", remedy=f"name another one of the two: {options}")
     return tuple(chosen), named
 
 

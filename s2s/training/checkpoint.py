@@ -31,6 +31,7 @@ _TRAINING = "training.safetensors"
 _STATE = "state.json"
 _WEIGHTS = "model.safetensors"
 _DIGEST, _WEIGHTS_DIGEST = "digest", "weights"
+_ANOTHER = "use another checkpoint of the run; where it has no other one, train it again"
 # what recurrent models called their table before its vectors could be scaled
 _FORMER_TABLE = "encoder.embedding.weight"
 
@@ -130,9 +131,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         path.open("rb").close()
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"cannot be read: {error}", where=str(path), remedy="use another checkpoint of the run"
-        ) from None
+        raise UserError(f"cannot be read: {error}", where=str(path), remedy=_ANOTHER) from None
 
 
 class Checkpoints:
@@ -257,12 +256,9 @@ def check_weights(checkpoint: Path) -> None:
         return
     read_progress(checkpoint)
     saved, file = _saved(checkpoint, _WEIGHTS_DIGEST), checkpoint / _WEIGHTS
-    if saved is not None and file.exists() and saved != _digest_of(file):
-        raise UserError(
-            "has changed since the checkpoint was saved",
-            where=str(file),
-            remedy="restore the file, or use another checkpoint of the run",
-        )
+    if saved is not None and saved != (_digest_of(file) if file.exists() else ""):
+        what = "has changed since the checkpoint was saved" if file.exists() else "is missing"
+        raise UserError(what, where=str(file), remedy=f"restore the file, or {_ANOTHER}")
 
 
 def _saved(checkpoint: Path, key: str) -> str | None:

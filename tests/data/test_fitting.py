@@ -213,6 +213,9 @@ def test_labelled_texts_are_fitted_by_names_by_looks_and_by_options(tmp_path):
         fitted_classification("mine", Splits(tmp_path / "wide.tsv"))
     with pytest.raises(UserError, match=r"no column 'lable'; there are 'label', 'text'(.|\n)*did you mean label"):
         fitted_classification("mine", Splits(tmp_path / "named.tsv"), (), "lable")
+    column = (tmp_path / "named.tsv").read_text().splitlines()[0].split("\t")[0]
+    with pytest.raises(UserError, match=rf"column '{column}' is both text and class"):
+        fitted_classification("mine", Splits(tmp_path / "named.tsv"), (column,), column)
 
 
 def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):

@@ -175,6 +175,10 @@ def test_several_files_are_tested_against_the_first(folder):
         (["evaluate", "runs/phones", "--source", "ref"], "--reference FILE"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "nothere"], "no such file"),
         (["evaluate", "runs/phones", "--source", "ref", "--reference", "empty"], "empty has 0"),
+        (
+            ["evaluate", "runs/phones", "--split", "test", "--source", "ref", "--reference", "ref"],
+            "--split: test is not scored: --source takes its place",
+        ),
     ],
 )
 def test_what_cannot_be_scored_is_told_in_one_message(folder, words, message):

@@ -21,7 +21,7 @@ from s2s.run.stopping import Wish
 from s2s.run.tasks import read
 from s2s.tasks import contract
 from s2s.training.checkpoint import read_progress
-from s2s.training.logger import RunLog, forget_after
+from s2s.training.logger import RunLog
 from s2s.training.ranks import Lost
 
 RECIPE = """
@@ -323,29 +323,6 @@ def test_a_manifest_that_says_nothing_of_the_data_is_named(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *("5", "[1]", '{"a":1}', '{"update":"x"}', "null"),
-        *('{"update":1,"loss":"x","count":1}', '{"update":1,"loss":1.0,"count":null}'),
-        *('{"update":1,"validation":5}', '{"update":1,"validation":{"loss":"x"}}'),
-    ],
-)
-def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1, "validation": {"loss": NaN}}\n' + text + "\n")
-    with pytest.raises(UserError, match=r"metrics.jsonl:2: '.*' is no line of a run"):
-        forget_after(path, 5)
-    assert path.read_text().endswith(text + "\n")
-
-
-def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"update": 1}\n{"update": 7}\n{"upd\n\0\0\xff\n' + b"[" * 100_000)
-    forget_after(path, 5)
-    assert path.read_text() == '{"update": 1}\n'
-
-
-@pytest.mark.parametrize(
     ("file", "text", "message"),
     [
         (f"{LAST}/state.json", json.dumps(STATE | {"update": -1}), "not a whole checkpoint"),
@@ -359,6 +336,20 @@ def test_a_damaged_run_is_not_resumed(folder, file, text, message):
     (folder / "run" / file).write_text(text)
     with pytest.raises(UserError, match=message):
         _s2s("train", "run", "--resume")
+
+
+@pytest.mark.parametrize("checkpoint", ["0000004", "0000005"])
+def test_a_run_whose_weights_were_cut_is_not_trained_to_an_end_that_needs_them(folder, checkpoint):
+    weights = folder / "run/checkpoints" / checkpoint / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match=rf"{checkpoint}/model.safetensors: has changed(.|\n)*restore the file"):
+        _s2s("train", "run", "--resume")
+    weights.unlink()
+    with pytest.raises(UserError, match=rf"{checkpoint}/model.safetensors: is missing"):
+        _s2s("train", "run", "--resume")
+    weights.write_bytes(whole)
+    _s2s("train", "run", "--resume")
 
 
 def test_foreign_tensors_are_not_trained_on(folder):

@@ -7,7 +7,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from s2s.training.logger import RunLog
+from s2s.errors import UserError
+from s2s.training.logger import RunLog, forget_after
 from s2s.training.update import Measured, Update
 
 UPDATE = Update(
@@ -42,3 +43,26 @@ def test_how_long_it_takes_is_told_by_the_first_updates(tmp_path, seconds, total
             log.update(replace(UPDATE, update=number, seconds=took))
     told = [line for line in console.file.getvalue().splitlines() if "to go" in line]
     assert told == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("5", "[1]", '{"a":1}', '{"update":"x"}', "null"),
+        *('{"update":1,"loss":"x","count":1}', '{"update":1,"loss":1.0,"count":null}'),
+        *('{"update":1,"validation":5}', '{"update":1,"validation":{"loss":"x"}}'),
+    ],
+)
+def test_a_line_that_is_none_of_a_run_is_named_and_kept(tmp_path, text):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1, "validation": {"loss": NaN}}\n' + text + "\n")
+    with pytest.raises(UserError, match=r"metrics.jsonl:2: '.*' is no line of a run"):
+        forget_after(path, 5)
+    assert path.read_text().endswith(text + "\n")
+
+
+def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"update": 1}\n{"update": 7}\n{"upd\n\0\0\xff\n' + b"[" * 100_000)
+    forget_after(path, 5)
+    assert path.read_text() == '{"update": 1}\n'
