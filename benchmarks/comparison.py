@@ -4,7 +4,8 @@ python -m benchmarks.comparison runs/compare-rnn-transformer
 
 What it found (`comparison.json`, each `result.json`) and some of its pictures go to `docs/comparison-lecture/`, or the
 folder of its profile, from where `s2s report` draws its page and all pictures again; the classroom table of README.md
-and docs/comparison.md is written anew. A row stands there as the longest profile has it.
+and docs/comparison.md is written anew. Comparisons of the same models share a table, in which a row stands as the
+longest profile has it; others have one of their own. One that is under way can be kept, too.
 The single measurements are kept, too, so that anyone can compute with them, or go on with a copy:
 `tar -xf cells.tar.xz`, then `s2s compare --resume COPY --seeds 8`.
 """
@@ -13,7 +14,7 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.keeping import ROOT, asked, write_tables
@@ -46,7 +47,7 @@ def keep(folder: Path) -> None:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / name, place / name)
     with tarfile.open(place / CELLS, "w:xz") as archive:
-        for path in sorted(folder.glob("cells/*/*.json")):
+        for path in sorted([*folder.glob("cells/*/*.json"), *folder.glob(f"cells/{RECIPE}")]):
             archive.add(path, path.relative_to(folder))
 
 
@@ -56,29 +57,50 @@ def found(folder: Path) -> tuple[Summary, list[Line]]:
     return summary, matrix(summary, summary.models, list(kept_results(folder, summary)))
 
 
-def rows() -> tuple[list[Summary], list[tuple[Line, Summary]]]:
-    """The kept comparisons, and the finished rows of the table, each from the first of them that has it."""
-    kept = [found(folder) for folder in KEPT.values() if folder.is_dir()]
-    first: dict[str, tuple[Line, Summary]] = {}
-    for summary, lines in kept:
-        assert summary.models == kept[0][0].models, "the columns differ"
-        for line in lines:
-            if line.finished:
-                first.setdefault(line.name, (line, summary))
-    return [summary for summary, _ in kept], [first[name] for name in TABLES[kept[0][0].task] if name in first]
+@dataclass(frozen=True)
+class Shown:
+    """Kept comparisons of the same models, and the finished rows of their table, each from the first that has it."""
+
+    summaries: list[Summary]
+    lines: list[tuple[Line, Summary]]
+
+    @property
+    def models(self) -> list[str]:
+        """Those compared."""
+        return self.summaries[0].models
+
+
+def shown() -> list[Shown]:
+    """What is kept, that of the most models first."""
+    by_models: dict[tuple[str, ...], list[tuple[Summary, list[Line]]]] = {}
+    for summary, lines in (found(folder) for folder in KEPT.values() if folder.is_dir()):
+        by_models.setdefault(tuple(summary.models), []).append((summary, lines))
+    tables = []
+    for kept in by_models.values():
+        first: dict[str, tuple[Line, Summary]] = {}
+        for summary, lines in kept:
+            for line in lines:
+                if line.finished:
+                    first.setdefault(line.name, (line, summary))
+        rows = [first[name] for name in TABLES[kept[0][0].task] if name in first]
+        tables.append(Shown([summary for summary, _ in kept], rows))
+    return sorted(tables, key=lambda each: -len(each.models))
 
 
 def table() -> str:
     """The classroom table, from the kept files; rows without any verdict or figure are named below it."""
-    summaries, lines = rows()
+    return "\n".join(text for each in shown() for text in _table(each))
+
+
+def _table(kept: Shown) -> list[str]:
+    lines, models = kept.lines, kept.models
     grey = [line.name for line, _ in lines if all(box.open for box in line.boxes)]
-    models = summaries[0].models
     written = [f"| | {' | '.join(f'`{model}`' for model in models)} |", f"|---|{'---|' * len(models)}"]
     for line in (line for line, _ in lines if line.name not in grey):
         arrow = f" {line.arrow}" if line.arrow else ""
         written.append(f"| **{line.name}**{arrow}: {heading(line)} | {' | '.join(map(_figure, line.boxes))} |")
     told = [_LEGEND]
-    for summary in summaries:
+    for summary in kept.summaries:
         names = [line.name for line, of in lines if of is summary]
         if not names:
             continue
@@ -91,10 +113,12 @@ def table() -> str:
             f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, summary.seeds))}; parameters "
             f"{parameters}; {machine}; measurements of {duration(summary.seconds)}, added up."
         )
-    told += _gaps(lines)
+    told += _gaps(kept)
     if grey:
         told.append(f"No verdict, for reasons that [the page](docs/comparison.md) gives: {', '.join(grey)}.")
-    return "\n".join([*written, *(text for each in told for text in ("", each)), ""])
+    # a table that has no row yet is none
+    spaced = [text for each in told for text in ("", each)] if lines else ["", *told[1:]]
+    return [*(written if lines else []), *spaced, ""]
 
 
 def _elsewhere(summary: Summary) -> dict[str, str]:
@@ -106,9 +130,12 @@ def _elsewhere(summary: Summary) -> dict[str, str]:
 
 def verdicts() -> str:
     """Every cell in words, from the kept files."""
-    _, lines = rows()
-    said = []
-    for line, summary in lines:
+    return "\n".join(text for each in shown() for text in _verdicts(each))
+
+
+def _verdicts(kept: Shown) -> list[str]:
+    said = [] if len(shown()) == 1 else [f"### {', '.join(f'`{model}`' for model in kept.models)}", ""]
+    for line, summary in kept.lines:
         result = KEPT[summary.profile] / line.row.experiment / RESULT
         count = len(json.loads(result.read_text(encoding="utf-8"))["seeds"])
         seeds = "one seed" if count == 1 else f"{count} seeds"
@@ -118,15 +145,26 @@ def verdicts() -> str:
         else:
             said += [_words(box) for box in line.boxes]
         said += ["", *([f"Others: {line.row.literature}", ""] if line.row.literature else [])]
-    said += [text for each in _gaps(lines) for text in (each, "")]
-    return "\n".join(said)
+    return said + [text for each in _gaps(kept) for text in (each, "")]
 
 
-def _gaps(lines: Sequence[tuple[Line, Summary]]) -> list[str]:
-    """What the table does not hold."""
-    there = {line.name for line, _ in lines}
-    missing = [name for name in TABLES[lines[0][1].task] if name not in there]
-    return [f"Not measured yet: {', '.join(missing)}."] if missing else []
+def _gaps(kept: Shown) -> list[str]:
+    """What a table does not hold."""
+    there, asked = {line.name for line, _ in kept.lines}, kept.summaries[0]
+    missing = [name for name in TABLES[asked.task] if name not in there]
+    under_way = [summary for summary in kept.summaries if not summary.machine]
+    begun = [
+        f"Under way, without a finished row: `{summary.command}`, {_count(KEPT[summary.profile])} measurements so far."
+        for summary in under_way
+    ]
+    if not there:
+        return begun
+    return begun + ([f"Not measured yet: {', '.join(missing)}."] if missing else [])
+
+
+def _count(kept: Path) -> int:
+    with tarfile.open(kept / CELLS) as archive:
+        return sum(name.endswith(".json") for name in archive.getnames())
 
 
 def _figure(box: Box) -> str:
