@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 # before torch or datasets are imported, here or in a process that a test starts
 os.environ["HF_HUB_OFFLINE"] = "1"
-# test processes beside each other share the cores, and threads that spin while they wait take them from each other
+# test processes beside each other share the cores, and threads that spin while they wait take them from each other;
+# plugins have imported numpy by now, so its threads are those that the first process names for the others
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import UserError
-from s2s.experiments import beginning, comparison
+from s2s.experiments import beginning, comparison, tuning
 from s2s.recipe.reading import write
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, read_result, read_summary
@@ -86,6 +86,13 @@ def test_all_models_have_the_precision_in_which_together_they_are_faster(few_tri
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def as_deep_as_they_are(monkeypatch):
+    """No trial of another depth."""
+    monkeypatch.setattr(tuning, "depths_of", lambda recipe, own: ())
+
+
+@pytest.mark.usefixtures("as_deep_as_they_are")
 def test_a_comparison_takes_on_another_model_and_measures_nothing_again(counting, tmp_path):
     folder, whole = begin(tmp_path / "two", "rnn", "lstm"), begin(tmp_path / "three", "rnn", "lstm", "mingru")
     _go_on(whole)
@@ -121,6 +128,7 @@ def _edited(folder, *settings):
     write(read(folder / RECIPE, settings), folder / RECIPE)
 
 
+@pytest.mark.usefixtures("as_deep_as_they_are")
 def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "lstm")
     # nothing is measured yet, so another task may be written into it
@@ -139,6 +147,7 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
     assert counting.asked == asked
 
 
+@pytest.mark.usefixtures("as_deep_as_they_are")
 @pytest.mark.parametrize("text", [None, "{"])
 def test_a_comparison_that_lost_what_it_was_asked_is_begun_again_and_keeps_its_measurements(counting, tmp_path, text):
     folder = begin(tmp_path / "both", "rnn", "lstm")
@@ -161,6 +170,7 @@ def test_a_comparison_that_lost_what_it_was_asked_is_begun_again_and_keeps_its_m
     assert [each.learning_rate for each in again] == [each.learning_rate for each in before]
 
 
+@pytest.mark.usefixtures("as_deep_as_they_are")
 def test_a_conclusion_that_fails_is_no_success(counting, tmp_path):
     folder = begin(tmp_path / "edited", "rnn", "lstm")
     _go_on(folder)

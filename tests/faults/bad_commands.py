@@ -79,7 +79,7 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a wrong setting": ("compare rnn gru training.updates=0", ("training.updates", "0")),
     "two recipes": ("compare rnn gru --task ag_news --recipe translate", ("--task", "--recipe")),
     "a recipe of another task": ("compare rnn gru --recipe {world}/c.yaml", ("c.yaml", "classification")),
-    "resume and more": ("compare rnn gru --resume x", ("--resume",)),
+    "resume and more": ("compare gru training.updates=3 --resume x", ("--resume",)),
     "no run": ("evaluate data.test=5", ("s2s evaluate",)),
     "a run twice": ("evaluate {world}/runs/t {world}/runs/t", ("twice",)),
     "runs of two tasks": ("evaluate {world}/runs/t {world}/runs/c", ("translation", "classification")),
