@@ -23,8 +23,10 @@ class EncoderSettings(Section):
     """Convolutions that read the source; each sees `kernel` − 1 positions further."""
     kernel: Annotated[int, Field(ge=2, le=1_000)] = 3
     """Positions that one convolution sees; in the encoder centred, in the decoder the last ones."""
+    encoder_positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    """What tells the encoder where a piece stands, beside its windows. With `none` the zeros beyond the ends do."""
     max_positions: Length = 1024
-    """Longest sequence, since positions are learned."""
+    """Longest sequence where positions are learned."""
     dropout: Probability = 0.2
     """Applied to embeddings and to the input of every convolution."""
 
@@ -34,6 +36,8 @@ class Settings(EncoderSettings):
 
     decoder_layers: Layers = 4
     """Convolutions that write the target, each with its own attention."""
+    decoder_positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    """What tells the decoder where a piece stands."""
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none. `all` needs a shared
     vocabulary."""
@@ -47,11 +51,12 @@ def build(settings: Settings, source_size: int, target_size: int) -> "Seq2Seq":
     """
     from baselines.convolution import ConvDecoder
     from s2s.models.contract import Seq2Seq
-    from s2s.nn.embeddings import tables
+    from s2s.nn.embeddings import Embedding, tables
 
     source, target, projection = tables(settings.tie, settings.width, source_size, target_size)
     encoder = _encoder(settings, source)
-    decoder = ConvDecoder(target, settings.decoder_layers, settings.kernel, settings.max_positions, settings.dropout)
+    placed = Embedding(target, settings.decoder_positions, settings.max_positions)
+    decoder = ConvDecoder(placed, settings.decoder_layers, settings.kernel, settings.dropout)
     return Seq2Seq(encoder, decoder, projection)
 
 
@@ -64,5 +69,7 @@ def build_encoder(settings: EncoderSettings, source_size: int) -> "tuple[Encoder
 
 def _encoder(settings: EncoderSettings, tokens: "nn.Embedding") -> "Encoder":
     from baselines.convolution import ConvEncoder
+    from s2s.nn.embeddings import Embedding
 
-    return ConvEncoder(tokens, settings.encoder_layers, settings.kernel, settings.max_positions, settings.dropout)
+    placed = Embedding(tokens, settings.encoder_positions, settings.max_positions)
+    return ConvEncoder(placed, settings.encoder_layers, settings.kernel, settings.dropout)

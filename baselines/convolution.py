@@ -48,15 +48,15 @@ class ConvMemory(Memory):
 
 
 class Convolutions(nn.Module):
-    """What encoder and decoder have alike: vectors of tokens with learned positions, and the convolutions."""
+    """What encoder and decoder have alike: vectors of tokens and of their places, and the convolutions."""
 
-    def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
+    def __init__(self, embedding: Embedding, layers: int, kernel: int, dropout: float) -> None:
         super().__init__()
         self.kernel = kernel
-        self.embedding = Embedding(tokens, "learned", positions)
-        self.longest = positions
+        self.embedding = embedding
+        self.longest = embedding.longest
         self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList([GatedConvolution(tokens.embedding_dim, kernel, dropout) for _ in range(layers)])
+        self.layers = nn.ModuleList([GatedConvolution(embedding.width, kernel, dropout) for _ in range(layers)])
 
 
 class ConvEncoder(Convolutions, Encoder):
@@ -97,9 +97,9 @@ class ConvDecoder(Convolutions, Decoder[ConvContext, ConvState]):
     at a tenth of the size of ours, and a softmax over scores of ours would look at one position from the beginning.
     """
 
-    def __init__(self, tokens: nn.Embedding, layers: int, kernel: int, positions: int, dropout: float) -> None:
-        super().__init__(tokens, layers, kernel, positions, dropout)
-        width = tokens.embedding_dim
+    def __init__(self, embedding: Embedding, layers: int, kernel: int, dropout: float) -> None:
+        super().__init__(embedding, layers, kernel, dropout)
+        width = embedding.width
         self.queries = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
         self.outputs = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
 

@@ -283,11 +283,16 @@ class Race:
         return sign(math.exp(statistics.fmean(ratios))) if ratios else None
 
     def kept(self, model: str, variations: Mapping[str, "Race"]) -> dict[str, bool]:
-        """In which variations it stands to the same other model as it does here."""
+        """In which variations it stands to the same other model as it does here; what is the same race is none."""
         other = self.best_other(model)
         if other is None:
             return {}
-        signs = {name: race.sign(model, other) for name, race in variations.items()}
+        own = [self.speeds[model], self.speeds[other]]
+        signs = {
+            name: race.sign(model, other)
+            for name, race in variations.items()
+            if [race.speeds.get(model), race.speeds.get(other)] != own
+        }
         return {name: each == self.sign(model, other) for name, each in signs.items() if each is not None}
 
 
@@ -297,7 +302,7 @@ def sign(ratio: float) -> int:
 
 
 def counted_standing(
-    model: str, verdict: str, figures: Mapping[str, float], variations: Mapping[str, Mapping[str, float]]
+    model: str, verdict: str, figures: Mapping[str, float], variations: Mapping[str, Sequence[Mapping[str, float]]]
 ) -> Judgement:
     """How a figure that is counted stands to the highest of the others, and whether it does so in each variation.
 
@@ -307,15 +312,19 @@ def counted_standing(
         model: whose.
         verdict: what is said of it.
         figures: by model, above 0; the higher the better.
-        variations: other figures of the same kind.
+        variations: other figures of the same kind; where there are several of one name, it keeps where all do.
     """
     others = [name for name in figures if name != model]
     if not others:
         return Judgement("", verdict)
     other = max(others, key=lambda name: figures[name])
     here = sign(figures[model] / figures[other])
-    known = {name: own for name, own in variations.items() if model in own and other in own}
-    kept = {name: sign(own[model] / own[other]) == here for name, own in known.items()}
+    known = {name: [own for own in several if model in own and other in own] for name, several in variations.items()}
+    kept = {
+        name: all(sign(own[model] / own[other]) == here for own in several)
+        for name, several in known.items()
+        if several
+    }
     return Judgement("tie" if not here else "better" if here > 0 else "worse", verdict, kept)
 
 

@@ -12,6 +12,8 @@ from s2s.experiments.contest import BySeed
 
 # below it, a difference is called one
 LEVEL = 0.05
+WITHOUT_A_SEED = "any one seed left out"
+"""A choice that a verdict keeps with where it does whichever seed is left out: one, however many seeds there are."""
 
 
 @dataclass(frozen=True)

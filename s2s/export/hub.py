@@ -138,7 +138,7 @@ def _limits(recipe: Any, starts: list[dict[str, Any]]) -> list[str]:
     longest = recipe.batches.model_dump().get("max_length")
     if longest:
         found.append(f"In training no text had more than {longest:,} pieces; what happens beyond was not measured.")
-    if "learned" in (model.get("encoder_positions"), model.get("decoder_positions")) or model["kind"] == "conv":
+    if "learned" in (model.get("encoder_positions"), model.get("decoder_positions")):
         found.append(f"It cannot read or write more than {model['max_positions']:,} positions.")
     found.append("The scores are of the parts that they name. Nobody has measured what it says of people, or bias.")
     found.append("Weights made from data are under the terms of the data; this card does not know them.")

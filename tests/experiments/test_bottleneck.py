@@ -125,7 +125,7 @@ def test_a_planted_fall_is_found_and_compared(contest):
         "the first texts beyond",
         "the longest texts",
         "BLEU lost, in points",
-        *(f"without seed {i}" for i in range(1, 6)),
+        "any one seed left out",
     }
     assert all(falls.variations.values())
     assert falls.tokens == 400

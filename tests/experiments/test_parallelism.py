@@ -137,13 +137,8 @@ def test_every_model_has_its_three_cells(measured):
     assert cells["transformer", "sequential steps"].standing == "better"
     assert cells["transformer", "parallel computation"].standing == ""
     assert "2 threads made it" in cells["transformer", "parallel computation"].verdict
-    assert set(cells["lstm", "training speed"].variations) == {
-        "n = 16",
-        "n = 64",
-        "one pair at a time",
-        "1 thread",
-        "2 threads",
-    }
+    # one of the two is the choice itself where both models are fastest with it
+    assert {"n = 16", "n = 64", "one pair at a time"} <= set(cells["lstm", "training speed"].variations)
 
 
 def test_a_conclusion_needs_no_measurement_of_all(measured):
@@ -226,8 +221,9 @@ def test_the_figures_are_what_was_measured(contest):
     speed = cells["transformer", "training speed"]
     assert speed.standing == "better"
     assert speed.verdict.startswith("better: 2.01 times (2.00 to 2.01) as fast as rnn, the fastest of the others")
-    # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone
-    others = {"one pair at a time": True, "1 thread": True, "2 threads": True}
+    # with 16 tokens the other one is faster; one thread takes half as long again for the Transformer alone, and that
+    # both have two is no other choice where rnn is as fast with them
+    others = {"one pair at a time": True, "1 thread": True}
     assert speed.variations == {"n = 16": False, "n = 256": True} | others
     # 50 × 256 FLOPs over 100; two threads are worth two in the reference product
     parallel = cells["transformer", "parallel computation"]
@@ -347,4 +343,4 @@ def test_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes
         found[Cell(model, "work")] = {"points": points}
     findings = [f for f in EXPERIMENT.conclude(shared, found).findings if f.row == "sequential steps"]
     assert [f.standing for f in findings] == standings
-    assert all(f.variations[name] for f in findings for name in ("n = 16", "n = 32", "forward pass alone"))
+    assert all(f.variations[name] for f in findings for name in ("other lengths", "forward pass alone"))

@@ -1,7 +1,7 @@
 import contextlib
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -212,12 +212,15 @@ def test_a_verdict_keeps_its_sign_or_does_not():
     equal, without = _race([1.01] * 5), _alone({"a": {}, "b": {1: 1.0}})
     variations = {"same": _race([1.5] * 5), "turned": slower, "equal": equal, "unknown": without}
     assert race.kept("b", variations) == {"same": True, "turned": False, "equal": False}
+    # what is the same race says nothing more
+    assert race.kept("b", variations | {"itself": replace(race)}) == race.kept("b", variations)
 
 
 def test_what_is_counted_stands_by_its_size_alone():
-    variations = {"short": {"a": 1.0, "b": 3.0, "c": 9.0}, "turned": {"a": 3.0, "b": 1.0}, "without": {"a": 1.0}}
+    short, turned = {"a": 1.0, "b": 3.0, "c": 9.0}, {"a": 3.0, "b": 1.0}
+    variations = {"short": [short, {"a": 1.0}], "turned": [turned], "both": [short, turned], "without": [{"a": 1.0}]}
     said = counted_standing("b", "twice as long", {"a": 1.0, "b": 2.0}, variations)
-    assert said == Judgement("better", "twice as long", {"short": True, "turned": False})
+    assert said == Judgement("better", "twice as long", {"short": True, "turned": False, "both": False})
     assert counted_standing("a", "", {"a": 1.0, "b": 2.0, "c": 1.5}, {}).standing == "worse"
     assert counted_standing("a", "", {"a": 1.0, "b": 1.04}, {}).standing == "tie"
     assert counted_standing("a", "alone", {"a": 1.0}, variations) == Judgement("", "alone")

@@ -234,10 +234,28 @@ def test_the_grid_grows_while_its_best_is_at_an_end_but_no_longer_than_the_best_
     assert found.tried[0.0005]["solved"] == found.tried[0.00025]["updates"] == 30
 
 
-def test_of_rates_that_solve_it_at_the_same_look_the_lowest_is_the_best(monkeypatch):
+def test_of_rates_that_solve_it_at_the_same_look_the_one_with_the_lowest_loss_is_the_best(monkeypatch):
     told = dict.fromkeys((0.001, 0.002), (None, 1.0, 90.0)) | {0.004: (10, 1.0, 90), 0.008: (10, 0.1, 90)}
-    found = _searched(monkeypatch, told)
+    # at the end of the grid it grows
+    found = _searched(monkeypatch, told | {0.016: (10, 0.2, 90)})
+    assert (found.best, found.other, found.inside) == (0.008, 0.016, True)
+    # sooner comes before lower, whatever the losses
+    found = _searched(monkeypatch, told | {0.008: (20, 0.0, 90)})
     assert (found.best, found.other, found.inside) == (0.004, 0.008, True)
+
+
+def test_who_has_solved_a_task_learns_on_for_a_while(counted):
+    at_once, settled, unsolved = (Run(_easy(), rate) for rate in (0.01, 0.01, 1e-9))
+    for run in (at_once, settled, unsolved):
+        run.go_on(run.lesson.budget.updates)
+    settled.settle(10)
+    assert settled.solved == at_once.solved == at_once.trainer.update
+    assert settled.trainer.update == settled.solved + 10
+    assert settled.looks[: len(at_once.looks)] == at_once.looks
+    assert settled.loss < at_once.loss
+    before = unsolved.trainer.update
+    unsolved.settle(10)
+    assert (unsolved.solved, unsolved.trainer.update) == (None, before)
 
 
 def test_a_rate_that_has_not_left_chance_is_censored_whatever_its_loss(monkeypatch):

@@ -15,7 +15,7 @@ from s2s.evaluation.inference import Estimate, draws, estimate, mean
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, filled, finding, gates_table, series, table
-from s2s.experiments.verdicts import gates_of_training
+from s2s.experiments.verdicts import WITHOUT_A_SEED, gates_of_training
 from s2s.results import Figure, Finding, Table
 
 JOINED = "joined"
@@ -224,9 +224,10 @@ def _variations(own: BySeed, other: BySeed, places: Sequence[int]) -> dict[str, 
         statistics.mean(_bleu(run, 0) - _bleu(run, i) for run in runs.values() for i in places) for runs in (own, other)
     ]
     sides["BLEU lost, in points"] = lost[0] < lost[1]
+    kept = {name: side == _more(places) for name, side in sides.items()}
     if min(len(own), len(other)) > 2:
-        sides |= {f"without seed {seed}": _more(places, seed) for seed in own if seed in other}
-    return {name: side == _more(places) for name, side in sides.items()}
+        kept[WITHOUT_A_SEED] = all(_more(places, seed) == _more(places) for seed in own if seed in other)
+    return kept
 
 
 def _figures(left: Mapping[str, list[Left]], learned: int) -> list[Figure]:

@@ -64,7 +64,9 @@ def _finding(seen: Seen, model: str) -> Finding | None:
     known = at if has_factor(fits) else None
     value = known and Estimate(*map(brief, (known.value, known.low, known.high)))  # pyright: ignore[reportArgumentType]
     picture = "input-gradients" if turned is None else f"{SWEPT}-{turned.kind}"
-    others = {} if turned is None else {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in turned.fits.items()}
+    # the value that is the model's own is no other one
+    others = {v: f for v, f in turned.fits.items() if not math.isclose(v, turned.own, rel_tol=1e-3)} if turned else {}
+    others = {f"{WORDS[turned.kind]} {v:g}": way(f) for v, f in others.items()} if turned else {}
     variations = {name: there == here for name, there in others.items() if there is not None and here is not None}
     judgement = Judgement("" if here else "not measurable", said, variations)
     return finding("vanishing and exploding gradients", model, value, "per step", quantity, judgement, picture)

@@ -41,7 +41,7 @@ OPTIONS = {
     # all symbols are frequent: an LSTM recalls the first one after 450 updates instead of 2,050
     "scale_embeddings": True,
 }
-_BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20)
+_BUDGET = Budget(updates=0, rows=64, batches=2, every=50, trial=500, warmup=20, settle=500)
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,7 @@ def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
     # what has solved the task by then would answer so with half of the updates, too
     half = None if run.solved else _right(run, tests, contest.computer)
     run.go_on(distances.updates)
+    run.settle(sizes.budget.settle)
     if run.failure:
         raise UserError(f"training fails at rate {rate:g} after {run.trainer.update} updates: {run.failure}")
     right = _right(run, tests, contest.computer)
@@ -281,6 +282,7 @@ def _numbers(contest: Contest) -> dict[str, object]:
         "tasks": listed(tasks),
         "bits": bits,
         "trial": f"{sizes.budget.trial:,}",
+        "settle": f"{sizes.budget.settle:,}",
         "margin": MARGIN,
         "seeds": len(sizes.seeds(contest)),
     }

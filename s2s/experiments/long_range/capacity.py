@@ -7,6 +7,7 @@ the decoder gets: a vector where there is no attention, as many vectors as symbo
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -16,6 +17,7 @@ from s2s.evaluation.gates import converged
 from s2s.experiments.contest import Cell, Contest, Measured, check_translates
 from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, search
 from s2s.experiments.matching import settings_of
+from s2s.experiments.tuning import TRIAL_SEED
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import Section
@@ -61,22 +63,26 @@ def measure(
     exercise = Symbols()
     settings = settings_for(exercise.pieces, (2 + LENGTHS[-1],) * 2, width=width)
 
-    def _build() -> Seq2Seq:
+    def _build(seed: int) -> Seq2Seq:
         torch.manual_seed(seed_for(seed))
         return module_of(contest.contestant(cell.model).kind).build(settings, exercise.pieces, exercise.pieces)
 
-    model = _build()
+    model = _build(seed)
     check_translates(model, cell.model)
-    train = joined([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
-    held_out = joined([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
     budget = replace(budget, updates=sizes.updates, trial=sizes.trial)
-    lesson = Lesson(_build, train, held_out, budget, seed, contest.computer)
-    rates = search(lesson, sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
+
+    def _lesson(seed: int) -> Lesson:
+        train = joined([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])
+        held_out = joined([unseen(exercise.examples(n, _HELD_OUT, seed, "held-out"), train) for n in LENGTHS])
+        return Lesson(partial(_build, seed), train, held_out, budget, seed, contest.computer)
+
+    rates = search(_lesson(TRIAL_SEED), sum(exercise.baseline(n) for n in LENGTHS) / len(LENGTHS))
+    lesson = _lesson(seed)
     run = Run(lesson, rates.best)
     run.go_on(budget.updates)
     if run.failure:
         raise UserError(f"training fails at rate {rates.best:g}: {run.failure}")
-    tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), train) for n in LENGTHS]
+    tests = [unseen(exercise.examples(n, _TESTED, seed, "test"), lesson.train) for n in LENGTHS]
     answered = [answers(run.trainer.model, test, contest.computer) for test in tests]
     return {
         "width": width,

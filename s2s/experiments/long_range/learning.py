@@ -1,8 +1,9 @@
 """A small model trained on pieces with the real trainer, its answers counted, and the learning rate that suits it.
 
-A rate is the best that solves the task first. Rates are tried in turns, so that nobody learns on after somebody has
-solved the task, and the grid grows while its best is at an end. One that is no better than cheating when the trials are
-over is censored; where all are, trials are as long as trainings, and the loss says at which end the grid grows.
+A rate is the best that solves the task first; of several at the same look, the one with the lowest loss. Rates are
+tried in turns, so that nobody learns on after somebody has solved the task, and the grid grows while its best is at an
+end. One that is no better than cheating when the trials are over is censored; where all are, trials are as long as
+trainings, and the loss says at which end the grid grows.
 """
 
 import math
@@ -46,6 +47,7 @@ class Budget:
     trial: int  # updates after which one rate is chosen
     warmup: int  # updates during which the rate rises; then it stays
     rates: tuple[float, ...] = ()  # where the grid is given, and does not grow
+    settle: int = 0  # updates after the task was solved, for who is then asked
 
 
 @dataclass(frozen=True)
@@ -140,32 +142,40 @@ class Run:
         return self.looks[-1][1] if self.looks and not self.failure else None
 
     def score(self, cheating: float) -> float | None:
-        """The lower the better: below 0 where the task was solved, the sooner the lower; else the loss.
+        """The lower the better: below 0 where the task was solved, by when and then by the loss; else the loss.
 
         None, censored, where the answers are not certainly better than `cheating` (a share), or training failed.
         """
         if self.loss is None:
             return None
         if self.solved is not None:
-            # of rates that solve it at the same look the lowest is the best: the loss would ask for ever higher ones
-            return float(self.solved - self.lesson.budget.updates - 1)
+            # looks are whole updates apart, so that a part of 1 changes nothing but the order within one look
+            return self.solved - self.lesson.budget.updates - 1 + self.loss / (1 + self.loss)
         asked = len(self.lesson.held_out)
         share = wilson(round(self.looks[-1][2] * asked / 100), asked)
         return self.loss if above_chance(share, 100 * cheating).passed else None
 
     def go_on(self, until: int) -> None:
         """More updates, until so many were made in all or the task is solved."""
+        self._learn(until, lambda: self.solved is None)
+
+    def settle(self, updates: int) -> None:
+        """So many updates more once the task is solved: some have learned it for long by then, others for one look."""
+        if self.solved is not None:
+            self._learn(self.solved + updates, lambda: True)
+
+    def _learn(self, until: int, goes_on: Callable[[], bool]) -> None:
         started = time.process_time()
         every = self.lesson.budget.every
         try:
-            while self.trainer.update < until and self.solved is None and not self.failure:
+            while self.trainer.update < until and goes_on() and not self.failure:
                 for _ in self.trainer.updates(min(until, self.trainer.update + every)):
                     pass
                 held_out = answers(self.trainer.model, self.lesson.held_out, self.lesson.computer)
                 if not math.isfinite(held_out.loss):
                     raise UserError("its answers are no longer finite")
                 self.looks.append((self.trainer.update, held_out.loss, 100 * held_out.accuracy))
-                if held_out.accuracy >= SOLVED:
+                if held_out.accuracy >= SOLVED and self.solved is None:
                     self.solved = self.trainer.update
         except UserError as error:
             self.failure = error.what

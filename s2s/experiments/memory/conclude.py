@@ -89,9 +89,9 @@ def _finding(model: str, models: ByModel) -> Finding | None:
     verdict = "; ".join(filter(None, parts))
     # a model that has no such form is as built there, too
     others = {
-        "inference": _doublings(models, AS_BUILT, "inference"),
-        "all lengths": _doublings(models, AS_BUILT, "training", 0),
-        "explicit attention": _doublings(models, EXPLICIT.name, "training"),
+        "inference": [_doublings(models, AS_BUILT, "inference")],
+        "all lengths": [_doublings(models, AS_BUILT, "training", 0)],
+        "explicit attention": [_doublings(models, EXPLICIT.name, "training")],
     }
     said = counted_standing(model, verdict, _doublings(models, AS_BUILT, "training"), others)
     return finding("memory", model, slope.exponent, "", quantity, said, "training-memory")

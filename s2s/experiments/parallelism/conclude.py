@@ -52,9 +52,11 @@ def _sequential(model: str, models: Models) -> Finding | None:
             for name, depth in _counts(models, what, "depth", n).items()
         }
 
-    variations = {f"n = {n:,}": shortness("training", n) for n in depths if n != longest}
-    variations |= {"forward pass alone": shortness("forward", longest), "in generation": shortness("generating")}
+    # all other lengths are one choice: where chains keep their order, each of them says so again
+    shorter = [shortness("training", n) for n in depths if n != longest]
+    forms = {"forward pass alone": shortness("forward", longest), "in generation": shortness("generating")}
     verdict = f"{laws[0]} in training; {laws[1]} in generation"
+    variations = {"other lengths": shorter} | {name: [figures] for name, figures in forms.items()}
     said = counted_standing(model, verdict, shortness("training", longest), variations)
     return finding("sequential steps", model, depths[longest], "operations", quantity, said, "depth")
 

@@ -193,7 +193,7 @@ def _finding(model: str, orders: Mapping[str, Order], signals: list[Signal]) -> 
 def _worth(signals: list[Signal]) -> str:
     """What the signal of position is worth, from the trainings without, and which other kinds are better or worse."""
     if not signals:
-        return "without any signal of position: what it knows of order comes with its structure"
+        return "it has no positions that could be left out: what it knows of order comes with its structure"
     words, sides = [], ("encoder", "decoder")
     own = next((each for each in signals if each.own), None)
     for signal in signals:

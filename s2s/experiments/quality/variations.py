@@ -7,6 +7,7 @@ from typing import Any
 from s2s.experiments.contest import BySeed
 from s2s.experiments.presenting import Runs
 from s2s.experiments.quality.curves import budgets, mean_loss
+from s2s.experiments.verdicts import WITHOUT_A_SEED
 
 _RATES = {"half the rate": 0.5, "twice the rate": 2.0}
 
@@ -14,9 +15,9 @@ _RATES = {"half the rate": 0.5, "twice the rate": 2.0}
 def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
     """Whether the first of two models stays on its side of the other, by what was chosen instead.
 
-    With other budgets and rates by the validation loss, without a seed by BLEU on the test set. Other rates are those
-    of whole trainings of the first seed, where these chose the rate, for short ones favour high rates. What was not
-    measured is left out.
+    With other budgets and rates by the validation loss, without one of the seeds by BLEU on the test set. Other rates
+    are those of whole trainings of the first seed, where these chose the rate, for short ones favour high rates. What
+    was not measured is left out.
 
     Args:
         model: whose verdict it is.
@@ -33,10 +34,12 @@ def variations(model: str, other: str, runs: Runs) -> dict[str, bool]:
     if len(choices) == 2:
         whole = all(choice.get("whole") for choice in choices)
         sides |= {name: _ahead(*(_at_rate(each, times, whole) for each in choices)) for name, times in _RATES.items()}
-    if len(seeds) > 2:
-        sides |= {f"without seed {seed}": _bleu(own, seed) > _bleu(others, seed) for seed in seeds}
     ahead = _bleu(own) > _bleu(others)
-    return {name: side == ahead for name, side in sides.items() if side is not None}
+    kept = {name: side == ahead for name, side in sides.items() if side is not None}
+    if len(seeds) > 2:
+        # one choice, however many seeds there are
+        kept[WITHOUT_A_SEED] = all((_bleu(own, seed) > _bleu(others, seed)) == ahead for seed in seeds)
+    return kept
 
 
 def _ahead(own: float | None, other: float | None) -> bool | None:
