@@ -2,11 +2,16 @@
 
 import errno
 import fcntl
+import hashlib
 import os
+import secrets
 import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from s2s.errors import UserError
@@ -16,6 +21,8 @@ UNFINISHED = ".unfinished-"
 
 # of the folders in which something waits, under its own name, until the new one is in its place
 _ASIDE = f"{UNFINISHED}replaced-"
+
+_A_DAY = 24 * 60 * 60
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -83,8 +90,8 @@ def sweep(folder: Path, alone: bool = False) -> None:
     """
     for path in folder.glob(f"{UNFINISHED}*"):
         waits = path.name.startswith(_ASIDE)
-        process, dash, _ = path.name.removeprefix(_ASIDE if waits else UNFINISHED).partition("-")
-        if alone or not dash or process == str(os.getpid()) or not _runs(process):
+        owner, dash, _ = path.name.removeprefix(_ASIDE if waits else UNFINISHED).partition("-")
+        if alone or not dash or _is_gone(owner, path):
             (_settle if waits else _delete)(path)
 
 
@@ -128,13 +135,39 @@ def explained(error: OSError, where: str = "", remedy: str = "") -> UserError:
 
 
 def _aside(path: Path) -> Path:
-    # named after the process: two may write the same file, and each of them a whole one
-    return path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name[-50:]}")
+    # of one call: two processes, or threads, may write the same file, and each of them a whole one
+    return path.with_name(f"{UNFINISHED}{_owner()}-{secrets.token_hex(4)}-{path.name[-50:]}")
+
+
+def _owner() -> str:
+    """This process, among those of all machines and containers that may see the same folder."""
+    return f"{os.getpid()}.{_where()}"
+
+
+@cache
+def _where() -> str:
+    """Where this process' number means something: the machine and, within it, the container."""
+    try:
+        inside = str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        inside = ""
+    return hashlib.blake2b(f"{socket.gethostname()} {inside}".encode(), digest_size=4).hexdigest()
+
+
+def _is_gone(owner: str, path: Path) -> bool:
+    """Whether a process writes no more: one that does not run here, or one of elsewhere that was silent for a day."""
+    process, _, where = owner.partition(".")
+    if where in ("", _where()):
+        return process == str(os.getpid()) or not _runs(process)
+    with suppress(OSError):
+        newest = max(each.stat().st_mtime for each in (path, *path.rglob("*")))
+        return time.time() - newest > _A_DAY
+    return False
 
 
 def _exchange(place: Path, path: Path) -> None:
     """Puts a folder in the place of what is there, so that a kill or an error at any moment leaves one whole."""
-    aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{os.getpid()}-", dir=path.parent))
+    aside = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{_owner()}-", dir=path.parent))
     try:
         path.rename(aside / path.name)
         place.rename(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from s2s.files import UNFINISHED, explained, locked, remove, sweep, whole, write_atomically
+from s2s.files import UNFINISHED, _where, explained, locked, remove, sweep, whole, write_atomically
 
 
 def _names(folder: Path) -> list[str]:
@@ -131,6 +131,34 @@ def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(t
     assert _names(tmp_path) == [living, "c"]
     sweep(tmp_path, alone=True)
     assert _names(tmp_path) == ["c"]
+
+
+def test_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path, monkeypatch):
+    # as the first processes of two containers, which have one number
+    monkeypatch.setattr("s2s.files._owner", lambda: "1.0123abcd")
+    with whole(tmp_path / "cache") as one:
+        one.mkdir()
+        with whole(tmp_path / "cache") as other:
+            other.mkdir()
+            (other / "second").touch()
+        (one / "first").touch()
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["first"]
+    assert _names(tmp_path) == ["cache"]
+
+
+def test_what_another_machine_writes_is_swept_after_a_day_of_silence(tmp_path):
+    elsewhere = tmp_path / f"{UNFINISHED}{os.getpid()}.00000000-1a2b3c4d-cache"
+    here = tmp_path / elsewhere.name.replace("00000000", _where())
+    for place in (elsewhere, here):
+        place.mkdir()
+        (place / "part").touch()
+    os.utime(elsewhere, (0, 0))
+    sweep(tmp_path)
+    assert _names(tmp_path) == [elsewhere.name]
+    os.utime(elsewhere / "part", (0, 0))
+    os.utime(elsewhere, (0, 0))
+    sweep(tmp_path)
+    assert _names(tmp_path) == []
 
 
 def test_a_lock_is_held_by_one_and_counts_only_while_its_file_is_there(tmp_path):

@@ -1,5 +1,6 @@
 """Lines in, as soon as they are there, and lines out: to standard output at once, or to a file when it is whole."""
 
+import codecs
 import itertools
 import json
 import os
@@ -35,7 +36,7 @@ def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: No
         if not ended and len(waiting) <= _LONGEST and waiting.count(b"\n") < most and _more_is_there(file):
             continue
         whole, newline, rest = waiting.rpartition(b"\n")
-        lines = whole.split(b"\n") if newline else []
+        lines, begins = whole.split(b"\n") if newline else [], number == 0
         waiting, number = rest, number + len(lines)
         if len(waiting) > _LONGEST:
             raise UserError(
@@ -45,6 +46,9 @@ def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: No
             )
         if ended and waiting:
             lines.append(waiting)
+        if begins and lines:
+            # as training and scoring read files
+            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         for first in range(0, len(lines), most):
             yield [_text(line) for line in lines[first : first + most]]
 

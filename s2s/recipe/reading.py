@@ -129,7 +129,7 @@ def _flowing(value: object) -> object:
     if isinstance(value, dict):
         return {key: _flowing(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        sequence = CommentedSeq(value)
+        sequence = CommentedSeq([_flowing(inner) for inner in value])
         sequence.fa.set_flow_style()
         return sequence
     # what Unicode counts as a line end would be lost in any other quotes

@@ -1,7 +1,7 @@
 """The folder of a run: where it is, how it comes to be, and that nothing in it is lost by accident."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ _LENGTH = "training.updates"
 _MAY_CHANGE = ("data", "device", _LENGTH)
 # what no hash of texts or pixels tells, and yet is part of what a model has learned from
 _LEARNED = {"size", "channels", "mean", "deviation", "mixing", "weight"}
+# and of what a run goes on with: what is asked for, and by what its checkpoints are compared
+_ASKED = {"prefix", "objective", "share", "span", "answers", "metric"}
 
 
 def folder_of(recipe: AnyRecipe) -> Path:
@@ -140,7 +142,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
     with alone(folder):
         _check_same(folder, [override for override in overrides if _key(override) == _LENGTH])
     recipe = read(folder / RECIPE, overrides)
-    _check_learned(folder, read(folder / RECIPE), recipe)
+    _check_learned(folder, read(folder / RECIPE), recipe, _LEARNED | _ASKED)
     return recipe
 
 
@@ -168,10 +170,10 @@ def changed(one: AnyRecipe, other: AnyRecipe) -> list[str]:
     return sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
 
 
-def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe) -> None:
+def _check_learned(folder: Path, kept: AnyRecipe, now: AnyRecipe, fixed: Collection[str] = _LEARNED) -> None:
     """Refuses another way of reading the same data than the one that the model has learned."""
     then, wanted = (flat(recipe.model_dump(mode="json")["data"], "data.") for recipe in (kept, now))
-    ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in _LEARNED]
+    ours = [key for key in then.keys() | wanted.keys() if key.rpartition(".")[2] in fixed]
     if changed := sorted(key for key in ours if then.get(key) != wanted.get(key)):
         had = ", ".join(f"{key} was {then.get(key)}" for key in changed)
         raise UserError(f"{had} when it was trained", where=str(folder), remedy=f"leave out {', '.join(changed)}")

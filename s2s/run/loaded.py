@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from rich.console import Console
 
-from s2s.data.sources import Rows
+from s2s.data.sources import Rows, Source
 from s2s.data.text_files import line_pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
@@ -198,8 +198,10 @@ def part_to_score(run: Opened, recipe: "AnyTask", split: str) -> Rows:
         starts = manifest.read(home_of(run.path) / MANIFEST)
         then: dict[str, str] = starts[0]["hashes"] if starts else {}
         known = {name: digest for name, digest in then.items() if name.startswith(f"held_out_{split}")}
+        then_source, then_part = _as_trained(run, recipe, split) or (source, part)
         # runs of mixtures that were begun earlier have one digest of all their corpora
-        same = source.held_out(split, part).items() <= known.items() or source.digest(part) in known.values()
+        same = then_source.held_out(split, then_part).items() <= known.items()
+        same = same or then_source.digest(then_part) in known.values()
         # a run that held nothing out for this split has learned from all that could be drawn now
         held_out = isinstance(getattr(run.kept.data, split), int)
         if not held_out or (known and not same):
@@ -214,11 +216,25 @@ def part_to_score(run: Opened, recipe: "AnyTask", split: str) -> Rows:
     return part
 
 
+def _as_trained(run: Opened, recipe: "AnyTask", split: str) -> tuple[Source[Any, Any], Rows] | None:
+    """The split with the prefix that the run was trained with; None where that is the one it has now."""
+    then = getattr(run.kept.data, "prefix", None)
+    if then == getattr(recipe.data, "prefix", None):
+        return None
+    data = recipe.data.model_copy(update={"prefix": then})
+    source = task_of(recipe).source(recipe.model_copy(update={"data": data}))
+    return source, getattr(source.load(), split)
+
+
 def hashes_of(task: Task[R, Any, Any], recipe: R, data: Prepared) -> dict[str, str]:
-    """What a run's manifest keeps of its data, so that they are known again: what is learned, and what is held out."""
+    """What a run's manifest keeps of its data, so that they are known again.
+
+    What is learned, what is held out, and what checkpoints are compared by.
+    """
     source = task.source(recipe)
     held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
-    return data.hashes() | {name: digest for each in held_out for name, digest in each.items()}
+    compared_by = {"validation": source.digest(data.corpus.validation)}
+    return data.hashes() | {name: digest for each in held_out for name, digest in each.items()} | compared_by
 
 
 def _from_files(source: Path, reference: Path) -> "datasets.Dataset":

@@ -237,7 +237,7 @@ def take_encoder(model: nn.Module, tensors: Mapping[str, Tensor], source: str, w
         UserError: a tensor has another shape, or no name is the same.
     """
     wanted = dict(model.named_parameters())
-    tables = {*_tables(model), "projection.weight"}
+    tables = {*_tables(model), "projection.weight", "projection.bias"}
     loaded, partly, wrong = [], {}, []
     with torch.no_grad():
         for name, tensor in tensors.items():

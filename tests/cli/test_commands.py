@@ -1,5 +1,6 @@
 """The commands as a shell calls them."""
 
+import codecs
 import contextlib
 import json
 import os
@@ -201,6 +202,15 @@ def test_alignments_are_a_line_each_and_those_of_the_weights(folder):
         (folder / "unequal.de").write_text(reference)
         done = _here(folder, *words, "--reference", "unequal.de")
         assert (done.returncode, "not as many lines" in done.stderr) == (2, True)
+
+
+def test_a_byte_order_mark_is_no_text(folder):
+    lines = b"The dog sleeps.\nA cat.\n"
+    for name, before in (("plain.txt", b""), ("marked.txt", codecs.BOM_UTF8)):
+        (folder / name).write_bytes(before + lines)
+    plain, marked = (_here(folder, "translate", "runs/tiny", "--input", name) for name in ("plain.txt", "marked.txt"))
+    assert marked.stdout == plain.stdout
+    assert marked.returncode == plain.returncode == 0
 
 
 MISTAKES = [

@@ -209,8 +209,23 @@ def test_a_hub_data_set_brings_its_own_classes(tmp_path):
     assert found.train.names == CLASSES
     renamed = LabelledSource(settings.model_copy(update={"classes": ("a", "b", "c")})).load()
     assert (renamed.train.names, renamed.train.labels.tolist()) == (("a", "b", "c"), [0, 1, 2, 0])
+    # the data set's order is its own, whatever the recipe's is
+    turned = LabelledSource(settings.model_copy(update={"classes": CLASSES[::-1]})).load().train
+    assert [turned.names[number] for number in turned.labels] == [CLASSES[number] for number in (0, 1, 2, 0)]
     with pytest.raises(UserError, match=r"news train row 3: label '2' is none of the classes a, b"):
         LabelledSource(settings.model_copy(update={"classes": ("a", "b")})).load()
+
+
+@pytest.mark.parametrize("names", [("1", "2", "3"), ("0", "10", "2"), ("2", "0", "1")])
+def test_a_hub_data_set_may_call_its_classes_by_numbers(tmp_path, names):
+    (tmp_path / "stars").mkdir()
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(names))})
+    data = datasets.Dataset.from_dict({"text": WANTED, "label": [0, 1, 2, 0]}, features=features)
+    data.to_parquet(tmp_path / "stars" / "train.parquet")
+    settings = LabelledSettings(corpus=str(tmp_path / "stars"), validation="train", test=None)
+    for classes in (None, names, names[::-1]):
+        found = LabelledSource(settings.model_copy(update={"classes": classes})).load().train
+        assert [found.names[number] for number in found.labels] == [names[number] for number in (0, 1, 2, 0)]
 
 
 def test_counts_are_of_every_class_also_of_one_that_does_not_occur():

@@ -121,6 +121,14 @@ def test_the_resolved_recipe_reads_back_as_itself(good, tmp_path):
     assert dump(read(tmp_path / "resolved.yaml")) == dump(recipe)
 
 
+def test_names_in_a_list_read_back_as_themselves(tmp_path):
+    recipe = read(shipped()["ag_news"], ["data.classes=[a, b]"])
+    classes = ("\x85x", "\u2028", " a ", "yes", "1")
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": classes})})
+    write(recipe, tmp_path / "lists.yaml")
+    assert read(tmp_path / "lists.yaml").data.classes == classes
+
+
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 
 

@@ -80,6 +80,18 @@ def test_exactly_the_named_tensors_are_loaded_and_all_others_stay():
     assert all(n.startswith(("encoder.layers.3.", "head.")) for n in found.new)
 
 
+def test_a_bias_of_the_output_has_a_row_for_each_piece_that_both_have():
+    module, built = module_of("transformer"), []
+    for size in (SIZE + 9, SIZE):
+        torch.manual_seed(size)
+        built.append(module.build(module.Settings(width=32, output_bias=True), size, size))
+        nn.init.normal_(built[-1].projection.bias)
+    there = _tensors(built[0])
+    found = take_encoder(built[1], there, "there", whole=True)
+    assert found.partly["projection.bias"] == f"{SIZE} of {SIZE + 9} rows"
+    assert torch.equal(built[1].projection.bias, there["projection.bias"][:SIZE])
+
+
 def test_the_printed_list_has_all_three_parts():
     found = take_encoder(_classifier("transformer"), _tensors(_masked("transformer")), "runs/mlm, checkpoint 0000010")
     text = str(found)

@@ -228,6 +228,20 @@ def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
     assert {link.split("-")[0] for link in links[0].split()} <= {"0", "1"}
 
 
+def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
+    recipe = _recipe(folder, "held", "one.tsv", 'prefix: "<2de> ", more: {two: {train: two.tsv, prefix: "<2xx> "}}')
+    _s2s("train", recipe, "data.test=5")
+    _s2s("evaluate", "runs/held", "--json", "own.json")
+    _s2s("evaluate", "runs/held", "data.prefix='<2xx> '", "--json", "other.json")
+    own, other = (json.loads((folder / f"{name}.json").read_text())["evaluations"][0] for name in ("own", "other"))
+    assert [text.removeprefix("<2de> ") for text in own["sources"]] == [
+        text.removeprefix("<2xx> ") for text in other["sources"]
+    ]
+    assert own["sources"] != other["sources"]
+    with pytest.raises(UserError, match="drawn from the training data"):
+        _s2s("evaluate", "runs/held", "data.prefix='<2xx> '", "data.seed=7")
+
+
 @pytest.mark.parametrize(("prefix", "before"), [("<2de> ", 1), ("<2de>", 0), ("to <2de>", 1)])
 def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, prefix, before):
     _s2s("train", _recipe(folder, "chars", "one.tsv", 'prefix: "<2de> "'), "tokenizer.kind=char")

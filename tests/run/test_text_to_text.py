@@ -211,6 +211,23 @@ def test_each_corpus_answers_for_what_it_holds_out_itself(earlier, tmp_path, mon
             s2s("evaluate", "runs/files", override)
 
 
+def test_what_checkpoints_are_compared_by_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, count in (("one", 40), ("two", 30), ("few", 3)):
+        rows = [f"{name} {n}\tw{n % 7}" for n in range(count)]
+        (tmp_path / f"{name}.tsv").write_text("a\tb\n" + "\n".join(rows) + "\n")
+    (tmp_path / "files.yaml").write_text(FILES)
+    s2s("train", "files.yaml")
+    (tmp_path / "few.tsv").write_text("a\tb\nother\tw1\n")
+    with pytest.raises(UserError, match="validation changed since the run was started"):
+        s2s("train", "runs/files", "--resume", "training.updates=4")
+    # one that was begun by a version which did not note it goes on
+    manifest = json.loads(Path("runs/files/manifest.json").read_text())
+    del manifest[0]["hashes"]["validation"]
+    Path("runs/files/manifest.json").write_text(json.dumps(manifest))
+    s2s("train", "runs/files", "--resume", "training.updates=4")
+
+
 @pytest.mark.parametrize("corpus", MADE)
 def test_of_a_corpus_that_is_made_to_measure_nothing_is_held_out(corpus):
     made = CorpusSettings(corpus=corpus, train=30, validation=4, test=5)
@@ -246,8 +263,14 @@ def test_a_run_is_examined_with_its_search(run):
     assert done.endswith("10 pass\n")
 
 
-@pytest.mark.parametrize("change", ["data.mixing=size", "data.corpora.plural.weight=3"])
-def test_a_mixture_goes_on_as_it_was_mixed(run, change):
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("data.mixing=size", "data.corpora.plural.weight=3", "data.corpora.plural.metric=chrf"),
+        *("data.corpora.words.share=0.6", "data.corpora.words.span=20", "data.corpora.words.prefix='sort: '"),
+    ],
+)
+def test_a_mixture_goes_on_as_it_was_mixed_asked_and_scored(run, change):
     key = change.partition("=")[0]
     with pytest.raises(UserError, match=f"{key} was .* when it was trained"):
         s2s("train", run, "--resume", change)

@@ -139,7 +139,10 @@ def _different_labels(table: _Table) -> tuple[str, ...]:
 def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
     words, found = _labels(table)
     known = {name: number for number, name in enumerate(classes)}
-    if not any(name.isdecimal() for name in classes):
+    if table.names and set(table.names) <= set(classes):
+        # numbers are those of the data set's own order, also where names are numbers or the recipe has another order
+        known = {str(number): classes.index(name) for number, name in enumerate(table.names)}
+    elif not any(name.isdecimal() for name in classes):
         known |= {str(number + table.first_label): number for number in range(len(classes))}
     numbers = np.array([known.get(word, -1) for word in words])[found]
     wrong = np.flatnonzero(numbers < 0)

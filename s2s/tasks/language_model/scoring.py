@@ -107,7 +107,8 @@ class Size:
 def size_of(texts: Sequence[str], pieces: Sequence[np.ndarray], tokenizer: Tokenizer) -> Size:
     """Counts bytes as they were before anything was normalised."""
     lossy = sum(
-        tokenizer.normalize(text) != text or bool((found == UNK).any())
+        # words come back with one space between them, whatever was there
+        tokenizer.normalize(text) != text or bool((found == UNK).any()) or tokenizer.decode(found.tolist()) != text
         for text, found in zip(texts, pieces, strict=True)
     )
     return Size(tuple(len(text.encode()) + 1 for text in texts), lossy)
