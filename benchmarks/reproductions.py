@@ -7,6 +7,7 @@ written anew from these files.
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import keeping
@@ -18,6 +19,8 @@ from s2s.reproduced import RESULT, Check, Reproduced, read
 RESULTS = keeping.RESULTS / "reproductions"
 # whose first figure is on the page
 _DRAWN = ("law",)
+# which more seeds would tell nothing
+_WITHOUT_CHANCE = ("depth",)
 
 
 def kept() -> list[Reproduced]:
@@ -29,7 +32,7 @@ def kept() -> list[Reproduced]:
 def table() -> str:
     """What was published, the band, and what came out; one line for each number."""
     published = [result for result in kept() if REPRODUCTIONS[result.name].published]
-    lines = [f"{sum(result.inside for result in published)} of {len(published)} published findings are reproduced."]
+    lines = [_summed(published)]
     lines += [f"`{each.name}`, which nobody had measured: {each.verdict}." for each in kept() if each not in published]
     lines.append("")
     lines += ["| finding | quantity | published | band | here | |", "|---|---|---|---|---|---|"]
@@ -41,6 +44,15 @@ def table() -> str:
     missing = [f"`{name}`" for name in REPRODUCTIONS if name not in {result.name for result in kept()}]
     rest = [f"Not measured yet: {', '.join(missing)}.\n"] if missing else []
     return "\n".join([*lines, "", *(_paragraph(result) for result in kept()), *rest]) + "\n"
+
+
+def _summed(published: Sequence[Reproduced]) -> str:
+    found = [result for result in published if result.inside]
+    alone = sum(len(result.seeds) == 1 and result.name not in _WITHOUT_CHANCE for result in found)
+    return (
+        f"{len(found)} of {len(published)} published findings are reproduced by the medians over seeds, "
+        f"{sum(result.by_every_seed for result in found)} of them by every seed; {alone} have one seed alone."
+    )
 
 
 def _ours(check: Check) -> str:

@@ -63,9 +63,16 @@ class Check(Part):
         return not low <= self.band.derived <= high
 
     @property
+    def astray(self) -> int:
+        """How many seeds lie outside of a band that the median lies in."""
+        return sum(not self.band.holds(each) for each in self.by_seed) if self.inside else 0
+
+    @property
     def state(self) -> str:
-        """In words: where the median lies, and whether what was derived is excluded."""
+        """In words: where the median lies, which seeds do not, and whether what was derived is excluded."""
         where = "inside" if self.inside else "outside"
+        if self.astray:
+            where += f", {self.astray} of {len(self.by_seed)} seeds outside"
         return f"{where}, but the derived {self.band.derived:g} is excluded" if self.excluded else where
 
 
@@ -103,8 +110,13 @@ class Reproduced(Part):
 
     @property
     def inside(self) -> bool:
-        """Whether everything lies in its band: the finding is reproduced."""
+        """Whether all medians lie in their bands: the finding is reproduced."""
         return all(check.inside for check in self.checks)
+
+    @property
+    def by_every_seed(self) -> bool:
+        """Whether each seed alone reproduces it."""
+        return self.inside and not any(check.astray for check in self.checks)
 
     @property
     def verdict(self) -> str:
@@ -113,7 +125,9 @@ class Reproduced(Part):
         if missed:
             return f"not reproduced: {missed} of {len(self.checks)} outside their bands"
         away = [f"the derived {each.band.what} = {each.band.derived:g}" for each in self.checks if each.excluded]
-        return f"inside its bands, but {' and '.join(away)} is excluded" if away else "reproduced"
+        if away:
+            return f"inside its bands, but {' and '.join(away)} is excluded"
+        return "reproduced" if self.by_every_seed else "reproduced by the medians, not by every seed"
 
 
 def read(path: Path) -> Reproduced:

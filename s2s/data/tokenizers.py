@@ -2,8 +2,8 @@
 
 All normalisation happens here, in `Tokenizer.normalize`, and sentencepiece is told to change nothing. So
 `decode(encode(text)) == normalize(text)` for any Unicode text, as long as nothing in it is unknown: with `bytes`, and
-with `unigram` and `bpe` that have `byte_fallback`, nothing ever is. Words (`word`) come back with one space between them,
-which is what every normalisation but `identity` leaves there.
+with `unigram` and `bpe` that have `byte_fallback`, nothing ever is. Pieces of kind `word` come back with one space
+between them, which is what every normalisation but `identity` leaves there.
 """
 
 import hashlib

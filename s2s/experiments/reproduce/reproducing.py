@@ -164,10 +164,9 @@ def told(result: Reproduced) -> str:
         ours = "not measured" if check.ours is None else f"{check.ours:.4g}"
         spread = f" ({min(check.by_seed):.4g} to {max(check.by_seed):.4g})" if len(check.by_seed) > 1 else ""
         ends = f" (95 %: {check.interval[0]:.2g} to {check.interval[1]:.2g})" if check.interval else ""
-        state = "inside" if check.inside else "OUTSIDE"
-        derived = f"; the derived {check.band.derived:g} is excluded" if check.excluded else ""
-        where = f"{state} {check.band} (published {check.band.published}){derived}"
-        lines.append(f"  {check.band.what}: {ours}{spread}{ends}, {where}")
+        state = check.state if check.inside else check.state.upper()
+        where = f"band {check.band}, published {check.band.published}"
+        lines.append(f"  {check.band.what}: {ours}{spread}{ends}: {state} ({where})")
     return "\n".join([f"{result.name}: {result.verdict}", *lines])
 
 
