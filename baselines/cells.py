@@ -29,8 +29,8 @@ InputWeight = Float[Tensor, "gates inputs"]
 RecurrentWeight = Float[Tensor, "gates width"]
 Bias = Float[Tensor, " gates"]
 
-# Gates that see the input alone start at their biases. At zero they would halve the memory with each token; so nine
-# tenths of it are kept, as the forget gate's bias does for the LSTM.
+# Gates that see the input alone start at their biases. At zero they would halve the memory with each token; at this
+# bias nine tenths of it are kept. The LSTM's forget gate begins at 1, which keeps 73 %, but sees the state, too.
 _REMEMBER = 2.2
 
 

@@ -1,4 +1,7 @@
-"""The time-synced recurrent network: one output for each input, as soon as it is read; for tagging."""
+"""The time-synced recurrent network: one output for each input, at its own step; for tagging.
+
+With `bidirectional: false` an output depends on no later input: it could be given as soon as its own is read.
+"""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -62,7 +62,7 @@ def test_two_nodes_are_started_and_measure_as_shown(tmp_path, monkeypatch):
                 assert done.exception is None, done.output
                 told.append(done.output)
             else:
-                assert command == "pip install 's2s[cluster]'"
+                assert command == "pip install -e '.[cluster]'"
         lost = min((tmp_path / "runs" / "compare-rnn-transformer" / "cells").rglob("*.json"))
         before = json.loads(lost.read_text())
         lost.unlink()

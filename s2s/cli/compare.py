@@ -62,7 +62,7 @@ class Planned:
 @click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
-@click.option("--resume", type=_FILE, metavar="DIR", help="Go on; with MODEL, --seeds or --experiment, ask more.")
+@click.option("--resume", type=_FILE, metavar="DIR", help="Go on; with MODEL, --seeds or --experiment, extend it.")
 @click.option(
     "--cluster", metavar="ADDRESS", help="Measure on the nodes of a Ray cluster: auto, HOST:PORT or ray://HOST."
 )
@@ -136,7 +136,9 @@ def check_cluster(address: str | None) -> None:
         UserError: that is so.
     """
     if address and find_spec("ray") is None:
-        raise UserError("a cluster needs ray", where="--cluster", remedy="pip install 's2s[cluster]'")
+        raise UserError(
+            "a cluster needs ray", where="--cluster", remedy="in the repository: pip install -e '.[cluster]'"
+        )
 
 
 def check_resumes(asked: Order) -> None:

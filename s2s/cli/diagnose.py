@@ -35,7 +35,7 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
 @click.command()
 @options.run
 @options.overrides
-@click.option("--split", type=click.Choice(["test", "validation"]), help="The test set, if there is one, if absent.")
+@click.option("--split", type=click.Choice(["test", "validation"]), help="The test set where there is one, by default.")
 @click.option("--examples", type=click.IntRange(2), default=500, show_default=True, help="Answers that are looked at.")
 @options.checkpoint
 @options.json

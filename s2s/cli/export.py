@@ -12,9 +12,11 @@ _QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "bfloat16", "float
 
 @click.command()
 @options.run
-@click.option("--to", "to", type=click.Choice(["ctranslate2", "onnx", "hub"]), required=True, help="For what.")
+@click.option("--to", "to", type=click.Choice(["ctranslate2", "onnx", "hub"]), required=True, help="What to write for.")
 @click.option("--output", type=options.FILE, required=True, help="Folder to make.")
-@click.option("--quantization", type=click.Choice(_QUANTIZATIONS), help="Of CTranslate2's matrices; float32 if absent.")
+@click.option(
+    "--quantization", type=click.Choice(_QUANTIZATIONS), help="Number type for CTranslate2; float32 if absent."
+)
 @options.checkpoint
 def export(run: Path, to: str, output: Path, quantization: str | None, checkpoint: str | None) -> None:
     """Write the model in RUN for CTranslate2, for ONNX, or as a folder for the Hugging Face hub."""

@@ -25,15 +25,18 @@ _layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last 
     "--output", type=options.FILE, help="A page (.html), a picture (.png, .svg, .pdf) or all numbers (.json)."
 )
 @_layer
-@click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Of the walk through q, k and v.")
-@click.option("--word", help="Whose walk; of an image a patch: row,column. The longest or most ambiguous if absent.")
+@click.option("--head", type=click.IntRange(0), default=0, show_default=True, help="Whose q, k and v are shown.")
+@click.option(
+    "--word",
+    help="Whose q, k and v are shown; a patch of an image: row,column. The longest or most ambiguous if absent.",
+)
 @click.option(
     "--translation",
     type=options.TEXT,
-    help="What a translator shall have written; its own translation if absent.",
+    help="A translation to look into; the model's own if absent.",
 )
-@click.option("--task", help="Of a text-to-text run: which one its model shall do.")
-@click.option("--row", type=click.IntRange(1), help="Of the test set, without INPUT; the first if absent.")
+@click.option("--task", help="Which task a text-to-text run shall do.")
+@click.option("--row", type=click.IntRange(1), help="Example of the test set, without INPUT; the first if absent.")
 @options.checkpoint
 def inspect(
     run: Path,
@@ -49,7 +52,7 @@ def inspect(
 ) -> None:
     """Look into the model in RUN while it reads INPUT, or an example of its test set: where it looks, and why.
 
-    INPUT is a text or, where RUN reads images, a file. Two texts with a word in common show how it differs.
+    INPUT is a text or, where RUN reads images, a file. Two texts with a word in common show how it differs in them.
     """
     _check(output, inputs, translation, row)
     from s2s.run.folder import opened
@@ -102,7 +105,9 @@ def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None
 @click.command()
 @options.run
 @options.source(help="A sentence a line; standard input if absent.")
-@click.option("--reference", type=options.FILE, help="Their translations, line by line; the model's own if absent.")
+@click.option(
+    "--reference", type=options.FILE, help="Translations of the sentences, line by line; the model's own if absent."
+)
 @options.output
 @_layer
 @options.checkpoint

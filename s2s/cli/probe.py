@@ -41,9 +41,13 @@ def bias(run: Path, pairs: Path | None, text: str | None, words: str | None, che
 
 @probe.command()
 @options.run
-@click.option("--length", type=click.IntRange(2, 10_000), default=40, show_default=True, help="Random pieces.")
-@click.option("--sequences", type=click.IntRange(1, 10_000), default=64, show_default=True, help="How many of them.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of the random pieces.")
+@click.option(
+    "--length", type=click.IntRange(2, 10_000), default=40, show_default=True, help="Random pieces in a sequence."
+)
+@click.option("--sequences", type=click.IntRange(1, 10_000), default=64, show_default=True, help="How many sequences.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of the random pieces."
+)
 @options.checkpoint
 def induction(run: Path, length: int, sequences: int, seed: int, checkpoint: str | None) -> None:
     """Does the language model in RUN repeat random pieces that it has just read?"""

@@ -21,7 +21,7 @@ def recipe() -> None:
 def validate(words: tuple[str, ...]) -> None:
     """Check recipes; every mistake is listed with its line, and every file that is missing.
 
-    Of a good one, which engines can run its model once it is trained: see `s2s export`.
+    Of a good recipe, it says which engines can run the trained model: see `s2s export`.
     """
     overrides = [word for word in words if "=" in word]
     paths = [Path(word) for word in words if "=" not in word]

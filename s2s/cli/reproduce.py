@@ -13,7 +13,7 @@ import click
 def reproduce(name: str | None, settings: tuple[str, ...], out: Path | None, seeds: int | None) -> None:
     """Measure a published finding again: `s2s reproduce radius`. Without NAME, list them with their numbers and costs.
 
-    One that trains by a recipe takes settings of it: `s2s reproduce tiny data.root=DIR`.
+    A finding that trains by a recipe takes the recipe's settings: `s2s reproduce tiny data.root=DIR`.
 
     What comes out is in DIR/report.html and DIR/reproduction.json. A command that was interrupted goes on where it was.
     A finding that is not found again is a result like any other.

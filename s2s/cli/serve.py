@@ -19,10 +19,14 @@ _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 for any that is free.")
 @click.option("--lines", type=click.IntRange(1), default=64, show_default=True, help="Texts of a request, at most.")
-@click.option("--characters", type=click.IntRange(1), default=2000, show_default=True, help="Of a text, at most.")
-@click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="That may be asked for.")
+@click.option(
+    "--characters", type=click.IntRange(1), default=2000, show_default=True, help="Characters of a text, at most."
+)
+@click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="Largest beam of a request.")
 @click.option("--body", type=click.IntRange(1), default=256, show_default=True, help="KiB of a request, at most.")
-@click.option("--seconds", type=Number(0, min_open=True), default=30, show_default=True, help="Of a request.")
+@click.option(
+    "--seconds", type=Number(0, min_open=True), default=30, show_default=True, help="Seconds to an answer, at most."
+)
 @click.option("--waiting", type=click.IntRange(1), default=256, show_default=True, help="Requests that wait, at most.")
 def serve(
     runs: tuple[Path, ...],
@@ -37,13 +41,13 @@ def serve(
 ) -> None:
     """Answer requests with the models in RUN: POST /translate, /classify, and a page at / to try them.
 
-    What comes together is computed together. SIGTERM answers what was accepted, and ends.
+    Requests that come together are computed together. On SIGTERM the server answers what it has accepted, and ends.
     """
     from s2s.run.folder import opened
 
     found = [opened(run, tasks=["translation", "text-to-text", "classification"]) for run in runs]
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
-        raise UserError(f"the server needs {', '.join(missing)}", remedy="pip install 's2s[serve]'")
+        raise UserError(f"the server needs {', '.join(missing)}", remedy="in the repository: pip install -e '.[serve]'")
     from s2s.serving.listening import bound, names_of, serve
     from s2s.serving.messages import Limits
 

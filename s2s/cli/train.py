@@ -20,7 +20,8 @@ def train(recipe: Path, overrides: tuple[str, ...], resuming: bool, overwrite: b
     """Train RECIPE: `s2s train recipes/translate.yaml training.updates=500`.
 
     With --resume, RECIPE is the folder of a run, which continues as if it had never stopped; data.* and device.* may
-    say where its data lies now and what computes. With --overfit, nothing is kept.
+    say where its data lies now and what computes, and training.updates how long it is now. With --overfit, nothing is
+    kept.
     """
     launch = launched()
     if launch and not launch.leads:

@@ -139,7 +139,7 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
 def caption(
     run: Path, images: tuple[Path, ...], output: Path | None, beam: int | None, attention: Path | None, checkpoint
 ) -> None:
-    """Write a caption for each IMAGE with the model in RUN, a line each; of several, behind its path and a tab."""
+    """Write a caption for each IMAGE with the model in RUN, a line each; with several, after the path and a tab."""
     from s2s.run.folder import opened
 
     captioner = opened(run, [f"decoding.beam={beam}"] if beam else [], ["captioning"])
@@ -238,7 +238,7 @@ def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | No
 def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file: Path | None) -> None:
     """Score the lines of HYP against those of REF; with several HYP, test each against the first.
 
-    Of phones with white space between them, wer is the phone error rate.
+    Where lines are phones with white space between them, wer is the phone error rate.
     """
     *translated, reference = files
     if not translated:

@@ -15,9 +15,11 @@ _BY_DEFAULT = click.core.ParameterSource.DEFAULT
 @click.command()
 @options.run
 @click.argument("prompt", type=options.TEXT, required=False)
-@options.source(help="Without PROMPT: one a line; - by default.")
+@options.source(help="Without PROMPT: a prompt a line; standard input if absent.")
 @options.output
-@click.option("--temperature", type=Number(0, 100), default=1.0, show_default=True, help="0: no chance.")
+@click.option(
+    "--temperature", type=Number(0, 100), default=1.0, show_default=True, help="0: always the most probable piece."
+)
 @click.option("--top-k", type=click.IntRange(1), help="Draw from so many of the most probable pieces.")
 @click.option(
     "--top-p",
@@ -28,7 +30,7 @@ _BY_DEFAULT = click.core.ParameterSource.DEFAULT
 )
 @click.option("--max-tokens", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Pieces at most.")
 @click.option("--count", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Texts for each prompt.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Of what is drawn.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=1, show_default=True, help="Seed of the drawing.")
 @options.checkpoint
 def generate(
     run: Path,
@@ -43,9 +45,9 @@ def generate(
     seed: int,
     checkpoint: str | None,
 ) -> None:
-    """Go on with PROMPT by the language model in RUN, to the end of the document; '' begins a document.
+    """Continue PROMPT with the language model in RUN, to the end of the document; '' begins a document.
 
-    Without PROMPT, with each line of the input; an empty line begins a document. Text appears as it is written.
+    Without PROMPT, each line of the input is continued; an empty line begins a document. Text appears as it is written.
     """
     from s2s.run.folder import opened
 

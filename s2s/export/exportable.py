@@ -42,7 +42,7 @@ def check_installed(*packages: str) -> None:
     """
     for package in packages:
         if find_spec(package) is None:
-            raise UserError(f"{package} is not installed", remedy="pip install 's2s[export]'")
+            raise UserError(f"{package} is not installed", remedy="in the repository: pip install -e '.[export]'")
 
 
 def _ctranslate2(recipe: "AnyTask") -> str | None:

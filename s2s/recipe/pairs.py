@@ -14,7 +14,7 @@ Prefix = Annotated[str, Field(max_length=200)]
 
 
 class FilterSettings(schema.Section):
-    """Which training pairs are dropped before anything is learned from them; empty sides always are."""
+    """Which training pairs are dropped before anything is learned from them; pairs with an empty side always are."""
 
     max_words: schema.Length | None = 250
     """Longest side, in white-space separated words."""

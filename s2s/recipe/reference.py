@@ -17,8 +17,8 @@ from s2s.recipe.wording import expected, named_section_of, section_of
 _INTRODUCTION = """# The recipe
 
 A recipe is one page of YAML (1.2). Every key is listed here; a key that is not is refused. On the command line,
-`section.key=value` overrides a key; `model.kind=lstm` takes another model, and what the recipe says of keys that only
-its own model has is left out. The key `task` says what is learned, and with it which keys there are. This page is made
+`section.key=value` overrides a key; `model.kind=lstm` takes another model, and keys of the recipe that only its own
+model has are then left out. The key `task` says what is learned, and with it which keys there are. This page is made
 by `s2s recipe reference`.
 """
 

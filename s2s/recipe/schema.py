@@ -155,7 +155,8 @@ class OptimizationSettings(Section):
     """Decay of matrices; biases, norms and embeddings are exempt."""
     l1: NonNegativeFloat = 0.0
     """This times the sum of the absolute values is added to the loss, of the same tensors as `weight_decay`; with
-    adamw it is decoupled, too: each number comes nearer to zero by this times the rate, and stays there."""
+    adamw it is decoupled, too: each number comes nearer to zero by this times the rate, and is zero where it was nearer
+    than that."""
     clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; null: no clipping."""
     ema: Share | None = None

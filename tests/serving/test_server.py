@@ -222,7 +222,8 @@ def test_what_cannot_be_served_is_said_before_anything_is_loaded(small_runs, mon
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: cannot be had" in _told(small_runs / "t", "--port", port)
     monkeypatch.setattr("s2s.cli.serve.find_spec", lambda name: None if name == "fastapi" else True)
-    assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", "  → pip install 's2s[serve]'"]
+    remedy = "  → in the repository: pip install -e '.[serve]'"
+    assert _told(small_runs / "t").splitlines() == ["the server needs fastapi", remedy]
 
 
 def test_a_run_that_lies_in_a_cache_is_served_by_the_name_that_it_was_asked_for(small_runs, tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ class ImageDataSettings(PixelSettings, ImagePlaces):
 
 
 class AugmentationSettings(schema.Section):
-    """How training images are varied, differently in each epoch; nothing is by default."""
+    """How training images are varied, differently in each epoch; by default they are not."""
 
     shift: Annotated[int, Field(ge=0, le=4_096)] = 0
     """Most pixels by which an image is moved, to each side; black comes in. On CIFAR, 4 is the usual crop of a padded

@@ -14,7 +14,7 @@ MEAN, LOSS = "mean", "loss"
 
 
 class LooseFilters(FilterSettings):
-    """Which training pairs are dropped before anything is learned from them; empty sides always are."""
+    """Which training pairs are dropped before anything is learned from them; pairs with an empty side always are."""
 
     max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = None
     """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""

@@ -10,7 +10,7 @@ from s2s.recipe.pairs import BatchSettings, LearnedPairs, Mixing, PairSettings, 
 
 
 class FurtherPairs(LearnedPairs):
-    """A further corpus, which is learned from and never held out of or scored."""
+    """A further corpus to learn from; nothing is held out of it, and it is not scored."""
 
     corpus: schema.Word = "files"
     """As `data.corpus`."""
