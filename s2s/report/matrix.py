@@ -15,8 +15,9 @@ KEEPS = 0.8
 # what a table says below of its signs
 LEGEND = (
     "▲ better and ▼ worse than the best of the others are tested, = equal is proven by a test of its own; in counts, "
-    "in which chance has no part, ▲ and ▼ are a difference of more than 5 %, = is one of 5 % at most, by convention. "
-    "△, ▽ and ≈ are the same, but change with more than a fifth of the other choices that were tried."
+    "in which chance has no part, ▲ and ▼ are a difference of more than 5 %, = is one of 5 % at most, by convention; "
+    "chains of steps that do not grow with the length are equal, too. △, ▽ and ≈ are the same, but change with more "
+    "than a fifth of the other choices that were tried."
 )
 ARROWS = {"high": "↑", "low": "↓", "": ""}
 # those that are no verdicts: grey

@@ -16,9 +16,10 @@ from s2s.cli.write import generate
 from s2s.data.encoding import encode_texts
 from s2s.data.phrasebook import phrases
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK
+from s2s.data.tokenizers import train as train_pieces
 from s2s.errors import UserError
 from s2s.models.language_model import LanguageModel
-from s2s.recipe.schema import DeviceSettings
+from s2s.recipe.schema import DeviceSettings, PieceSettings
 from s2s.run import doctor
 from s2s.run.folder import opened
 from s2s.run.inspection import inspected
@@ -29,7 +30,7 @@ from s2s.tasks.contract import Loaded
 from s2s.tasks.language_model.data import Windows
 from s2s.tasks.language_model.generation import Sampling, Writing, drawn, generated, growing, write
 from s2s.tasks.language_model.induction import recall
-from s2s.tasks.language_model.scoring import LanguageScores, measure, spans
+from s2s.tasks.language_model.scoring import LanguageScores, measure, size_of, spans
 from s2s.tasks.language_model.task import LanguageModelling
 from s2s.training.devices import choose
 
@@ -99,6 +100,16 @@ def test_two_runs_are_tested_on_the_same_documents(run):
     assert same.bits_per_byte.value == pytest.approx(found.main_scores()["bits_per_byte"])
     with pytest.raises(UserError, match="different test sets"):
         LanguageScores.compare([found, replace(found, digest="x")])
+
+
+def test_a_document_that_does_not_come_back_as_it_was_is_counted():
+    texts = ["a b", "a  b", "b a", "a ü"]
+    words = PieceSettings(kind="word", size=20, normalization="identity")
+    cut = train_pieces(["a b", "b a"] * 20, words, "text")
+    pieces = [np.array(row) for row in cut.encode_batch(texts)]
+    back = [cut.decode(row.tolist()) for row in pieces]
+    assert [one == text for one, text in zip(back, texts, strict=True)] == [True, False, True, False]
+    assert size_of(texts, pieces, cut).lossy == 2
 
 
 def test_long_documents_are_read_through_windows_that_move_on(loaded):
