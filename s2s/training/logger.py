@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,7 @@ class RunLog:
 
     def __enter__(self) -> "RunLog":
         self._bar.start()
+        self._other_threads, threading.excepthook = threading.excepthook, self._unless_it_is_told
         return self
 
     def __exit__(
@@ -71,10 +73,18 @@ class RunLog:
     ) -> None:
         self._stop_bar()
         # where something went wrong already, that is what is told
-        with suppress(OSError) if error else nullcontext():
-            self._note_ready()
-            self._metrics.close()
-            self._board.close()
+        try:
+            with suppress(OSError) if error else nullcontext():
+                self._note_ready()
+                self._metrics.close()
+                self._board.close()
+        finally:
+            threading.excepthook = self._other_threads
+
+    def _unless_it_is_told(self, thrown: threading.ExceptHookArgs) -> None:
+        """What the thread of TensorBoard's writer cannot write, its next call raises: it needs no trace of its own."""
+        if not (isinstance(thrown.exc_value, OSError) and type(thrown.thread).__module__.startswith("tensorboard.")):
+            self._other_threads(thrown)
 
     def update(self, update: Update) -> None:
         """Notes one update, as soon as its numbers are here: a GPU may still be at work on it."""

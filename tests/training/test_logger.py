@@ -1,6 +1,9 @@
 """What a run says while it trains."""
 
+import errno
 import io
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -66,3 +69,23 @@ def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
     path.write_bytes(b'{"update": 1}\n{"update": 7}\n{"upd\n\0\0\xff\n' + b"[" * 100_000)
     forget_after(path, 5)
     assert path.read_text() == '{"update": 1}\n'
+
+
+def test_a_board_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
+    def full(_writer: object, _data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    traced = []
+    monkeypatch.setattr(threading, "excepthook", traced.append)
+
+    def train() -> None:
+        with RunLog(tmp_path, 0, 10, Console(file=io.StringIO())) as log:
+            monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
+            for number in range(1, 100):
+                log.validation(number, {"loss": 1.0})
+                time.sleep(0.01)
+
+    with pytest.raises(OSError, match="No space left"):
+        train()
+    assert traced == []
+    assert threading.excepthook == traced.append
