@@ -141,7 +141,7 @@ def test_every_command_shown_works(page, folder, monkeypatch):
     # other processes measure the same, and each would load torch; the search for a rate has tests of its own
     monkeypatch.setattr("s2s.experiments.comparison.number_for", lambda computer: 1)
     for name, value in (("RATES", (0.004,)), ("LOWEST", 0.004), ("HIGHEST", 0.004)):
-        monkeypatch.setattr(f"s2s.experiments.tuning.{name}", value)
+        monkeypatch.setattr(f"s2s.experiments.trials.{name}", value)
     for scale, sizes in tuning.SIZES.items():
         monkeypatch.setitem(tuning.SIZES, scale, replace(sizes, whole=0))
     monkeypatch.setattr("s2s.experiments.comparison.tuning.depths_of", lambda recipe, own: ())

@@ -72,7 +72,7 @@ def told(costs: Sequence[Cost], runs: int, processes: int) -> str:
     known = f"; {there} are kept" if there else ""
     space = f", and {runs / 1e9:.1f} GB of disk at most" if runs else ""
     # which rates are tried depends on those before
-    more = "; a model whose best learning rate is at an end of those tried adds a trial" if costs[0].missing else ""
+    more = "; a model whose best rate or depth is at an end of those tried adds trials" if costs[0].missing else ""
     beside = f", {processes} beside each other" if processes > 1 else ""
     return "\n".join([*lines, f"in all {new} measurements{beside}: {whole}{space}{known}{more}"])
 

@@ -4,8 +4,7 @@ They have a seed of their own: the best of several trainings is a lucky one, too
 """
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from s2s.contender import file_name
@@ -24,6 +23,18 @@ from s2s.experiments.contest import (
 from s2s.experiments.disciplines import discipline_of, whole_run
 from s2s.experiments.matching import beside_width, solved
 from s2s.experiments.running import Kept, kept
+from s2s.experiments.trials import (
+    Losses,
+    Trial,
+    at_depth,
+    best_trial,
+    beyond_usual,
+    from_the_middle,
+    grid,
+    inside,
+    next_trials,
+    short_ones,
+)
 from s2s.experiments.whole_runs import history, seconds_for, shortened, stopwatch
 from s2s.recipe.reading import dump
 from s2s.results import Contender
@@ -31,10 +42,6 @@ from s2s.training.devices import Computer
 
 TRIAL_SEED = 0
 """Of all trials that choose something: no repetition has it."""
-# What every model is tried at first. Where the lowest or the highest of its rates is the best, half or twice of it is
-# tried, too, as far as these limits.
-RATES = (0.001, 0.002, 0.004, 0.008)
-LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
 
 
 @dataclass(frozen=True)
@@ -52,118 +59,6 @@ SIZES: dict[Scale, Sizes] = {
 }
 # The settings that say how deep a model is; one that has neither is tried at its own depth alone.
 _LAYERS = ("encoder_layers", "decoder_layers")
-_PART = re.compile(r"(?P<whole>whole-)?(?:layers-(?P<layers>\d+)-)?rate-(?P<millionths>\d+)")
-_MILLION = 1_000_000
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A training that helps to choose."""
-
-    rate: float
-    layers: int | None = None  # of encoder and decoder each; None: the recipe's
-    whole: bool = False  # as long as the recipe says, not a share of it
-
-    @property
-    def part(self) -> str:
-        """Name of its cell's part."""
-        layers = "" if self.layers is None else f"layers-{self.layers}-"
-        return f"{'whole-' if self.whole else ''}{layers}rate-{round(_MILLION * self.rate)}"
-
-    @classmethod
-    def of(cls, part: str) -> "Trial":
-        """The trial of a cell's part."""
-        found = _PART.fullmatch(part)
-        if not found:
-            raise ValueError(f"{part!r} is no trial")
-        layers = found["layers"]
-        return cls(int(found["millionths"]) / _MILLION, None if layers is None else int(layers), bool(found["whole"]))
-
-
-# validation loss by trial; None where training failed
-Losses = Mapping[Trial, float | None]
-
-
-def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None) -> list[Trial]:
-    """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
-
-    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Then the best
-    of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
-    the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
-    rate, and so on while that is better.
-
-    Args:
-        depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
-        losses: of all trials so far.
-        whole: how many are trained in full.
-        rates: what is tried first; None: `RATES`.
-    """
-    rates = RATES if rates is None else rates
-    for layers in depths or [None]:
-        tried = _short(losses, layers)
-        missing = [rate for rate in rates if rate not in tried] or _beyond(tried)
-        if missing:
-            return [Trial(rate, layers) for rate in missing]
-        if layers in depths[:1]:
-            middle = _best_rate(tried)
-            rates = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST]
-    full = {trial: loss for trial, loss in losses.items() if trial.whole}
-    if len(full) >= whole:
-        return _below(full)
-    short = sorted((trial for trial in losses if not trial.whole), key=lambda trial: _order(losses[trial]))
-    first = {trial.layers: trial for trial in reversed(short)}
-    short.sort(key=lambda trial: first[trial.layers] is not trial)
-    best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
-    return [trial for trial in best if trial not in losses]
-
-
-def _below(full: Losses) -> list[Trial]:
-    """The best whole training of each depth once more at half its rate, unless that was done or none learned."""
-    depths = {trial.layers: {t: loss for t, loss in full.items() if t.layers == trial.layers} for trial in full}
-    best = [found for losses in depths.values() if (found := best_trial(losses))]
-    lower = [replace(trial, rate=trial.rate / 2) for trial in best if trial.rate / 2 >= LOWEST]
-    return [trial for trial in lower if trial not in full]
-
-
-def best_trial(losses: Losses) -> Trial | None:
-    """The trial with the lowest loss, among whole trainings where one of them learned; None where none did."""
-    for whole in (True, False):
-        good = [trial for trial, loss in losses.items() if loss is not None and trial.whole == whole]
-        if good:
-            return min(good, key=lambda trial: _order(losses[trial]))
-    return None
-
-
-def inside(trial: Trial, losses: Losses) -> bool:
-    """Whether a lower and a higher rate were tried at the trial's depth, none of them better than all short ones."""
-    tried, rates = _short(losses, trial.layers), [each.rate for each in losses if each.layers == trial.layers]
-    return min(rates) < trial.rate < max(rates) and min(tried) < _best_rate(tried) < max(tried)
-
-
-def _short(losses: Losses, layers: int | None) -> dict[float, float | None]:
-    return _at_depth(losses, layers, whole=False)
-
-
-def _at_depth(losses: Losses, layers: int | None, whole: bool) -> dict[float, float | None]:
-    return {trial.rate: loss for trial, loss in losses.items() if (trial.layers, trial.whole) == (layers, whole)}
-
-
-def _order(loss: float | None) -> float:
-    return math.inf if loss is None else loss
-
-
-def _best_rate(tried: Mapping[float, float | None]) -> float:
-    # of rates at which all trainings fail, the lowest is the one to go on from
-    return min(sorted(tried), key=lambda rate: _order(tried[rate]))
-
-
-def _beyond(tried: Mapping[float, float | None]) -> list[float]:
-    best = _best_rate(tried)
-    if best == min(tried) and best / 2 >= LOWEST:
-        return [best / 2]
-    if best == max(tried) and best * 2 <= HIGHEST:
-        return [2 * best]
-    return []
 
 
 def depths_of(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[int, ...]:
@@ -230,13 +125,13 @@ def _cells(contest: Contest) -> list[Cell]:
 
 
 def foreseen(contest: Contest) -> list[Cell]:
-    """The trials that are sure to come, and those that were made: as if a rate in the middle were always the best."""
+    """The trials that are sure to come, and those that were made: as if the best were at no end of what is tried."""
     sizes = contest.sizes(SIZES)
     cells = []
     for each in contest.contestants:
         losses = {trial: loss_of(one) for trial, one in _made(contest, each).items()}
         while new := next_trials(each.depths, losses, sizes.whole):
-            losses |= {trial: abs(math.log2(trial.rate / RATES[len(RATES) // 2])) for trial in new}
+            losses |= {trial: from_the_middle(trial) for trial in new}
         cells += [_cell(each, trial, sizes.share) for trial in losses]
     return cells
 
@@ -262,8 +157,8 @@ def _cell(each: Contestant, trial: Trial, share: float = 1.0) -> Cell:
 
 def _made(contest: Contest, each: Contestant) -> dict[Trial, Kept]:
     folder = contest.cells_of(TUNING.name)
-    rates = [LOWEST * 2**n for n in range(round(math.log2(HIGHEST / LOWEST)) + 1)]
-    trials = [Trial(rate, n, w) for w in (False, True) for n in each.depths or [None] for rate in rates]
+    depths = [*each.depths, *beyond_usual(each.depths)] or [None]
+    trials = [Trial(rate, n, w) for w in (False, True) for n in depths for rate in grid()]
     return {trial: one for trial in trials if (one := kept(folder, _cell(each, trial)))}
 
 
@@ -342,7 +237,7 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
     """
     best = best_trial(losses)
     recipe = at(entrant.recipe, best) if best else entrant.recipe
-    short = dict(sorted(_short(losses, best.layers).items())) if best else {}
+    short = dict(sorted(short_ones(losses, best.layers).items())) if best else {}
     if updates is not None:
         changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}
         recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=changes)})
@@ -351,7 +246,7 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
         recipe=recipe,
         rates=tuple(short),
         losses=tuple(short.values()),
-        whole=tuple(sorted(_at_depth(losses, best.layers, whole=True).items())) if best else (),
+        whole=tuple(sorted(at_depth(losses, best.layers, whole=True).items())) if best else (),
         inside=best is not None and inside(best, losses),
     )
 
@@ -361,14 +256,16 @@ def described(contestant: Contestant, tried: Tried) -> Contender:
     recipe, losses, best = contestant.recipe, tried.losses, best_trial(tried.losses)
     layers = best.layers if best else next(iter(contestant.depths), None)
     blueprint = discipline_of(recipe).blueprint(recipe)
+    deeper = [depth for depth in beyond_usual(contestant.depths) if short_ones(losses, depth)]
+    tried_depths = [*contestant.depths, *deeper]
     return Contender(
         model=contestant.name,
         settings=contestant.settings.model_dump(mode="json"),
         parameters=blueprint.parameters(contestant.kind, contestant.settings),
         learning_rate=contestant.learning_rate,
-        rates={f"{rate:g}": loss for rate, loss in sorted(_short(losses, layers).items())},
+        rates={f"{rate:g}": loss for rate, loss in sorted(short_ones(losses, layers).items())},
         inside=contestant.inside,
-        depths={str(depth): _least(_short(losses, depth)) for depth in contestant.depths},
+        depths={str(depth): _least(short_ones(losses, depth)) for depth in tried_depths},
         whole={_words(trial): loss for trial, loss in losses.items() if trial.whole},
         tuning_seconds=tried.seconds,
         recipe=dump(recipe),

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from s2s.experiments import comparison, tuning
+from s2s.experiments import comparison, trials
 from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contest, Contestant
 from s2s.experiments.disciplines import discipline_of
@@ -53,7 +53,7 @@ def few_trials(monkeypatch):
     """Two rates are enough where the search for them is not what is tested."""
     rates = (0.002, 0.004)
     for name, value in (("RATES", rates), ("LOWEST", rates[0]), ("HIGHEST", rates[1])):
-        monkeypatch.setattr(tuning, name, value)
+        monkeypatch.setattr(trials, name, value)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import beginning, comparison, running, tuning
+from s2s.experiments import beginning, comparison, running, trials
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
 from tests.experiments.counting import TINY, Asked, begin
@@ -67,7 +67,7 @@ def test_what_others_have_learned_by_is_not_chosen_anew(counting, tmp_path, monk
     comparison.go_on(folder, Console(file=io.StringIO()))
     before = read_summary(folder / COMPARISON)
     # another version would try more
-    monkeypatch.setattr(tuning, "RATES", (0.002, 0.003, 0.004))
+    monkeypatch.setattr(trials, "RATES", (0.002, 0.003, 0.004))
     assert "in all 0 measurements" in comparison.costs(folder, before, None)
     comparison.go_on(folder, Console(file=io.StringIO()))
     assert read_summary(folder / COMPARISON).contenders == before.contenders

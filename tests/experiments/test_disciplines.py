@@ -12,7 +12,8 @@ from s2s.experiments.contenders import entered
 from s2s.experiments.contest import Contestant, NotForThisModel
 from s2s.experiments.disciplines import DISCIPLINES, discipline_of, trained
 from s2s.experiments.matching import TOLERANCE
-from s2s.experiments.tuning import Trial, Tried, chosen, described, short_training
+from s2s.experiments.trials import Trial
+from s2s.experiments.tuning import Tried, chosen, described, short_training
 from s2s.experiments.whole_runs import cost_of, pauses, prepared_texts
 from s2s.models.contract import parameter_count
 from s2s.questions import TABLES

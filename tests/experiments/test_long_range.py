@@ -16,7 +16,7 @@ from s2s.experiments.long_range.conclude import NAMES, variations
 from s2s.experiments.long_range.learning import Budget
 from s2s.experiments.long_range.reach import Part, Trials
 from s2s.experiments.matching import size_of
-from s2s.experiments.tuning import RATES
+from s2s.experiments.trials import RATES
 from s2s.questions import ROWS
 from s2s.results import Result
 

@@ -12,7 +12,7 @@ from s2s.experiments.matching import TOLERANCE, size_of, without_embeddings
 from s2s.experiments.scaling import EXPERIMENT, Sizes, part_of
 from s2s.experiments.scaling.conclude import Law, fit, gates
 from s2s.experiments.translating import sizes_of, trainer_for
-from s2s.experiments.tuning import HIGHEST, LOWEST
+from s2s.experiments.trials import HIGHEST, LOWEST
 from s2s.experiments.whole_runs import prepared
 from s2s.questions import ROWS
 

@@ -19,7 +19,7 @@ from s2s.experiments.long_range import learning
 from s2s.experiments.long_range.head import headed
 from s2s.experiments.long_range.learning import Budget, Lesson, Run, answers, encoded, learn, search
 from s2s.experiments.matching import settings_of
-from s2s.experiments.tuning import RATES
+from s2s.experiments.trials import RATES
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import DeviceSettings

@@ -12,20 +12,14 @@ from s2s.experiments.contest import Cell, Contestant
 from s2s.experiments.disciplines import trained
 from s2s.experiments.matching import TOLERANCE, size_of
 from s2s.experiments.running import Kept
+from s2s.experiments.trials import DEEPEST, HIGHEST, LOWEST, RATES, Trial, best_trial, inside, next_trials
 from s2s.experiments.tuning import (
-    HIGHEST,
-    LOWEST,
-    RATES,
     TRIAL_SEED,
     TUNING,
-    Trial,
     at,
-    best_trial,
     chosen,
     depths_of,
     described,
-    inside,
-    next_trials,
     short_training,
     tried,
     unfinished,
@@ -97,8 +91,8 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     deep_learns_later = searched(
         lambda t: around(0.004, 1)(t) - (2.0 if t.whole and t.layers == 2 else 0.0), depths=(2, 1), whole=2
     )
-    # and at half its rate
-    whole = {Trial(rate, n, whole=True) for rate in (0.002, 0.004) for n in (1, 2)}
+    # and at half its rate; and, since the deepest is the best, twice as deep
+    whole = {Trial(rate, n, whole=True) for rate in (0.002, 0.004) for n in (1, 2, 4)}
     assert {trial for trial in deep_learns_later if trial.whole} == whole
     assert best_trial(deep_learns_later) == Trial(0.004, 2, whole=True)
     # a third is the best of the others; as many as there are are enough, whichever they were
@@ -106,6 +100,30 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     assert [trial.layers for trial in third if trial.whole] == [1, 2, 1, 2]
     before = {trial: loss for trial, loss in third.items() if not trial.whole}
     assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 0.5}, 2) == []
+
+
+@pytest.mark.parametrize("deep", [1, 2, 4, 8, 16])
+def test_twice_as_many_layers_are_tried_while_the_deepest_is_the_best(deep):
+    def far(trial):
+        return around(0.004, trial.layers)(trial) + abs(math.log2(trial.layers / deep))
+
+    losses = searched(far, depths=(2, 1), whole=2)
+    best = min(deep, DEEPEST)
+    assert best_trial(losses) == Trial(0.004, best, whole=True)
+    assert inside(Trial(0.004, best, whole=True), losses)
+    tried = sorted({trial.layers for trial in losses})
+    assert tried == [layers for layers in (1, 2, 4, 8) if layers <= 2 * best or layers <= 2]
+    # each as the others are: the best rate of the depth before and its neighbours, and the best in full and at half
+    for layers in tried[2:]:
+        assert sorted(trial.rate for trial in losses if trial == Trial(trial.rate, layers)) == [0.002, 0.004, 0.008]
+        whole = [trial.rate for trial in losses if trial == Trial(trial.rate, layers, whole=True)]
+        assert sorted(whole) == [0.002, 0.004]
+    # where nothing is trained in full, short trainings say nothing of depth
+    assert {trial.layers for trial in searched(far, depths=(2, 1))} == {1, 2}
+    # nor where the depth before did not learn, or this one does not
+    blind = searched(lambda t: None if t.layers == 4 else far(t), depths=(2, 1), whole=2)
+    assert not any(trial.whole for trial in blind if trial.layers == 4)
+    assert 8 not in {trial.layers for trial in blind}
 
 
 def test_lower_rates_are_trained_in_full_as_long_as_they_are_better_for_short_trainings_favour_high_ones():

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from s2s.experiments import comparison, tuning
+from s2s.experiments import comparison, trials
 from s2s.report import drawing
 from tests.faults import kills
 
@@ -61,7 +61,7 @@ def main() -> None:
     kills.load()
     # one process measures, one rate is tried: both have tests of their own
     comparison.number_for = lambda computer: 1
-    tuning.RATES, tuning.LOWEST, tuning.HIGHEST = (0.004,), 0.004, 0.004
+    trials.RATES, trials.LOWEST, trials.HIGHEST = (0.004,), 0.004, 0.004
     # nobody looks at the page, and drawing it takes as long as a training
     drawing.draw = lambda folder: folder / "report.html"
     with tempfile.TemporaryDirectory() as temporary:

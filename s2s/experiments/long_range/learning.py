@@ -25,7 +25,7 @@ from s2s.data.tokenizers import BOS, PAD
 from s2s.errors import UserError
 from s2s.evaluation.gates import above_chance
 from s2s.evaluation.inference import wilson
-from s2s.experiments.tuning import Trial, inside, next_trials
+from s2s.experiments.trials import Trial, inside, next_trials
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings

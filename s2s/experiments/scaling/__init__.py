@@ -13,17 +13,8 @@ from s2s.experiments.matching import size_of, without_embeddings
 from s2s.experiments.running import Kept, keep, kept
 from s2s.experiments.scaling.conclude import MARGIN, conclude
 from s2s.experiments.translating import flops_per_token, resized, schooled, sizes_of, unigram_loss
-from s2s.experiments.tuning import (
-    HIGHEST,
-    LOWEST,
-    TRIAL_SEED,
-    Trial,
-    best_trial,
-    inside,
-    loss_of,
-    next_trials,
-    short_training,
-)
+from s2s.experiments.trials import HIGHEST, LOWEST, Trial, best_trial, inside, next_trials
+from s2s.experiments.tuning import TRIAL_SEED, loss_of, short_training
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import Section

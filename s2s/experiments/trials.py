@@ -1,0 +1,176 @@
+"""Which trainings are tried next to choose a learning rate and a depth, by what came of those before."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+# What every model is tried at first. Where the lowest or the highest of its rates is the best, half or twice of it is
+# tried, too, as far as these limits.
+RATES = (0.001, 0.002, 0.004, 0.008)
+LOWEST, HIGHEST = RATES[0] / 8, RATES[-1] * 8
+DEEPEST = 8
+"""The most layers on each side that a model is tried with."""
+
+_PART = re.compile(r"(?P<whole>whole-)?(?:layers-(?P<layers>\d+)-)?rate-(?P<millionths>\d+)")
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training that helps to choose."""
+
+    rate: float
+    layers: int | None = None  # of encoder and decoder each; None: the recipe's
+    whole: bool = False  # as long as the recipe says, not a share of it
+
+    @property
+    def part(self) -> str:
+        """Name of its cell's part."""
+        layers = "" if self.layers is None else f"layers-{self.layers}-"
+        return f"{'whole-' if self.whole else ''}{layers}rate-{round(_MILLION * self.rate)}"
+
+    @classmethod
+    def of(cls, part: str) -> "Trial":
+        """The trial of a cell's part."""
+        found = _PART.fullmatch(part)
+        if not found:
+            raise ValueError(f"{part!r} is no trial")
+        layers = found["layers"]
+        return cls(int(found["millionths"]) / _MILLION, None if layers is None else int(layers), bool(found["whole"]))
+
+
+# validation loss by trial; None where training failed
+Losses = Mapping[Trial, float | None]
+
+
+def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None) -> list[Trial]:
+    """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
+
+    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Then the best
+    of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
+    the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
+    rate, and so on while that is better. Where models are trained in full and the deepest is the best, twice as many
+    layers are tried in the same way.
+
+    Args:
+        depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
+        losses: of all trials so far.
+        whole: how many are trained in full.
+        rates: what is tried first; None: `RATES`.
+    """
+    usual = {trial: loss for trial, loss in losses.items() if trial.layers in (depths or [None])}
+    return _usual(depths, usual, whole, RATES if rates is None else rates) or (_deeper(depths, losses) if whole else [])
+
+
+def _usual(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float]) -> list[Trial]:
+    for layers in depths or [None]:
+        if new := _around(layers, losses, rates):
+            return new
+        if layers in depths[:1]:
+            rates = _near(_best_rate(short_ones(losses, layers)))
+    full = {trial: loss for trial, loss in losses.items() if trial.whole}
+    if len(full) >= whole:
+        return _below(full)
+    short = sorted((trial for trial in losses if not trial.whole), key=lambda trial: _order(losses[trial]))
+    first = {trial.layers: trial for trial in reversed(short)}
+    short.sort(key=lambda trial: first[trial.layers] is not trial)
+    best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
+    return [trial for trial in best if trial not in losses]
+
+
+def _deeper(depths: Sequence[int], losses: Losses) -> list[Trial]:
+    """Trials of twice as many layers, as long as the deepest whole training is the best."""
+    for layers in beyond_usual(depths):
+        best = best_trial({trial: loss for trial, loss in losses.items() if trial.layers and trial.layers < layers})
+        if best is None or not best.whole or 2 * (best.layers or 0) != layers:
+            return []
+        if new := _around(layers, losses, _near(_best_rate(short_ones(losses, best.layers)))):
+            return new
+        full = {Trial(rate, layers, True): loss for rate, loss in at_depth(losses, layers, whole=True).items()}
+        tried = short_ones(losses, layers)
+        first = Trial(_best_rate(tried), layers, whole=True)
+        if not full and tried[first.rate] is not None:
+            return [first]
+        if lower := _below(full):
+            return lower
+    return []
+
+
+def beyond_usual(depths: Sequence[int]) -> list[int]:
+    """The numbers of layers that may be tried beyond the usual ones, rising."""
+    found = []
+    while depths and 2 * max(*depths, *found) <= DEEPEST:
+        found.append(2 * max(*depths, *found))
+    return found
+
+
+def _around(layers: int | None, losses: Losses, rates: Sequence[float]) -> list[Trial]:
+    """Short trials of a depth at these rates, and then beyond them while the best is at an end."""
+    tried = short_ones(losses, layers)
+    return [Trial(r, layers) for r in [rate for rate in rates if rate not in tried] or _beyond(tried)]
+
+
+def _near(rate: float) -> list[float]:
+    return [each for each in (rate / 2, rate, 2 * rate) if LOWEST <= each <= HIGHEST]
+
+
+def _below(full: Losses) -> list[Trial]:
+    """The best whole training of each depth once more at half its rate, unless that was done or none learned."""
+    depths = {trial.layers: {t: loss for t, loss in full.items() if t.layers == trial.layers} for trial in full}
+    best = [found for losses in depths.values() if (found := best_trial(losses))]
+    lower = [replace(trial, rate=trial.rate / 2) for trial in best if trial.rate / 2 >= LOWEST]
+    return [trial for trial in lower if trial not in full]
+
+
+def best_trial(losses: Losses) -> Trial | None:
+    """The trial with the lowest loss, among whole trainings where one of them learned; None where none did."""
+    for whole in (True, False):
+        good = [trial for trial, loss in losses.items() if loss is not None and trial.whole == whole]
+        if good:
+            return min(good, key=lambda trial: _order(losses[trial]))
+    return None
+
+
+def inside(trial: Trial, losses: Losses) -> bool:
+    """Whether a lower and a higher rate were tried at the trial's depth, none of them better than all short ones."""
+    tried, rates = short_ones(losses, trial.layers), [each.rate for each in losses if each.layers == trial.layers]
+    return min(rates) < trial.rate < max(rates) and min(tried) < _best_rate(tried) < max(tried)
+
+
+def grid() -> list[float]:
+    """All rates that may be tried, rising."""
+    return [LOWEST * 2**n for n in range(round(math.log2(HIGHEST / LOWEST)) + 1)]
+
+
+def from_the_middle(trial: Trial) -> float:
+    """A loss as if a rate in the middle, and the fewest layers, were the best."""
+    return abs(math.log2(trial.rate / RATES[len(RATES) // 2])) + (trial.layers or 0) / 100
+
+
+def short_ones(losses: Losses, layers: int | None) -> dict[float, float | None]:
+    """By rate, the losses of the short trials of a depth."""
+    return at_depth(losses, layers, whole=False)
+
+
+def at_depth(losses: Losses, layers: int | None, whole: bool) -> dict[float, float | None]:
+    """By rate, the losses of the trials of a depth, either the whole trainings or the short ones."""
+    return {trial.rate: loss for trial, loss in losses.items() if (trial.layers, trial.whole) == (layers, whole)}
+
+
+def _order(loss: float | None) -> float:
+    return math.inf if loss is None else loss
+
+
+def _best_rate(tried: Mapping[float, float | None]) -> float:
+    # of rates at which all trainings fail, the lowest is the one to go on from
+    return min(sorted(tried), key=lambda rate: _order(tried[rate]))
+
+
+def _beyond(tried: Mapping[float, float | None]) -> list[float]:
+    best = _best_rate(tried)
+    if best == min(tried) and best / 2 >= LOWEST:
+        return [best / 2]
+    if best == max(tried) and best * 2 <= HIGHEST:
+        return [2 * best]
+    return []
