@@ -75,22 +75,6 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(centre, centre - half, centre + half)
 
 
-def paired_difference(first: Sequence[float], second: Sequence[float]) -> tuple[Estimate, float | None]:
-    """The mean difference `second - first` over seeds that both had, and the two-sided p-value of a paired t-test.
-
-    The p-value is None below three pairs: so few say nothing. Where all differences are the same, their spread says
-    nothing either, and what is left is that their signs agree: 2 of the 2ⁿ ways in which n fair coins can fall.
-    """
-    differences = np.subtract(second, first, dtype=float)
-    estimate, count = mean(differences.tolist()), len(differences)
-    if count < 3:
-        return estimate, None
-    if np.ptp(differences) <= 1e-9 * np.abs(differences).max():
-        return estimate, 2.0 ** (1 - count) if estimate.value else 1.0
-    t = estimate.value / (differences.std(ddof=1) / math.sqrt(count))
-    return estimate, float(2 * scipy.special.stdtr(count - 1, -abs(t)))
-
-
 def coin(heads: int, tosses: int) -> float:
     """How often a fair coin falls as far from one half, or farther: the exact binomial test, two-sided."""
     # twice the smaller tail; where both are the same, it would be more than certain

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from s2s.evaluation.differences import paired
 from s2s.evaluation.gates import Gate, converged, rate_inside, slope_per_doubling
-from s2s.evaluation.inference import Estimate, crossings, holm, mean, paired_difference
+from s2s.evaluation.inference import Estimate, crossings, holm, mean
 from s2s.experiments.contest import BySeed
 
 # below it, a difference is called one
@@ -153,8 +154,9 @@ def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Evide
     both = [seed for seed in first if seed in second]
     if not both:
         return None
-    over_seeds, p = paired_difference([first[seed] for seed in both], [second[seed] for seed in both])
-    return Evidence(len(both), over_seeds, p)
+    found = paired([first[seed] for seed in both], [second[seed] for seed in both])
+    over_seeds = found.estimate() if found else mean([second[seed] - first[seed] for seed in both])
+    return Evidence(len(both), over_seeds, found.p() if found and len(both) > 2 else None)
 
 
 def percent(values: Sequence[float]) -> Estimate:

@@ -13,8 +13,9 @@ from s2s.evaluation.differences import (
     paired,
     welch,
 )
-from s2s.evaluation.inference import drawn_rows, draws
+from s2s.evaluation.inference import Estimate, drawn_rows, draws
 from s2s.evaluation.metrics import metrics, scores_of
+from s2s.experiments.verdicts import difference
 
 
 def test_the_difference_of_two_means_is_welchs():
@@ -49,6 +50,20 @@ def test_a_paired_difference_is_scipys():
     # five coins fall alike in two of 32 ways
     assert always is not None
     assert always.p() == 1 / 16
+    # also where rounding makes the differences differ
+    assert paired([0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6]).p() == 0.125
+    assert paired([1, 2, 3], [1, 2, 3]).p() == 1.0
+
+
+def test_three_seeds_are_the_fewest_that_models_are_tested_over():
+    alone, two, three = (
+        difference(*({seed: values[seed] for seed in range(count)} for values in ([1.0, 2.0, 4.0], [2.0, 4.0, 5.5])))
+        for count in (1, 2, 3)
+    )
+    assert (alone.over_seeds, alone.p) == (Estimate(1.0, None, None), None)
+    assert (two.over_seeds.value, two.p) == (1.5, None)
+    assert three.p == pytest.approx(stats.ttest_rel([2.0, 4.0, 5.5], [1.0, 2.0, 4.0]).pvalue)
+    assert difference({1: 1.0}, {2: 1.0}) is None
 
 
 def test_a_tie_is_a_ninety_percent_interval_within_the_margins():

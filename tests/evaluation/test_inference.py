@@ -16,7 +16,6 @@ from s2s.evaluation.inference import (
     estimate,
     holm,
     mean,
-    paired_difference,
     paired_p,
     trend_p,
     wilson,
@@ -96,30 +95,6 @@ def test_the_scores_of_sums_are_those_of_the_texts():
         counts = np.array(metric._extract_corpus_statistics(texts, [references]))
         whole = metric.corpus_score(texts, [references]).score
         assert scores_of(metric, counts.sum(axis=0)[None]) == pytest.approx(whole)
-
-
-@pytest.mark.parametrize("seeds", [3, 5])
-def test_the_test_over_seeds_holds_its_level(seeds):
-    generator = np.random.default_rng(seeds)
-    pairs = generator.normal(30, 1, (TRIALS, 2, seeds))
-    found = [paired_difference(first.tolist(), second.tolist())[1] for first, second in pairs]
-    assert found[:50] == pytest.approx([stats.ttest_rel(b, a).pvalue for a, b in pairs[:50]])
-    assert 0.035 < np.mean(np.array(found) <= 0.05) < 0.065
-
-
-def test_differences_without_spread_are_as_many_coins_that_agree():
-    # a t-test would be certain of what three runs of the same length say by chance
-    assert paired_difference([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])[1] == 0.25
-    assert paired_difference([0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6])[1] == 0.125
-    assert paired_difference([1, 2, 3], [1, 2, 3])[1] == 1.0
-
-
-def test_a_paired_difference_needs_three_pairs_for_a_test():
-    found, p = paired_difference([1, 2], [2, 4])
-    assert (found.value, p) == (1.5, None)
-    found, p = paired_difference([1.0, 2.0, 3.0, 4.0], [2.0, 3.1, 3.9, 5.0])
-    assert found.low > 0
-    assert p < 0.01
 
 
 @pytest.mark.parametrize("disagreements", [5, 24, 25, 26, 60, 200])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from s2s.evaluation.differences import over_seeds_and_sentences, welch
+from s2s.evaluation.differences import over_seeds_and_sentences, paired, welch
 from s2s.evaluation.gates import DRIFT
-from s2s.evaluation.inference import draws, paired_difference, trend_p
+from s2s.evaluation.inference import draws, trend_p
 from s2s.evaluation.significance import mcnemar
 from s2s.evaluation.survival import Times, log_rank_p
 
@@ -27,7 +27,7 @@ def _check(p_values):
 @pytest.mark.parametrize("seeds", [3, 5, 10])
 def test_the_tests_over_seeds(seeds):
     pairs = np.random.default_rng(seeds).normal(30, 1, (3_000, 2, seeds))
-    _check([paired_difference(one, two)[1] for one, two in pairs])
+    _check([paired(one, two).p() for one, two in pairs])
     if seeds > 3:
         # with three and three Welch's test rejects a little too seldom
         _check([welch(one, two).p() for one, two in pairs])
