@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from s2s.recipe.schema import Layers, Length, Probability, Section, Width
 
@@ -29,6 +29,12 @@ class EncoderSettings(Section):
     """Longest sequence where positions are learned."""
     dropout: Probability = 0.2
     """Applied to embeddings and to the input of every convolution."""
+
+    @model_validator(mode="after")
+    def _width_suits_positions(self) -> "EncoderSettings":
+        if self.width % 2 and "sinusoidal" in (self.encoder_positions, getattr(self, "decoder_positions", "")):
+            raise ValueError(f"width ({self.width}) must be even for sinusoidal positions")
+        return self
 
 
 class Settings(EncoderSettings):

@@ -73,7 +73,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def remove(folder: Path) -> None:
     """Removes a folder; a removal that is cut short leaves nothing under its name, and `sweep` finds the rest."""
-    rubbish = _aside(folder).with_suffix(".old")
+    aside = _aside(folder)
+    rubbish = aside.with_name(f"{aside.name}.old")
     _delete(rubbish)
     folder.rename(rubbish)
     shutil.rmtree(rubbish)

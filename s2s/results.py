@@ -321,7 +321,7 @@ def read_summary(path: Path) -> Summary:
     Raises:
         UserError: it is damaged, or of another version.
     """
-    again = "remove it and repeat the command that began the comparison, which keeps what is measured"
+    again = "remove it and go on with s2s compare --resume, which has a copy beside the measurements"
     return read(path, Summary, "summary of a comparison", again)
 
 

@@ -133,6 +133,16 @@ def test_what_dead_processes_left_is_swept_and_what_a_living_one_writes_is_not(t
     assert _names(tmp_path) == ["c"]
 
 
+def test_what_is_being_removed_has_a_name_of_its_own(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("s2s.files.shutil.rmtree", seen.append)
+    for name in ("0000010", "0000020"):
+        (tmp_path / name).mkdir()
+        remove(tmp_path / name)
+    assert len({path.name for path in seen}) == 2
+    assert all(path.name.startswith(f"{UNFINISHED}{os.getpid()}.{_where()}-") for path in seen)
+
+
 def test_two_that_write_the_same_lose_nothing_whatever_they_are_called(tmp_path, monkeypatch):
     # as the first processes of two containers, which have one number
     monkeypatch.setattr("s2s.files._owner", lambda: "1.0123abcd")

@@ -95,6 +95,10 @@ class Source(ABC, Generic[Settings, Part]):
     def digest(self, part: Part) -> str:
         """What identifies the examples of a part, in their order and wherever they lie."""
 
+    def digest_of_all(self, part: Part) -> str:
+        """What identifies the examples of a part and what is to be said of them."""
+        return self.digest(part)
+
     def held_out(self, name: str, part: Part) -> dict[str, str]:
         """What identifies the examples of a part, by a name, where they are held out of training data; else nothing."""
         return {f"held_out_{name}": self.digest(part)} if isinstance(getattr(self.settings, name), int) else {}

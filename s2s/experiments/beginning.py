@@ -1,7 +1,7 @@
 """How a comparison comes to be: a folder with its task and what is asked, and that the task stays the same.
 
-`recipe.yaml` says what is compared on, `comparison.json` what is asked. A copy of the first lies beside the
-measurements: they hold for the task that they were made on.
+`recipe.yaml` says what is compared on, `comparison.json` what is asked. Copies lie beside the measurements: these hold
+for the task that they were made on, and outlive a lost file.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from s2s.training.precision import GradientTimes, measure
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
 
-# where the data lie, what computes, and what it is called change nothing that is measured on one machine
+# where the data lie, what computes, and what it is called change nothing that is measured on one machine; the precision
+# does, and is the same for all models
 _MAY_CHANGE = ("data.root", "device", "run", "name", "description")
+_MAY_NOT = ("device.precision",)
 
 
 def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
     """Makes the folder of a new comparison of the task `base`, when all its models are found good.
-
-    Where one has lost its `comparison.json`, and was begun on the same task, its measurements count for this one.
 
     Raises:
         UserError: the folder is taken, a setting is wrong, or no model can take part.
@@ -64,18 +64,19 @@ def resolved(base: "AnyTask") -> ComparedRecipe:
 
 
 def begun(folder: Path) -> Summary:
-    """What a comparison that was begun is asked.
+    """What a comparison that was begun is asked; where that file is lost, what is kept beside its measurements.
 
     Raises:
         UserError: there is none in the folder, or what it is asked cannot be read.
     """
-    if not (folder / COMPARISON).exists():
+    kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
+    if kept is None:
         raise UserError(
             "is no comparison, or one that did not begin",
             where=str(folder),
             remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
         )
-    return read_summary(folder / COMPARISON)
+    return read_summary(kept)
 
 
 def task_of(folder: Path) -> ComparedRecipe:
@@ -87,22 +88,28 @@ def task_of(folder: Path) -> ComparedRecipe:
     now, measured_on = comparable(read(folder / RECIPE)), folder / CELLS / RECIPE
     if not measured_on.exists():
         return now
-    keys = [key for key in changed(now, read(measured_on)) if not {key, key.partition(".")[0]} & set(_MAY_CHANGE)]
+    keys = [key for key in changed(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
     if keys:
         raise UserError(
             f"{', '.join(keys)} changed since its measurements were made",
             where=str(folder / RECIPE),
-            remedy=f"copy {quoted(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ), "
-            "or begin another comparison with --out",
+            remedy=f"copy {quoted(measured_on)} over it (only {', '.join(_MAY_CHANGE)} may differ, but for "
+            f"{', '.join(_MAY_NOT)}), or begin another comparison with --out",
         )
     return now
 
 
-def note_task(folder: Path) -> None:
-    """Keeps beside the measurements what they are made on, unless that was done."""
+def _may_change(key: str) -> bool:
+    return bool({key, key.partition(".")[0]} & set(_MAY_CHANGE))
+
+
+def note(folder: Path, summary: Summary) -> None:
+    """Writes what a comparison is asked, and keeps it and the task beside the measurements that are made by them."""
+    (folder / CELLS).mkdir(exist_ok=True)
     if not (folder / CELLS / RECIPE).exists():
-        (folder / CELLS).mkdir(exist_ok=True)
         write_atomically(folder / CELLS / RECIPE, (folder / RECIPE).read_text(encoding="utf-8"))
+    for place in (folder / CELLS, folder):
+        write_part(summary, place / COMPARISON)
 
 
 def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
@@ -121,13 +128,9 @@ def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
 def _check_free(folder: Path, base: ComparedRecipe) -> None:
     if not folder.exists() or (folder.is_dir() and untouched(folder)):
         return
-    there = (folder / COMPARISON).exists()
-    # a start that was killed, or a comparison that has lost the file which makes it one: its task is the same again
-    if not there and (untouched(folder, RECIPE) or (folder / CELLS).is_dir()) and _is_of(folder, base):
+    # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
+    if untouched(folder, RECIPE) and (folder / RECIPE).read_text(encoding="utf-8") == dump(base):
         return
+    there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
     again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if there else ""
     raise UserError("is there already", where=str(folder), remedy=f"{again}name another folder with --out")
-
-
-def _is_of(folder: Path, base: ComparedRecipe) -> bool:
-    return (folder / RECIPE).exists() and (folder / RECIPE).read_text(encoding="utf-8") == dump(base)

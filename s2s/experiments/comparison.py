@@ -18,7 +18,7 @@ from rich.console import Console
 
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
-from s2s.experiments.beginning import begun, note_task, resolved, task_of
+from s2s.experiments.beginning import begun, note, resolved, task_of
 from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.contest import CELLS, Cell, ComparedRecipe, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.cost import cost, disk, expected, missing, told
@@ -74,9 +74,10 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
         sweep(folder)
-        if summary:
-            contenders.entries_of(task_of(folder), summary)
-            write_part(summary, folder / COMPARISON)
+        asked = summary or begun(folder)
+        # nothing is written for what cannot be measured
+        contenders.entries_of(task_of(folder), asked)
+        note(folder, asked)
         _go_on(folder, console, cluster)
 
 
@@ -164,7 +165,6 @@ def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]
 
 def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
-    note_task(folder)
     prepare_process(base.device)
     entrants = _planned(folder, summary, base)
     chosen = _chosen(summary)
@@ -188,7 +188,7 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
             # a comparison may be gone on with elsewhere: its results say what else measured them
             first = summary.machine.get("processor", by["processor"]) == by["processor"]
             changes = {"seconds": seconds, "machine": by if first else summary.machine}
-            write_part(summary.model_copy(update=changes), folder / COMPARISON)
+            note(folder, summary.model_copy(update=changes))
 
 
 def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, str]:
@@ -223,7 +223,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)
     described = [tuning.described(each, tried[each.name]) for each in contestants]
     _check_choice(entrants.cells_of(TUNING.name), summary.contenders, described)
-    write_part(summary.model_copy(update={"contenders": described}), entrants.folder / COMPARISON)
+    note(entrants.folder, summary.model_copy(update={"contenders": described}))
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 
 

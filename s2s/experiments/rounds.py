@@ -320,11 +320,7 @@ def counted_standing(
     other = max(others, key=lambda name: figures[name])
     here = sign(figures[model] / figures[other])
     known = {name: [own for own in several if model in own and other in own] for name, several in variations.items()}
-    kept = {
-        name: all(sign(own[model] / own[other]) == here for own in several)
-        for name, several in known.items()
-        if several
-    }
+    kept = {name: all(sign(own[model] / own[other]) == here for own in each) for name, each in known.items() if each}
     return Judgement("tie" if not here else "better" if here > 0 else "worse", verdict, kept)
 
 

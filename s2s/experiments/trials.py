@@ -100,8 +100,8 @@ def _deeper(depths: Sequence[int], losses: Losses) -> list[Trial]:
 def beyond_usual(depths: Sequence[int]) -> list[int]:
     """The numbers of layers that may be tried beyond the usual ones, rising."""
     found = []
-    while depths and 2 * max(*depths, *found) <= DEEPEST:
-        found.append(2 * max(*depths, *found))
+    while depths and 2 * max([*depths, *found]) <= DEEPEST:
+        found.append(2 * max([*depths, *found]))
     return found
 
 

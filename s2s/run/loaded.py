@@ -233,7 +233,7 @@ def hashes_of(task: Task[R, Any, Any], recipe: R, data: Prepared) -> dict[str, s
     """
     source = task.source(recipe)
     held_out = [source.held_out(name, part) for name, part in data.corpus.parts().items() if name != "train"]
-    compared_by = {"validation": source.digest(data.corpus.validation)}
+    compared_by = {"validation": source.digest_of_all(data.corpus.validation)}
     return data.hashes() | {name: digest for each in held_out for name, digest in each.items()} | compared_by
 
 

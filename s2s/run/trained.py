@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, cast
 
 import torch
@@ -254,5 +255,6 @@ def _several(lines: Iterable[str], name: str) -> list[str]:
 
 
 def _check_whole(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
+    # numpy's are whole numbers, too
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{value!r:.60} is no whole number", where=name, remedy="give one, such as 4")

@@ -77,6 +77,7 @@ class Running(Generic[R, D, M]):
         sweep(self.folder)
         sweep(self.checkpoints.folder, alone=True)
         self._describe(self._decide_precision())
+        self._check_kept()
         self._lengthen()
         self.progress = self._continue()
         self.trainer.follow()
@@ -155,6 +156,16 @@ class Running(Generic[R, D, M]):
             f"{parameters} · {len(trainer.groups)} updates an epoch · {trainer.micro_batches} micro-batches an update"
         )
 
+    def _check_kept(self) -> None:
+        """Refuses damaged checkpoints before anything is changed: each of them may end the run, hours later."""
+        last = self.checkpoints.last()
+        if last is None:
+            return
+        for place in sorted({last, *self.checkpoints.validated()}):
+            check_weights(place, "restore the file, or remove this checkpoint and go on from another one")
+        if read(self.folder / folders.RECIPE).training.updates != self.recipe.training.updates:
+            read_training(last)
+
     def _lengthen(self) -> None:
         """Takes over another number of updates: into the run, and into the checkpoint that it goes on from."""
         then, now = read(self.folder / folders.RECIPE).training, self.recipe.training
@@ -180,9 +191,6 @@ class Running(Generic[R, D, M]):
             if (self.folder / METRICS).exists():
                 self.say("no checkpoint yet: starting again from the first update")
             return Progress(0, 0, 0)
-        # any of these may be the one that ends the run, hours later
-        for place in {last, *self.checkpoints.validated()}:
-            check_weights(place)
         tensors, progress = read_training(last)
         self.trainer.load_state(tensors, progress.place, last)
         self.say(f"continuing after update {progress.update}")

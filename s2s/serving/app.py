@@ -145,7 +145,7 @@ def application(
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     """Says in words which field is wrong; what was sent is not sent back."""
     wrongs = error.errors() if isinstance(error, RequestValidationError) else []
-    asked = {"/translate": Source, "/classify": Labelled}.get(request.url.path)
+    asked = {"/translate": Source, "/classify": Labelled}.get(getattr(request.scope.get("route"), "path", ""))
     fields = asked.model_fields if asked else {}
     # of a value that may be one of two kinds there is a mistake for each
     words = dict.fromkeys(_mistake(each["loc"], each["type"], each["msg"], fields) for each in wrongs)

@@ -244,10 +244,14 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
     return tensors, progress
 
 
-def check_weights(checkpoint: Path) -> None:
+def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {_ANOTHER}") -> None:
     """Refuses a checkpoint whose weights are not those that it was saved with.
 
     Those of older versions, which did not note them, and those that no training of ours wrote are taken as they are.
+
+    Args:
+        checkpoint: its folder.
+        remedy: what there is to do.
 
     Raises:
         UserError: they have changed, or the checkpoint is damaged.
@@ -258,7 +262,7 @@ def check_weights(checkpoint: Path) -> None:
     saved, file = _saved(checkpoint, _WEIGHTS_DIGEST), checkpoint / _WEIGHTS
     if saved is not None and saved != (_digest_of(file) if file.exists() else ""):
         what = "has changed since the checkpoint was saved" if file.exists() else "is missing"
-        raise UserError(what, where=str(file), remedy=f"restore the file, or {_ANOTHER}")
+        raise UserError(what, where=str(file), remedy=remedy)
 
 
 def _saved(checkpoint: Path, key: str) -> str | None:

@@ -209,6 +209,13 @@ def test_a_hub_data_set_brings_its_own_classes(tmp_path):
     assert found.train.names == CLASSES
     renamed = LabelledSource(settings.model_copy(update={"classes": ("a", "b", "c")})).load()
     assert (renamed.train.names, renamed.train.labels.tolist()) == (("a", "b", "c"), [0, 1, 2, 0])
+    # of classes that no row has, a recipe may say nothing
+    few = data.select([0, 1, 3])
+    (tmp_path / "few").mkdir()
+    few.to_parquet(tmp_path / "few" / "train.parquet")
+    fewer = settings.model_copy(update={"corpus": str(tmp_path / "few"), "classes": (CLASSES[1], CLASSES[0])})
+    found = LabelledSource(fewer).load().train
+    assert [found.names[number] for number in found.labels] == [CLASSES[0], CLASSES[1], CLASSES[0]]
     # the data set's order is its own, whatever the recipe's is
     turned = LabelledSource(settings.model_copy(update={"classes": CLASSES[::-1]})).load().train
     assert [turned.names[number] for number in turned.labels] == [CLASSES[number] for number in (0, 1, 2, 0)]

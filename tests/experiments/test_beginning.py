@@ -1,6 +1,7 @@
 """A comparison begins once, on one task, and loses nothing of what it has measured."""
 
 import io
+import json
 
 import pytest
 import torch
@@ -145,29 +146,29 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
     _edited(folder, "data.root=elsewhere", "device.threads=2")
     _go_on(folder)
     assert counting.asked == asked
+    _edited(folder, "device.precision=bf16")
+    with pytest.raises(UserError, match=r"device\.precision changed"):
+        _go_on(folder)
 
 
 @pytest.mark.usefixtures("as_deep_as_they_are")
-@pytest.mark.parametrize("text", [None, "{"])
-def test_a_comparison_that_lost_what_it_was_asked_is_begun_again_and_keeps_its_measurements(counting, tmp_path, text):
+def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurements(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "lstm")
     _go_on(folder)
-    asked, before = list(counting.asked), read_summary(folder / COMPARISON).contenders
-    (folder / COMPARISON).unlink()
-    remedy = "is no comparison"
-    if text:
-        (folder / COMPARISON).write_text(text)
-        remedy = r"comparison.json: is no summary of a comparison(.|\n)*remove it and repeat the command"
-    with pytest.raises(UserError, match=remedy):
+    asked, before = list(counting.asked), (folder / COMPARISON).read_bytes()
+    (folder / COMPARISON).write_text("{")
+    with pytest.raises(UserError, match=r"is no summary of a comparison(.|\n)*remove it and go on with"):
         _go_on(folder)
-    (folder / COMPARISON).unlink(missing_ok=True)
-    # of another task it is not
-    with pytest.raises(UserError, match=r"is there already\n.*name another folder"):
-        begin(folder, "rnn", "lstm", "seeds.data=9")
-    _go_on(begin(folder, "rnn", "lstm"))
+    (folder / COMPARISON).unlink()
+    # another one does not take its measurements over
+    with pytest.raises(UserError, match=r"is there already\n.*--resume"):
+        begin(folder, "rnn", "lstm", "lstm.dropout=0.4")
+    assert "in all 0 measurements" in comparison.costs(folder, beginning.begun(folder), None)
+    assert not (folder / COMPARISON).exists()
+    _go_on(folder)
     assert counting.asked == asked
-    again = read_summary(folder / COMPARISON).contenders
-    assert [each.learning_rate for each in again] == [each.learning_rate for each in before]
+    again, first = read_summary(folder / COMPARISON), json.loads(before)
+    assert [each.model_dump(mode="json") for each in again.contenders] == first["contenders"]
 
 
 @pytest.mark.usefixtures("as_deep_as_they_are")

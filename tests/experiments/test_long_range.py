@@ -332,15 +332,13 @@ def test_two_that_reach_beyond_all_that_was_tested_are_not_told_apart(contest):
 
 
 def test_variations_keep_their_sign():
-    looked = {
-        "rate": {"a": [3.0, 4.0], "b": [2.0, 2.0]},
-        "half": {"a": [1.0, 1.0], "b": [1.4, 1.4]},
-        "none": {"a": [1]},
-    }
-    assert variations("a", "b", "better", looked) == {"rate": True, "half": False}
-    assert variations("b", "a", "worse", looked) == {"rate": True, "half": False}
-    assert variations("a", "b", "tie", looked) == {"rate": False, "half": True}
-    assert variations("a", "b", "not measurable", looked) == {}
+    looked = {"rate": {"a": [3.0, 4.0], "b": [2.0, 2.0]}, "half": {"a": [1.0], "b": [1.4]}, "none": {"a": [1]}}
+    assert variations("a", "b", "better", {}, looked) == {"rate": True, "half": False}
+    assert variations("b", "a", "worse", {}, looked) == {"rate": True, "half": False}
+    assert variations("a", "b", "tie", {}, looked) == {"rate": False, "half": True}
+    assert variations("a", "b", "not measurable", {}, looked) == {}
+    # what nobody learned otherwise with is no other choice
+    assert variations("a", "b", "better", looked["half"], looked) == {"rate": True}
 
 
 def test_a_verdict_is_looked_at_with_half_the_updates_another_rate_and_a_linear_head(contest):

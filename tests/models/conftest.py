@@ -30,6 +30,7 @@ VARIANTS = [
     ("gru-attention", {"attention": "concat", "input_feeding": True}),
     ("gru-attention", {"attention": "additive"}),
     ("conv", {"kernel": 4, "encoder_layers": 2, "decoder_layers": 2, "tie": "none"}),
+    ("conv", {"encoder_positions": "none", "decoder_positions": "sinusoidal"}),
     ("minlstm", {"bidirectional": False, "residual": True}),
     ("lstm-attention", {"attention": "location", "tie": "target"}),
     ("rnn-tagger", {"cell": "rnn", "bidirectional": False}),

@@ -348,8 +348,19 @@ def test_a_run_whose_weights_were_cut_is_not_trained_to_an_end_that_needs_them(f
     weights.unlink()
     with pytest.raises(UserError, match=rf"{checkpoint}/model.safetensors: is missing"):
         _s2s("train", "run", "--resume")
-    weights.write_bytes(whole)
+
+
+def test_what_cannot_go_on_is_not_made_longer(folder):
     _s2s("train", "run", "--resume")
+    weights = folder / "run/checkpoints/0000004/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    before = {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"has changed(.|\n)*remove this checkpoint"):
+        _s2s("train", "run", "--resume", "training.updates=9")
+    assert {path for path in before if path.read_bytes() != before[path]} <= {folder / "run/manifest.json"}
+    # as it says
+    shutil.rmtree(weights.parent)
+    _s2s("train", "run", "--resume", "training.updates=9")
 
 
 def test_foreign_tensors_are_not_trained_on(folder):

@@ -77,19 +77,28 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
     return said, other
 
 
-def variations(model: str, other: str, standing: str, looked: Mapping[str, Mapping[str, Sequence[float]]]) -> dict:
+def variations(
+    model: str,
+    other: str,
+    standing: str,
+    here: Mapping[str, Sequence[float]],
+    looked: Mapping[str, Mapping[str, Sequence[float]]],
+) -> dict[str, bool]:
     """Whether a verdict keeps its sign elsewhere; a tie does where the two differ by no more than the margin.
 
     Args:
         model: whose verdict.
         other: beside whom.
         standing: the verdict; nothing is said of what is none.
-        looked: by the name of what was chosen instead, log₂ of the distances reached by model, seed by seed.
+        here: log₂ of the distances reached by model, seed by seed, of which the verdict is.
+        looked: the same by the name of what was chosen instead; where nothing differs, it is no other choice.
     """
     signs = {"better": lambda by: by > 0, "worse": lambda by: by < 0, "tie": lambda by: abs(by) <= MARGIN}
     if standing not in signs:
         return {}
     both = {name: (own[model], own[other]) for name, own in looked.items() if model in own and other in own}
+    # what has solved the task with half of the updates would have learned no longer with all of them
+    both = {name: pair for name, pair in both.items() if pair != (here.get(model), here.get(other))}
     return {name: signs[standing](mean(mine).value - mean(its).value) for name, (mine, its) in both.items()}
 
 
@@ -110,7 +119,8 @@ def _finding(model: str, deciding: Models, others: Models, trials: Mapping[Part,
         *(f"its encoder under a linear head {_reached(heads[model])}" for _ in heads.keys() & {model}),
         _solved(model, trials),
     ]
-    kept = variations(model, other, said.standing, looked)
+    here = {name: each.doublings() for name, each in deciding.items()}
+    kept = variations(model, other, said.standing, here, looked)
     return finding(
         "long-term dependencies",
         model,

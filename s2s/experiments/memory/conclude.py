@@ -87,13 +87,18 @@ def _finding(model: str, models: ByModel) -> Finding | None:
     parts.append(_state_in_words(measured["states"]))
     quantity = f"exponent of peak training memory against length, from n = {slope.first:,.0f} to {slope.last:,.0f}"
     verdict = "; ".join(filter(None, parts))
-    # a model that has no such form is as built there, too
-    others = {
-        "inference": [_doublings(models, AS_BUILT, "inference")],
-        "all lengths": [_doublings(models, AS_BUILT, "training", 0)],
-        "explicit attention": [_doublings(models, EXPLICIT.name, "training")],
-    }
-    said = counted_standing(model, verdict, _doublings(models, AS_BUILT, "training"), others)
+    own, others = (
+        _doublings(models, AS_BUILT, "training"),
+        {
+            "inference": [_doublings(models, AS_BUILT, "inference")],
+            "all lengths": [_doublings(models, AS_BUILT, "training", 0)],
+        },
+    )
+    rival = max((name for name in own if name != model), key=own.__getitem__, default=model)
+    # a model that has no such form is as built there, too; where neither has it, it is no other choice
+    if any(EXPLICIT.name in _forms(models[name]) for name in (model, rival)):
+        others["explicit attention"] = [_doublings(models, EXPLICIT.name, "training")]
+    said = counted_standing(model, verdict, own, others)
     return finding("memory", model, slope.exponent, "", quantity, said, "training-memory")
 
 

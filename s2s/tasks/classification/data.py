@@ -80,6 +80,10 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         """Of the texts, whatever their classes are called."""
         return sources.digest_of(part.texts["text"])
 
+    def digest_of_all(self, part: Labelled) -> str:
+        """Of the texts and their classes, by name."""
+        return sources.digest_of(part.texts["text"], (part.names[number] for number in part.labels))
+
     def _from_table(self, path: Path) -> _Table:
         settings = self.settings
         local = settings.local if settings.corpus != "files" else type(settings.local)()
@@ -139,9 +143,11 @@ def _different_labels(table: _Table) -> tuple[str, ...]:
 def _numbered(table: _Table, classes: tuple[str, ...]) -> Labelled:
     words, found = _labels(table)
     known = {name: number for number, name in enumerate(classes)}
-    if table.names and set(table.names) <= set(classes):
-        # numbers are those of the data set's own order, also where names are numbers or the recipe has another order
-        known = {str(number): classes.index(name) for number, name in enumerate(table.names)}
+    own = table.names or ()
+    if own and (set(own) <= set(classes) or set(classes) <= set(own)):
+        # numbers are those of the data set's own order, also where names are numbers, and where the recipe has another
+        # order, or fewer classes
+        known = {str(number): classes.index(name) for number, name in enumerate(own) if name in classes}
     elif not any(name.isdecimal() for name in classes):
         known |= {str(number + table.first_label): number for number in range(len(classes))}
     numbers = np.array([known.get(word, -1) for word in words])[found]
