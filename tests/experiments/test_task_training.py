@@ -200,6 +200,7 @@ class _Told(Run):
     """A training whose course is told: by rate, when it solves the task, and its loss and share right before."""
 
     courses: ClassVar[dict] = {}
+    lost = False
 
     def __init__(self, lesson, rate):
         self.lesson, self.rate, self.solved, self.looks, self.failure = lesson, rate, None, [], ""
@@ -213,10 +214,10 @@ class _Told(Run):
             self.looks.append((self.trainer.update, loss, 100.0 if self.solved else right))
 
 
-def _searched(monkeypatch, courses):
+def _searched(monkeypatch, courses, settle=0):
     monkeypatch.setattr(learning, "Run", _Told)
     monkeypatch.setattr(_Told, "courses", courses)
-    return search(_lesson(updates=100, trial=60), cheating=0.3)
+    return search(_lesson(updates=100, trial=60, settle=settle), cheating=0.3)
 
 
 def test_the_rate_is_that_of_who_solves_the_task_first_not_of_the_lowest_loss(monkeypatch):
@@ -242,6 +243,21 @@ def test_of_rates_that_solve_it_at_the_same_look_the_one_with_the_lowest_loss_is
     # sooner comes before lower, whatever the losses
     found = _searched(monkeypatch, told | {0.008: (20, 0.0, 90)})
     assert (found.best, found.other, found.inside) == (0.004, 0.008, True)
+
+
+def test_a_rate_that_loses_the_task_again_has_not_solved_it(monkeypatch):
+    def settle(run, updates):
+        """The highest rates lose what they had."""
+        assert updates == 5
+        run.lost = run.rate > 0.004
+        run.looks.append((run.trainer.update, 9.0 if run.lost else 0.2, 40.0 if run.lost else 100.0))
+
+    monkeypatch.setattr(_Told, "settle", settle)
+    told = {0.001: (None, 0.9, 90), 0.002: (40, 0.5, 90), 0.004: (30, 0.1, 90), 0.008: (10, 0.1, 90)}
+    found = _searched(monkeypatch, told, settle=5)
+    # the race goes on until somebody holds it
+    assert (found.best, found.other, found.inside) == (0.004, 0.002, True)
+    assert [tried["solved"] for tried in found.tried.values()] == [None, None, 30, None]
 
 
 def test_who_has_solved_a_task_learns_on_for_a_while(counted):

@@ -69,7 +69,7 @@ def measure(
 
     model = _build(seed)
     check_translates(model, cell.model)
-    budget = replace(budget, updates=sizes.updates, trial=sizes.trial)
+    budget = replace(budget, updates=sizes.updates, trial=sizes.trial, settle=0)
 
     def _lesson(seed: int) -> Lesson:
         train = joined([exercise.examples(n, _EXAMPLES, seed) for n in LENGTHS])

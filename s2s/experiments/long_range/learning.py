@@ -1,9 +1,9 @@
 """A small model trained on pieces with the real trainer, its answers counted, and the learning rate that suits it.
 
-A rate is the best that solves the task first; of several at the same look, the one with the lowest loss. Rates are
-tried in turns, so that nobody learns on after somebody has solved the task, and the grid grows while its best is at an
-end. One that is no better than cheating when the trials are over is censored; where all are, trials are as long as
-trainings, and the loss says at which end the grid grows.
+A rate is the best that solves the task first and still has it some updates later, when it is asked; of several at the
+same look, the one with the lowest loss then. Rates are tried in turns, so that nobody learns on after somebody has
+solved the task so, and the grid grows while its best is at an end. One that is no better than cheating when the trials
+are over is censored; where all are, trials are as long as trainings, and the loss says at which end the grid grows.
 """
 
 import math
@@ -107,6 +107,7 @@ class Run:
 
     Attributes:
         solved: the first look (in updates) at which 99 % of the held-out examples were right; None: it did not come.
+        lost: whether fewer were right after the updates that followed.
         looks: updates, loss (nats per piece) and share of right answers (in percent) at each look.
         failure: why it ended early; empty where it did not.
         seconds: of the processor that it took.
@@ -132,6 +133,7 @@ class Run:
         model = lesson.build().to(lesson.computer.device)
         self.trainer = translation_trainer(model, data, training, batches, seeds, lesson.computer)
         self.solved: int | None = None
+        self.lost = False
         self.looks: list[tuple[int, float, float]] = []
         self.failure = ""
         self.seconds = 0.0
@@ -148,7 +150,7 @@ class Run:
         """
         if self.loss is None:
             return None
-        if self.solved is not None:
+        if self.solved is not None and not self.lost:
             # looks are whole updates apart, so that a part of 1 changes nothing but the order within one look
             return self.solved - self.lesson.budget.updates - 1 + self.loss / (1 + self.loss)
         asked = len(self.lesson.held_out)
@@ -161,8 +163,14 @@ class Run:
 
     def settle(self, updates: int) -> None:
         """So many updates more once the task is solved: some have learned it for long by then, others for one look."""
-        if self.solved is not None:
+        if self.solved is not None and updates:
             self._learn(self.solved + updates, lambda: True)
+            self.lost = bool(self.failure) or self.looks[-1][2] < 100 * SOLVED
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has solved the task and not lost it again."""
+        return self.solved is not None and not self.lost
 
     def _learn(self, until: int, goes_on: Callable[[], bool]) -> None:
         started = time.process_time()
@@ -223,7 +231,7 @@ def search(lesson: Lesson, cheating: float) -> Rates:
                 break
             # all are at chance, which says nothing of any: they go on
             limit = min(2 * limit, lesson.budget.updates)
-        limit = min([limit, *(run.solved for run in runs.values() if run.solved)])
+        limit = min([limit, *(run.solved for run in runs.values() if run.solved and run.holds)])
     _check(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
     best = Trial(left[0][1] if left else min(runs.values(), key=_order).rate)
@@ -234,7 +242,7 @@ def search(lesson: Lesson, cheating: float) -> Rates:
         {
             trial.rate: {
                 "updates": run.trainer.update,
-                "solved": run.solved,
+                "solved": run.solved if run.holds else None,
                 "loss": run.loss,
                 "left chance": scores[trial] is not None,
             }
@@ -253,8 +261,11 @@ def _race(runs: Sequence[Run], limit: int) -> None:
     every = runs[0].lesson.budget.every
     for until in range(every, limit + every, every):
         for run in runs:
+            before = run.solved
             run.go_on(min(until, limit))
-        if any(run.solved for run in runs):
+            if run.solved != before:
+                run.settle(run.lesson.budget.settle)
+        if any(run.holds for run in runs):
             return
 
 
