@@ -235,14 +235,15 @@ def test_the_grid_grows_while_its_best_is_at_an_end_but_no_longer_than_the_best_
     assert found.tried[0.0005]["solved"] == found.tried[0.00025]["updates"] == 30
 
 
-def test_of_rates_that_solve_it_at_the_same_look_the_one_with_the_lowest_loss_is_the_best(monkeypatch):
-    told = dict.fromkeys((0.001, 0.002), (None, 1.0, 90.0)) | {0.004: (10, 1.0, 90), 0.008: (10, 0.1, 90)}
-    # at the end of the grid it grows
-    found = _searched(monkeypatch, told | {0.016: (10, 0.2, 90)})
-    assert (found.best, found.other, found.inside) == (0.008, 0.016, True)
-    # sooner comes before lower, whatever the losses
-    found = _searched(monkeypatch, told | {0.008: (20, 0.0, 90)})
-    assert (found.best, found.other, found.inside) == (0.004, 0.008, True)
+@pytest.mark.parametrize(("tied", "best"), [((0.002, 0.004, 0.008), 0.004), ((0.004, 0.008), 0.004), ((0.002,), 0.002)])
+def test_of_rates_that_solve_it_at_the_same_look_the_one_in_the_middle_is_the_best(monkeypatch, tied, best):
+    told = {rate: (20, 0.1 / rate, 90) if rate in tied else (None, 1.0, 90.0) for rate in RATES}
+    found = _searched(monkeypatch, told)
+    assert (found.best, found.inside) == (best, True)
+    assert found.other == min(set(tied) - {best} or set(RATES) - {best})
+    # sooner comes before the middle
+    found = _searched(monkeypatch, told | {0.008: (10, 9.0, 90), 0.016: (20, 0.1, 90)})
+    assert (found.best, found.inside) == (0.008, True)
 
 
 def test_a_rate_that_loses_the_task_again_has_not_solved_it(monkeypatch):

@@ -1,9 +1,9 @@
 """A small model trained on pieces with the real trainer, its answers counted, and the learning rate that suits it.
 
 A rate is the best that solves the task first and still has it some updates later, when it is asked; of several at the
-same look, the one with the lowest loss then. Rates are tried in turns, so that nobody learns on after somebody has
-solved the task so, and the grid grows while its best is at an end. One that is no better than cheating when the trials
-are over is censored; where all are, trials are as long as trainings, and the loss says at which end the grid grows.
+same look, the one in their middle. Rates are tried in turns, so that nobody learns on after somebody has solved the
+task so, and the grid grows while its best is at an end. One that is no better than cheating when the trials are over is
+censored; where all are, trials are as long as trainings, and the loss says at which end the grid grows.
 """
 
 import math
@@ -144,15 +144,14 @@ class Run:
         return self.looks[-1][1] if self.looks and not self.failure else None
 
     def score(self, cheating: float) -> float | None:
-        """The lower the better: below 0 where the task was solved, by when and then by the loss; else the loss.
+        """The lower the better: below 0 where the task was solved, the sooner the lower; else the loss.
 
         None, censored, where the answers are not certainly better than `cheating` (a share), or training failed.
         """
         if self.loss is None:
             return None
         if self.solved is not None and not self.lost:
-            # looks are whole updates apart, so that a part of 1 changes nothing but the order within one look
-            return self.solved - self.lesson.budget.updates - 1 + self.loss / (1 + self.loss)
+            return float(self.solved - self.lesson.budget.updates - 1)
         asked = len(self.lesson.held_out)
         share = wilson(round(self.looks[-1][2] * asked / 100), asked)
         return self.loss if above_chance(share, 100 * cheating).passed else None
@@ -234,10 +233,13 @@ def search(lesson: Lesson, cheating: float) -> Rates:
         limit = min([limit, *(run.solved for run in runs.values() if run.solved and run.holds)])
     _check(list(runs.values()))
     left = sorted((score, trial.rate) for trial, score in scores.items() if score is not None)
-    best = Trial(left[0][1] if left else min(runs.values(), key=_order).rate)
+    # of rates that solve it at the same look the lowest has hardly learned it, the highest may lose it at any moment
+    tied = [rate for score, rate in left if score == left[0][0]]
+    best = Trial(tied[(len(tied) - 1) // 2] if tied else min(runs.values(), key=_order).rate)
+    others = [rate for _, rate in left if rate != best.rate]
     return Rates(
         best.rate,
-        left[1][1] if len(left) > 1 else None,
+        others[0] if others else None,
         inside(best, _ranked(runs, scores)),
         {
             trial.rate: {
