@@ -185,7 +185,10 @@ def test_d50_and_its_tests_follow_from_the_runs(trained):
 
 def test_times_to_the_solution_follow_from_the_runs(trained):
     said = result(KEPT, "long-range")
-    times = {key: [(run["updates"], run["solved"] is not None) for run in runs] for key, runs in trained.items()}
+    # who has solved it learns on for a while
+    times = {
+        key: [(run["solved"] or run["updates"], bool(run["solved"])) for run in runs] for key, runs in trained.items()
+    }
     for row in table(said, "tasks"):
         own = times[f"{row['task']}, {row['form']}", row["model"]]
         ended, waited = ([time for time, over in own if over == which] for which in (True, False))

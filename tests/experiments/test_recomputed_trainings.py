@@ -79,7 +79,9 @@ def test_models_are_told_apart_by_the_log_rank_test_of_distances(folder, reached
                 stats.ttest_ind(np.log2(own[b]) - end, np.log2(own[a]), equal_var=False, alternative=way).pvalue
                 for end, way in ((-0.5, "greater"), (0.5, "less"))
             ]
-            assert row["p (equal within 0.5)"] == pytest.approx(max(sides), abs=5.1e-5)
+            # of seeds that reach beyond the tests nobody knows how alike they are
+            beyond = any(not fell for each in (a, b) for _, fell in _seen(own[each]))
+            assert row["p (equal within 0.5)"] == (None if beyond else pytest.approx(max(sides), abs=5.1e-5))
         assert [row["p (log-rank, Holm within the task)"] for row in rows] == pytest.approx(p, abs=5.1e-5)
     for kind, found in findings(said, "long-term dependencies").items():
         own = reached["whole model"]
