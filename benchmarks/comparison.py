@@ -117,7 +117,7 @@ def _table(kept: Shown) -> list[str]:
     if grey:
         told.append(f"No verdict, for reasons that [the page](docs/comparison.md) gives: {', '.join(grey)}.")
     # a table that has no row yet is none
-    spaced = [text for each in told for text in ("", each)] if lines else ["", *told[1:]]
+    spaced = [text for each in told for text in ("", each)] if lines else told[1:]
     return [*(written if lines else []), *spaced, ""]
 
 
