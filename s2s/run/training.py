@@ -74,7 +74,8 @@ class Running(Generic[R, D, M]):
             UserError: its data changed, or what it left is damaged.
         """
         # others may write results into the run, and nobody else checkpoints
-        sweep(self.folder)
+        for place in (self.folder, self.folder / FIGURES, self.folder / folders.TOKENIZER):
+            sweep(place)
         sweep(self.checkpoints.folder, alone=True)
         self._describe(self._decide_precision())
         self._check_kept()

@@ -270,8 +270,7 @@ def test_what_an_interrupted_start_left_is_taken_and_what_is_somebodys_is_not(fo
         with pytest.raises(KeyboardInterrupt):
             created(recipe, {}, False).__enter__()
     assert not (folder / "new").exists()
-    # killed, it cleans nothing up
-    for name in ("new/tokenizer", "new/.unfinished-1-tokenizer"):
+    for name in ("new/tokenizer", "new/.unfinished-1-tokenizer"):  # killed, it cleans nothing up
         (folder / name).mkdir(parents=True)
     with pytest.raises(UserError, match="exists and is not a run"):
         created(recipe, {}, False).__enter__()
@@ -280,10 +279,11 @@ def test_what_an_interrupted_start_left_is_taken_and_what_is_somebodys_is_not(fo
         assert sorted(p.name for p in new.iterdir()) == [".lock", "recipe.yaml", "tokenizer"]
 
 
-def test_rubbish_of_killed_removals_is_swept(folder):
-    rubbish = folder / "run/checkpoints/.unfinished-0000006"
-    (rubbish / "tokenizer").mkdir(parents=True)
-    (folder / "run/.unfinished-999999999-metrics.jsonl").touch()
+def test_rubbish_of_killed_processes_is_swept(folder):
+    (folder / "run/checkpoints/.unfinished-0000006/tokenizer").mkdir(parents=True)
+    (folder / "run/figures").mkdir()
+    for place in ("", "figures/", "tokenizer/"):
+        (folder / f"run/{place}.unfinished-999999999-file").touch()
     _s2s("train", "run", "--resume")
     assert not list((folder / "run").rglob(".unfinished*"))
 
