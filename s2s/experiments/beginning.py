@@ -129,7 +129,8 @@ def _check_free(folder: Path, base: ComparedRecipe) -> None:
     if not folder.exists() or (folder.is_dir() and untouched(folder)):
         return
     # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
-    if untouched(folder, RECIPE) and (folder / RECIPE).read_text(encoding="utf-8") == dump(base):
+    begins = folder.is_dir() and untouched(folder, RECIPE)
+    if begins and (folder / RECIPE).read_text(encoding="utf-8") == dump(base):
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
     again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if there else ""

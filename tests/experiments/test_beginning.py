@@ -31,6 +31,8 @@ def test_a_folder_that_is_there_is_not_touched(counting, tmp_path):
     with pytest.raises(UserError, match="is there already"):
         begin(tmp_path / "there", "rnn", "lstm")
     assert [p.name for p in (tmp_path / "there").iterdir()] == ["letter.txt"]
+    with pytest.raises(UserError, match=r"letter.txt: is there already"):
+        begin(tmp_path / "there/letter.txt", "rnn", "lstm")
     with pytest.raises(UserError, match="is no comparison"):
         comparison.go_on(tmp_path / "there", Console(file=io.StringIO()))
     folder = begin(tmp_path / "begun", "rnn", "lstm")

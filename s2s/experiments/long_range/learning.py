@@ -208,7 +208,7 @@ def learn(lesson: Lesson) -> Run:
 
 
 def search(lesson: Lesson, cheating: float) -> Rates:
-    """The best learning rate in a grid that grows while its best is at an end, see `s2s.experiments.tuning`.
+    """The best learning rate in a grid that grows while its best is at an end, see `s2s.experiments.trials`.
 
     Args:
         lesson: what is learned in the trials.
