@@ -19,6 +19,7 @@ from rich.console import Console
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
 from s2s.experiments.beginning import begun, note, resolved, task_of
+from s2s.experiments.choice import rechosen, set_aside
 from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.contest import CELLS, Cell, ComparedRecipe, Contest, Contestant, Experiment, NotForThisModel
 from s2s.experiments.cost import cost, disk, expected, missing, told
@@ -27,7 +28,7 @@ from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, ke
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of, settling
-from s2s.results import COMPARISON, RESULT, Contender, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import alone
 from s2s.run.manifest import processor
@@ -151,7 +152,7 @@ def _chosen(summary: Summary) -> list[Experiment]:
 
 def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
-    each = [cost(TUNING, entrants, _open(entrants, summary, tuning.foreseen(entrants)), beside)]
+    each = [cost(TUNING, entrants, tuning.foreseen(entrants), beside)]
     each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
@@ -208,7 +209,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     trials: dict[Cell, Kept] = {}
     foreseen = set(tuning.foreseen(entrants))
     # what is tried next depends on what the trials before it were like
-    while new := [cell for cell in _open(entrants, summary, TUNING.cells(entrants)) if cell not in trials]:
+    while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
         watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
         trials |= _all_kept(TUNING, entrants, new, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
@@ -222,30 +223,14 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
         )
     contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)
     described = [tuning.described(each, tried[each.name]) for each in contestants]
-    _check_choice(entrants.cells_of(TUNING.name), summary.contenders, described)
+    if others := rechosen(summary.contenders, described):
+        # equal times are those of all models together
+        models = others if summary.match == "parameters" else entrants.models
+        aside = set_aside(entrants.folder, models, [each.name for each in EXPERIMENTS.values() if each.alone])
+        there = f"; what was measured before lies in {aside}, and is measured again" if aside else ""
+        watch.say("\n".join(f"{model}: its trials choose {choices}{there}" for model, choices in others.items()))
     note(entrants.folder, summary.model_copy(update={"contenders": described}))
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
-
-
-def _check_choice(folder: Path, before: Sequence[Contender], now: Sequence[Contender]) -> None:
-    """Refuses trials that say something else than when all other measurements were made by what they said."""
-    after = {each.model: each for each in now}
-    for each in before:
-        new = after.get(each.model)
-        if new is None or (new.learning_rate, new.parameters) == (each.learning_rate, each.parameters):
-            continue
-        raise UserError(
-            f"the trials of {each.model} have changed since it was given the rate {each.learning_rate:g}: they choose "
-            f"{new.learning_rate:g} and {new.parameters:,} parameters now, beside {each.parameters:,}",
-            where=str(folder),
-            remedy="restore its files there, or begin another comparison",
-        )
-
-
-def _open(entrants: Contest, summary: Summary, trials: Sequence[Cell]) -> list[Cell]:
-    """The trials that count: of a model whose rate and depth are chosen, and learned by, those that were made."""
-    folder, chosen = entrants.cells_of(TUNING.name), {each.model for each in summary.contenders}
-    return [cell for cell in trials if cell.model not in chosen or kept(folder, cell)]
 
 
 def _all_kept(

@@ -1,6 +1,8 @@
 """A comparison goes on where it was interrupted, and a cell that failed says so."""
 
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,8 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import beginning, comparison, running, trials
+from s2s.experiments import beginning, choice, comparison, running, trials
+from s2s.experiments.beginning import begun
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
 from tests.experiments.counting import TINY, Asked, begin
@@ -39,14 +42,13 @@ def test_one_process_interrupted_and_two_that_are_not_come_to_the_same_results(c
     # and once finished, nothing is done again
     comparison.go_on(stopped, console)
     assert counting.asked == asked
-    # nor is another rate chosen than the one that all was measured with
-    before = (stopped / COMPARISON).read_bytes()
+    # but for what is damaged
     rate = read_summary(stopped / COMPARISON).contenders[0].learning_rate
     for path in (stopped / "cells" / "tuning").glob(f"rnn--*rate-{round(1e6 * rate)}.json"):
         path.write_text(path.read_text()[:20])
-    with pytest.raises(UserError, match=rf"trials of rnn have changed since it was given the rate {rate:g}"):
-        comparison.go_on(stopped, console)
-    assert (stopped / COMPARISON).read_bytes() == before
+    comparison.go_on(stopped, console)
+    assert counting.asked == asked
+    assert _without_times(stopped) == _without_times(whole)
 
 
 def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, tmp_path):
@@ -62,16 +64,62 @@ def test_contestants_have_equal_sizes_and_the_rate_of_the_lowest_loss(counting, 
     assert found[0].value == rnn.learning_rate
 
 
-def test_what_others_have_learned_by_is_not_chosen_anew(counting, tmp_path, monkeypatch):
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_model_whose_trials_choose_another_rate_is_measured_again(counting, tmp_path, monkeypatch, alone):
+    experiment = replace(comparison.EXPERIMENTS["memory"], alone=alone)
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
     folder = begin(tmp_path / "both", "rnn", "lstm")
     comparison.go_on(folder, Console(file=io.StringIO()))
-    before = read_summary(folder / COMPARISON)
-    # another version would try more
-    monkeypatch.setattr(trials, "RATES", (0.002, 0.003, 0.004))
-    assert "in all 0 measurements" in comparison.costs(folder, before, None)
+    rnn, lstm = read_summary(folder / COMPARISON).contenders
+    asked, counting.asked = counting.asked, []
+    better = next(float(rate) for rate in rnn.rates if float(rate) != rnn.learning_rate)
+    for path in (folder / "cells/tuning").glob(f"rnn--*rate-{round(1e6 * better)}.json"):
+        kept = json.loads(path.read_text())
+        path.write_text(json.dumps(kept | {"measured": kept["measured"] | {"loss": 0.5}}))
+    told = io.StringIO()
+    comparison.go_on(folder, Console(file=told))
+    again, same = read_summary(folder / COMPARISON).contenders
+    assert (again.learning_rate, same.learning_rate) == (better, lstm.learning_rate)
+    was = f"no longer the rate {rnn.learning_rate:g} and {rnn.parameters:,} parameters"
+    assert f"rnn: its trials choose the rate {better:g} and {again.parameters:,} parameters, {was}" in told.getvalue()
+    # rounds of models beside each other are measured together
+    assert counting.asked == [key for key in asked if alone or key.startswith("rnn--")]
+    # and what was measured before is not lost
+    aside, cells = (place / "cells/memory" for place in (folder / "set-aside-1", folder))
+    assert {path.stem for path in aside.iterdir()} == set(counting.asked)
+    for place, rate in ((aside, rnn.learning_rate), (cells, better)):
+        assert {json.loads(path.read_text())["measured"]["rate"] for path in place.glob("rnn--*")} == {rate}
+
+
+def test_every_model_is_tried_by_the_same_rule_whenever_it_came(counting, tmp_path, monkeypatch):
+    folder = begin(tmp_path / "both", "rnn", "transformer")
     comparison.go_on(folder, Console(file=io.StringIO()))
-    assert read_summary(folder / COMPARISON).contenders == before.contenders
-    assert not list((folder / "cells/tuning").glob("*rate-3000.json"))
+    # another version tries more
+    monkeypatch.setattr(trials, "RATES", (0.002, 0.003, 0.004))
+    comparison.go_on(folder, Console(file=io.StringIO()), summary=extended(begun(folder), Order(("lstm",))))
+    tried = [path.name.split("--")[0] for path in (folder / "cells/tuning").glob("*rate-3000.json")]
+    assert set(tried) == {"rnn", "transformer", "lstm"}
+
+
+def test_runs_and_cells_of_a_model_are_set_aside_and_no_others(tmp_path):
+    gone = (
+        "cells/quality/lstm--run--seed2.json", "cells/quality/lstm--run--seed3.txt", "cells/memory/lstm.json",
+        "cells/parallelism/rnn--round-1.json", "cells/parallelism/lstm--round-1.json", "runs/lstm-seed2/weights",
+        "runs/transfer-real-lstm-seed2.safetensors",
+    )  # fmt: skip
+    stay = (
+        "cells/tuning/lstm--rate-1000.json", "cells/quality/lstm-attention--run--seed2.json", "cells/recipe.yaml",
+        "cells/quality/rnn--run--seed2.json", "runs/lstm-whole-rate-1000/weights", "runs/lstm-attention-seed2/weights",
+        "runs/transfer-real-lstm-attention-seed2.json", "quality/result.json",
+    )  # fmt: skip
+    for path in (*gone, *stay):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    aside = choice.set_aside(tmp_path, ["lstm"], ["parallelism"])
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {*stay, *(f"set-aside-1/{path}" for path in gone)}
+    assert aside == tmp_path / "set-aside-1"
+    assert choice.set_aside(tmp_path, ["gru"], []) is None
 
 
 def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
