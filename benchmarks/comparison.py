@@ -172,7 +172,7 @@ def _figure(box: Box) -> str:
         return f"*{box.word}*"
     value = with_unit(f"{box.value} {box.ends if box.ends.startswith('(') else f'({box.ends})'}", box.unit)
     value = value if box.ends else with_unit(box.value, box.unit)
-    return f"{value} {box.sign}" if box.word in ("better", "worse", "tie") else value
+    return f"{value} {box.sign}" if box.word in ("better", "worse", "tie", "undecided") else value
 
 
 def _words(box: Box) -> str:

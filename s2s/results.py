@@ -150,8 +150,9 @@ class Finding(Part):
     """What the figure is, e.g. `exponent of training time against length`."""
     verdict: str = ""
     """One line in words, from the tests' results."""
-    standing: Literal["better", "worse", "tie", "still learning", "not measurable", ""] = ""
-    """Beside the best of the others; empty where the verdict is no such judgement. The last two are no verdicts."""
+    standing: Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""] = ""
+    """Beside the best of the others, `undecided` where no difference from it is seen; empty where the verdict is no
+    such judgement. The last two are figures that must not be compared."""
     variations: dict[str, bool] = {}
     """Whether the verdict keeps its sign with another choice, by what was chosen instead, e.g. `half the updates`."""
     tokens: float | None = None

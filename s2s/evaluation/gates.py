@@ -31,7 +31,7 @@ DRIFT = 0.01
 """How seldom times without a trend may be said to have one: a closed gate costs a verdict."""
 TIE = 1.0
 """BLEU that nobody cares about."""
-Standing = Literal["better", "worse", "tie", "still learning", "not measurable", ""]
+Standing = Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""]
 """What may be said of a model beside another one; empty where nothing is asked."""
 # so many looks make a line
 _LOOKS = 3
@@ -210,7 +210,7 @@ def standing(
     margin: float = TIE,
     pairs: int = 1,
 ) -> Standing:
-    """What may be said of the second of two systems: `better`, `worse`, `tie`, `still learning` or `not measurable`.
+    """What may be said of the second of two systems: `better`, `worse`, `tie`, `undecided`, or why nothing.
 
     A tie needs a proof of its own, see `Difference.equivalence_p`: not to see a difference is not to see that there is
     none. A difference that is both significant and proven to be smaller than the margin is a tie.
@@ -229,7 +229,7 @@ def standing(
         return "tie"
     if (difference.p() if p is None else p) < LEVEL:
         return "better" if difference.value > 0 else "worse"
-    return "not measurable"
+    return "undecided"
 
 
 @dataclass(frozen=True)

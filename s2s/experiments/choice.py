@@ -5,13 +5,12 @@ all of them are chosen for by the same rule then, and none keeps what it was mea
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
 from s2s.contender import file_name
-from s2s.experiments.contest import CELLS
-from s2s.experiments.tuning import TUNING
+from s2s.experiments.contest import CELLS, Experiment
 from s2s.experiments.whole_runs import RUNS
 from s2s.results import Contender
 
@@ -35,13 +34,15 @@ def _words(each: Contender) -> str:
     return f"the rate {each.learning_rate:g} and {each.parameters:,} parameters"
 
 
-def set_aside(folder: Path, models: Collection[str], whole: Collection[str]) -> Path | None:
+def set_aside(folder: Path, models: Collection[str], experiments: Iterable[Experiment]) -> Path | None:
     """Moves measurements and trained models out of the way, so that they are made again; their trials stay.
+
+    Of experiments that measure in rounds all models' are moved: they are of use only beside each other.
 
     Args:
         folder: of the comparison.
         models: whose they are.
-        whole: experiments whose measurements are of use only beside those of all other models, whose are moved, too.
+        experiments: all that measure models as they were chosen, or do not.
 
     Returns:
         Where they are now, a folder in that of the comparison; None where there were none.
@@ -50,8 +51,9 @@ def set_aside(folder: Path, models: Collection[str], whole: Collection[str]) -> 
     cell, run = re.compile(rf"({names})(--.*)?\.(json|txt)"), re.compile(rf"(transfer-\w+-)?({names})-seed\d+(\..*)?")
     found = [
         path
-        for path in sorted((folder / CELLS).glob("*/*"))
-        if path.parent.name != TUNING.name and (path.parent.name in whole or cell.fullmatch(path.name))
+        for each in experiments
+        for path in sorted((folder / CELLS / each.name).glob("*"))
+        if each.chosen and (each.alone or cell.fullmatch(path.name))
     ]
     found += [path for path in sorted((folder / RUNS).glob("*")) if run.fullmatch(path.name)]
     if not found:

@@ -21,7 +21,16 @@ from s2s.experiments import contenders, tuning
 from s2s.experiments.beginning import begun, note, resolved, task_of
 from s2s.experiments.choice import rechosen, set_aside
 from s2s.experiments.cluster import Cluster, Nodes, versions
-from s2s.experiments.contest import CELLS, Cell, ComparedRecipe, Contest, Contestant, Experiment, NotForThisModel
+from s2s.experiments.contest import (
+    CELLS,
+    MACHINE,
+    Cell,
+    ComparedRecipe,
+    Contest,
+    Contestant,
+    Experiment,
+    NotForThisModel,
+)
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, number_for
@@ -133,9 +142,10 @@ def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     entries = contenders.entries_of(base, summary)
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
     contestants = tuple(
-        Contestant(model, recipe, tuning.depths_of(recipe, summary.own.get(model, {})), _parameters(recipe))
+        Contestant(model, recipe, tuning.depths_of(recipe, own), _parameters(recipe), tuning.settled(recipe, own))
         for model, recipe in entries.items()
         if not isinstance(recipe, NotForThisModel)
+        for own in (summary.own.get(model, {}),)
     )
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
@@ -226,7 +236,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     if others := rechosen(summary.contenders, described):
         # equal times are those of all models together
         models = others if summary.match == "parameters" else entrants.models
-        aside = set_aside(entrants.folder, models, [each.name for each in EXPERIMENTS.values() if each.alone])
+        aside = set_aside(entrants.folder, models, EXPERIMENTS.values())
         there = f"; what was measured before lies in {aside}, and is measured again" if aside else ""
         watch.say("\n".join(f"{model}: its trials choose {choices}{there}" for model, choices in others.items()))
     note(entrants.folder, summary.model_copy(update={"contenders": described}))
@@ -261,10 +271,13 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: An
     failures = [
         Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
     ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
+    summary = read_summary(contest.folder / COMPARISON)
+    # which older measurements do not tell
+    began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
+    by = {cell: each.machine or began for cell, each in made.items()}
+    measured = {cell: each.measured | {MACHINE: by[cell]} for cell, each in made.items() if each.measured is not None}
     try:
-        result = experiment.conclude(
-            contest, {cell: each.measured for cell, each in made.items() if each.measured is not None}
-        )
+        result = experiment.conclude(contest, measured)
     except Exception as error:
         # its measurements are kept, and the other experiments are still worth making
         write_atomically(contest.cells_of(experiment.name) / _TRACE, traceback.format_exc())
@@ -277,11 +290,8 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: An
         )
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
-    summary = read_summary(contest.folder / COMPARISON)
-    # which older measurements do not tell
-    began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
-    machines = dict.fromkeys(each.machine or began for each in made.values())
-    result = result.model_copy(update={"models": summary.models, "machines": [each for each in machines if each]})
+    machines = [each for each in dict.fromkeys(by.values()) if each]
+    result = result.model_copy(update={"models": summary.models, "machines": machines})
     write_part(completed(result, experiment, failures, seconds), folder / RESULT)
     return seconds
 

@@ -32,6 +32,8 @@ R = TypeVar("R", bound=ComparedRecipe)
 CELLS = "cells"
 # what a measurement leaves behind: anything that JSON can say
 Measured = dict[str, Any]
+MACHINE = "machine"
+"""Under this key conclusions find whose processor made a measurement, with the precision."""
 
 
 class NotForThisModel(UserError):
@@ -49,6 +51,8 @@ class Contestant:
     depths: tuple[int, ...] = ()
     # of its model, as it came
     parameters: int = 0
+    # names of settings that trials must not choose
+    own: tuple[str, ...] = ()
     # the rates tried at its depth, and whether the one chosen has worse ones on both sides; nothing before they are
     rates: tuple[float, ...] = ()
     inside: bool = False
@@ -92,7 +96,7 @@ class Contestant:
         return _restored, (
             self.name,
             sent(self.recipe),
-            (self.depths, self.parameters, self.rates, self.inside, self.losses, self.whole),
+            (self.depths, self.parameters, self.own, self.rates, self.inside, self.losses, self.whole),
         )
 
 
@@ -195,6 +199,7 @@ class Experiment:
     conclusion: Callable[[Contest, Cells], Conclusion]
     # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
     alone: bool = False
+    chosen: bool = True  # whether its models have the rate and the depth that trials choose
     reads: str = ""  # the experiment whose trained models it looks at, which is made before it
     numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
 

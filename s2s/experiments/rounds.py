@@ -256,7 +256,7 @@ class Race:
         times = f"{math.exp(difference.value):.2f} times ({low:.2f} to {high:.2f}) as fast as {other}"
         if said == "tie":
             return Judgement(said, f"as fast as {other} within {MARGIN:.0%}: {times}{where}")
-        if said != "not measurable":
+        if said != "undecided":
             return Judgement(said, f"{said}: {times}, the fastest of the others, p = {p:.2g}{where}")
         seen = math.expm1(difference.detectable(level=self.pairs.level))
         return Judgement(

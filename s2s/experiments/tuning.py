@@ -4,7 +4,7 @@ They have a seed of their own: the best of several trainings is a lucky one, too
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from s2s.contender import file_name
@@ -59,6 +59,7 @@ SIZES: dict[Scale, Sizes] = {
 }
 # The settings that say how deep a model is; one that has neither is tried at its own depth alone.
 _LAYERS = ("encoder_layers", "decoder_layers")
+_RESIDUAL = "residual"
 
 
 def depths_of(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[int, ...]:
@@ -75,8 +76,21 @@ def depths_of(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[int, .
     return usual, 2 if usual == 1 else 1
 
 
-def at(recipe: R, trial: Trial) -> R:
+def settled(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[str, ...]:
+    """Settings that trials must not choose: those that the command gives to a model, and residual connections."""
+    return tuple(dict.fromkeys([*own, *([_RESIDUAL] if getattr(recipe.model, _RESIDUAL, False) else [])]))
+
+
+def at(recipe: R, trial: Trial, own: Collection[str] = ()) -> R:
     """The recipe with a trial's rate and depth; the width is solved for again, so that the size stays.
+
+    More layers than the recipe's, and than two, are joined by residual connections where a model may have them: without
+    them recurrent ones hardly learn (Wu et al. 2016, section 3.1), and convolutions and Transformers always have them.
+
+    Args:
+        recipe: the model's, as it came.
+        trial: what to train it with.
+        own: settings that stay as they are.
 
     Raises:
         UserError: no width gives the size.
@@ -84,11 +98,14 @@ def at(recipe: R, trial: Trial) -> R:
     changes: dict[str, object] = {
         "training": recipe.training.model_copy(update={"learning_rate": trial.rate}),
     }
-    deeper = {key: trial.layers for key in _LAYERS if key in type(recipe.model).model_fields}
-    if trial.layers is not None and any(getattr(recipe.model, key) != trial.layers for key in deeper):
+    now = {key: getattr(recipe.model, key) for key in _LAYERS if key in type(recipe.model).model_fields}
+    if trial.layers is not None and any(layers != trial.layers for layers in now.values()):
+        chosen: dict[str, object] = dict.fromkeys(now, trial.layers)
+        if trial.layers > max(2, *now.values()) and _RESIDUAL in type(recipe.model).model_fields.keys() - {*own}:
+            chosen[_RESIDUAL] = True
         blueprint, kind = discipline_of(recipe).blueprint(recipe), recipe.model.kind
         parameters = blueprint.parameters(kind, recipe.model)
-        changes["model"] = solved(kind, blueprint, parameters, beside_width(recipe.model) | deeper)
+        changes["model"] = solved(kind, blueprint, parameters, beside_width(recipe.model) | chosen)
     return recipe.model_copy(update=changes)
 
 
@@ -139,7 +156,8 @@ def foreseen(contest: Contest) -> list[Cell]:
 def _measure(contest: Contest, cell: Cell) -> Measured:
     """The validation loss after a trial."""
     trial = Trial.of(cell.part)
-    recipe = at(contest.contestant(cell.model).recipe, trial)
+    contestant = contest.contestant(cell.model)
+    recipe = at(contestant.recipe, trial, contestant.own)
     if trial.whole:
         folder = whole_run(contest, f"{file_name(cell.model)}-{cell.part}", recipe, TRIAL_SEED)
         seen = history(folder, {"losses": "loss"}, contest.computer)
@@ -236,7 +254,7 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
         updates: how many it may have; None: as many as its recipe says.
     """
     best = best_trial(losses)
-    recipe = at(entrant.recipe, best) if best else entrant.recipe
+    recipe = at(entrant.recipe, best, entrant.own) if best else entrant.recipe
     short = dict(sorted(short_ones(losses, best.layers).items())) if best else {}
     if updates is not None:
         changes = {"updates": updates, "warmup": min(recipe.training.warmup, updates // 5)}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,13 @@ def gates_of_training(runs: BySeed) -> list[Gate]:
     """What must be true of any model's whole runs: their loss, on average, has stopped falling, at a rate inside."""
     rate = next(iter(runs.values())).get("rate")
     closed = [converged(*mean_curve(runs))]
-    return [*closed, rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else closed
+    return [*closed, gate_of_rate(rate)] if rate else closed
+
+
+def gate_of_rate(rate: Mapping[str, Any]) -> Gate:
+    """Whether the rate that a measurement keeps, see `Contestant.choice`, lies inside all that were tried."""
+    tried = {*rate["tried"], *(each for each, _ in rate.get("whole", ()))}
+    return rate_inside(rate["chosen"], sorted(tried), rate["inside"])
 
 
 def doublings_behind(own: BySeed, other: BySeed) -> float | None:

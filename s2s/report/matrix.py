@@ -8,14 +8,18 @@ from s2s.report.numbers import halves, titled
 from s2s.results import Finding, Result, Summary
 
 # what stands beside the word of a standing, so that a reader need not tell colours apart
-SIGNS = {"better": "▲", "worse": "▼", "tie": "=", "still learning": "…", "not measurable": "?", "measured": "·"}
+SIGNS = {
+    **{"better": "▲", "worse": "▼", "tie": "=", "undecided": "~"},
+    **{"still learning": "…", "not measurable": "?", "measured": "·"},
+}
 # the same where the verdict does not keep in more than a fifth of its variations
 HOLLOW = {"better": "△", "worse": "▽", "tie": "≈"}
 KEEPS = 0.8
 # what a table says below of its signs
 LEGEND = (
-    "▲ better and ▼ worse than the best of the others are tested, = equal is proven by a test of its own; in counts, "
-    "in which chance has no part, ▲ and ▼ are a difference of more than 5 %, = is one of 5 % at most, by convention; "
+    "▲ better and ▼ worse than the best of the others are tested, = equal is proven by a test of its own, ~ is "
+    "neither: no difference from the best of the others can be seen; in counts, in which chance has no part, ▲ and ▼ "
+    "are a difference of more than 5 %, = is one of 5 % at most, by convention; "
     "chains of steps that do not grow with the length are equal, too. △, ▽ and ≈ are the same, but change with more "
     "than a fifth of the other choices that were tried."
 )
@@ -23,7 +27,7 @@ ARROWS = {"high": "↑", "low": "↓", "": ""}
 # those that are no verdicts: grey
 OPEN = ("still learning", "not measurable", "failed", "not measured")
 # of which finding a row's sentence is
-_FIRST = ("better", "tie", "measured", "worse")
+_FIRST = ("better", "tie", "measured", "undecided", "worse")
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,7 @@ def steadiness(finding: Finding) -> str:
 
     Empty where nothing else was tried, or where there is no verdict that could stay.
     """
-    if not finding.variations or finding.standing in OPEN:
+    if not finding.variations or finding.standing in (*OPEN, "undecided"):
         return ""
     kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
     tried = [f"{word} {', '.join(names)}" for word, names in (("with", kept), ("not with", lost)) if names]

@@ -14,7 +14,7 @@ HEAD = (
 )
 _SIGNS = {
     **{"▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "=": "$=$"},
-    **{"△": r"$\vartriangle$", "▽": r"$\triangledown$", "≈": r"$\approx$"},
+    **{"~": r"$\sim$", "△": r"$\vartriangle$", "▽": r"$\triangledown$", "≈": r"$\approx$"},
 }
 _PLAIN = str.maketrans(
     {

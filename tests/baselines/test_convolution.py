@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+import pytest
 import torch
 from torch.nn import functional
 
@@ -66,3 +68,22 @@ def test_attention_looks_around_before_it_has_learned():
     source, target = torch.randint(100, (4, 25)), torch.randint(100, (4, 20))
     weights = model.decoder.attention_weights(model.encoder(source, torch.ones(4, 25, dtype=torch.bool)), target)
     assert weights.max(dim=-1).values.mean() < 0.3
+
+
+def test_what_comes_through_a_gate_has_the_variance_of_what_went_in():
+    # by quadrature over both halves, which are independent
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    gates = 1 / (1 + np.exp(-math.sqrt(convolution._VARIANCE) * nodes))
+    assert convolution._VARIANCE * (weights * gates**2).sum() / weights.sum() == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("layers", [2, 8])
+def test_states_keep_their_variance_through_all_layers(layers):
+    torch.manual_seed(0)
+    model = build(Settings(width=128, encoder_layers=layers, decoder_layers=layers, dropout=0.0), 500, 500)
+    source, target = torch.randint(500, (32, 30)), torch.randint(500, (32, 30))
+    memory = model.encoder(source, torch.ones(32, 30, dtype=torch.bool))
+    assert memory.states.var().item() == pytest.approx(1, rel=0.1)
+    context, state = model.decoder.start(memory, 30)
+    # beside the window attention adds its share
+    assert model.decoder(context, state, target)[0].var().item() == pytest.approx(1, abs=0.4)

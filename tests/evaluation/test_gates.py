@@ -88,7 +88,7 @@ READS = Gate("uses its source", False, "reads nothing")
             Difference(2.0, 1.5, 8),
             0.2,
             {},
-            "not measurable",
+            "undecided",
             r"no difference.*p = 0\.2; a difference of 4\.8",
         ),
         (None, None, {}, "not measurable", "one seed says nothing"),
@@ -170,7 +170,7 @@ def test_a_comparison_says_what_it_could_have_seen():
 def test_runs_that_never_vary_are_sure_of_as_much_as_their_number_allows():
     few, more = (welch([1.0] * seeds, [9.0] * seeds) for seeds in (3, 5))
     said = judged(("gru", "lstm"), few, {"gru": [], "lstm": []}, few.p())
-    assert said.standing == "not measurable"
+    assert said.standing == "undecided"
     assert said.sentence.endswith("no run varies, and the least p-value that so few can give is 0.1")
     assert powerful(more).passed
     assert not powerful(more, pairs=15).passed
@@ -184,17 +184,17 @@ def test_a_tie_must_be_proven():
     assert standing(welch(near, [each + 3 for each in near]), []) == "better"
     assert standing(welch(near, [each - 3 for each in near]), []) == "worse"
     # no difference is seen, and none is excluded: the seeds lie too far apart
-    assert standing(welch([20.0, 40.0, 30.0], [29.0, 31.0, 36.0]), []) == "not measurable"
+    assert standing(welch([20.0, 40.0, 30.0], [29.0, 31.0, 36.0]), []) == "undecided"
     # significant, but smaller than what anybody cares about
     assert standing(Difference(0.5, 0.05, 20), []) == "tie"
-    assert standing(Difference(2.0, 0.5, 20), [], p=0.2) == "not measurable"
+    assert standing(Difference(2.0, 0.5, 20), [], p=0.2) == "undecided"
 
 
 def test_a_tie_among_many_must_be_proven_as_often():
     close = Difference(0.2, 0.35, 12)
     assert 0.05 / 3 < close.equivalence_p(1.0) < 0.05
     names = ("gru", "lstm", "conv", "rnn")
-    for learned, found in ((2, "tie"), (3, "not measurable"), (4, "not measurable")):
+    for learned, found in ((2, "tie"), (3, "undecided"), (4, "undecided")):
         # of those whose gates are closed nobody would have said that they are equal
         gates = {name: [OPEN] if i < learned else [CLOSED] for i, name in enumerate(names)}
         said = judged(("gru", "lstm"), close, gates, close.p(), pairs=6)

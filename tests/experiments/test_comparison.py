@@ -103,23 +103,23 @@ def test_every_model_is_tried_by_the_same_rule_whenever_it_came(counting, tmp_pa
 
 def test_runs_and_cells_of_a_model_are_set_aside_and_no_others(tmp_path):
     gone = (
-        "cells/quality/lstm--run--seed2.json", "cells/quality/lstm--run--seed3.txt", "cells/memory/lstm.json",
+        "cells/quality/lstm--run--seed2.json", "cells/quality/lstm--run--seed3.txt", "cells/memory/rnn.json",
         "cells/parallelism/rnn--round-1.json", "cells/parallelism/lstm--round-1.json", "runs/lstm-seed2/weights",
         "runs/transfer-real-lstm-seed2.safetensors",
     )  # fmt: skip
     stay = (
         "cells/tuning/lstm--rate-1000.json", "cells/quality/lstm-attention--run--seed2.json", "cells/recipe.yaml",
         "cells/quality/rnn--run--seed2.json", "runs/lstm-whole-rate-1000/weights", "runs/lstm-attention-seed2/weights",
-        "runs/transfer-real-lstm-attention-seed2.json", "quality/result.json",
+        "runs/transfer-real-lstm-attention-seed2.json", "quality/result.json", "cells/long-range/lstm--seed2.json",
     )  # fmt: skip
     for path in (*gone, *stay):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path)
-    aside = choice.set_aside(tmp_path, ["lstm"], ["parallelism"])
+    aside = choice.set_aside(tmp_path, ["lstm"], comparison.EXPERIMENTS.values())
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {*stay, *(f"set-aside-1/{path}" for path in gone)}
     assert aside == tmp_path / "set-aside-1"
-    assert choice.set_aside(tmp_path, ["gru"], []) is None
+    assert choice.set_aside(tmp_path, ["gru"], comparison.EXPERIMENTS.values()) is None
 
 
 def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):

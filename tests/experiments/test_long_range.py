@@ -186,11 +186,13 @@ def test_who_does_not_learn_positions_is_as_large_whatever_is_tested(kind, conte
 def test_a_models_own_settings_are_kept(contest):
     own = contest(["lstm"]).contestants[0]
     residual = own.settings.model_copy(update={"residual": True})
-    own = dataclasses.replace(own, recipe=own.recipe.model_copy(update={"model": residual}))
+    deep = dataclasses.replace(own, recipe=own.recipe.model_copy(update={"model": residual}))
+    # trials join many layers so, and these are few
+    assert not long_range.small(deep, 68, (20, 20), parameters=20_000).model_dump()["residual"]
+    own = dataclasses.replace(deep, own=("residual",))
     for width in (None, 32):
         found = long_range.small(own, 68, (20, 20), parameters=20_000, width=width).model_dump()
-        assert found["residual"] is True
-        assert found["bidirectional"] is False
+        assert (found["residual"], found["bidirectional"]) == (True, False)
         assert width is None or (found["width"], found["encoder_layers"]) == (32, 1)
 
 
@@ -275,7 +277,7 @@ def test_equal_models_tie_within_half_a_doubling_unless_some_reach_beyond_the_te
     assert "reach beyond 16, the longest distance tested, and nobody knows how far" in found["rnn"].verdict
     # three seeds are too few to prove that
     found, _ = _verdicts(contest, {"gru": _runs(*[MIDDLE] * 3), "rnn": _runs(*[MIDDLE] * 3)})
-    assert found["rnn"].standing == "not measurable"
+    assert found["rnn"].standing == "undecided"
     assert "no difference from gru to be seen" in found["rnn"].verdict
     assert "no run varies" in found["rnn"].verdict
 

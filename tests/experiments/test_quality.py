@@ -96,9 +96,29 @@ def test_seeds_and_sentences_decide(contest):
     assert transformer.quantity.endswith("(mean of 3 seeds)")
 
 
+def test_equal_time_is_that_of_one_machine(contest):
+    made = contest(["rnn", "transformer"], seeds=(1, 2))
+    cells = {cell: _planted(0.2 if cell.model == "rnn" else 0.5, cell.seed) for cell in EXPERIMENT.cells(made)}
+
+    def told(*machines: str) -> tuple[set[str], set[str]]:
+        measured = {
+            cell: each | {"machine": machine} for (cell, each), machine in zip(cells.items(), machines, strict=True)
+        }
+        result = EXPERIMENT.conclude(made, measured)
+        names = {figure.name for figure in result.figures if figure.name.startswith("cost-")}
+        return names, {column.partition(" (")[0] for column in _table(result, "readings")[0]}
+
+    costs, readings = told("EPYC (fp32)", "EPYC", "EPYC (fp32)", "EPYC (fp32)")
+    assert "cost-seconds" in costs
+    assert "at equal time" in readings
+    # one of them was trained elsewhere
+    fewer = told("EPYC (fp32)", "EPYC", "Xeon (fp32)", "EPYC (fp32)")
+    assert fewer == (costs - {"cost-seconds"}, readings - {"at equal time"})
+
+
 def test_no_difference_is_called_none_and_says_what_would_have_been_seen(contest):
     result, _ = _result(contest, {"rnn": 0.3, "gru": 0.3}, (1, 2, 3))
-    assert result.findings[0].standing == "not measurable"
+    assert result.findings[0].standing == "undecided"
     assert result.findings[0].verdict.startswith("no difference from gru to be seen: ")
     assert "BLEU would have been seen in 80 % of such comparisons" in result.findings[0].verdict
 

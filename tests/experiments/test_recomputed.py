@@ -361,7 +361,7 @@ def test_the_verdict_on_speed_has_holms_p_beside_the_fastest_other(folder):
         assert f"as fast as {other}" in each["verdict"]
         told = float(re.search(r"p = ([\d.e-]+\d)", each["verdict"])[1])
         assert told == pytest.approx(row["p (Holm)"], rel=0.05, abs=5e-5)
-        assert each["standing"] == ("not measurable" if row["p (Holm)"] >= 0.05 else "better" if times > 1 else "worse")
+        assert each["standing"] == ("undecided" if row["p (Holm)"] >= 0.05 else "better" if times > 1 else "worse")
 
 
 def test_brents_bounds_follow_from_work_span_and_the_reference_products(folder, recounted):

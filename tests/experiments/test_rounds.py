@@ -158,7 +158,7 @@ def test_a_tie_needs_a_proof():
     assert tied.judged("b").sentence.startswith("as fast as a within 5%: 1.00 times (0.99 to 1.01)")
     # as large on average, but nobody knows
     loose = _race([1.0, 1.4, 0.7, 1.3, 0.8])
-    assert loose.judged("b").standing == "not measurable"
+    assert loose.judged("b").standing == "undecided"
     assert "would have been seen in 80 %" in loose.judged("b").sentence
     # with more pairs, each is tested more severely, and less would be seen
     speeds = {**loose.speeds, "c": {i: speed / 2 for i, speed in loose.speeds["a"].items()}}
@@ -198,7 +198,7 @@ def test_p_values_of_all_pairs_are_corrected_together():
     assert 0.025 < alone < 0.05
     assert two.judged("a").standing == "worse"
     # with two such pairs, twice the p-value decides
-    assert three.judged("a").standing == "not measurable"
+    assert three.judged("a").standing == "undecided"
 
 
 def test_one_model_or_one_round_says_nothing():

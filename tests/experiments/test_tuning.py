@@ -20,6 +20,7 @@ from s2s.experiments.tuning import (
     chosen,
     depths_of,
     described,
+    settled,
     short_training,
     tried,
     unfinished,
@@ -177,6 +178,20 @@ def test_a_depth_keeps_the_size(base, kind):
     sizes = [size_of(kind, r.model, pieces, pieces) for r in (shallow, recipe)]
     assert abs(sizes[0] - sizes[1]) <= TOLERANCE * sizes[1]
     assert at(recipe, Trial(0.004, 2)).model == recipe.model
+
+
+def test_deep_recurrent_layers_are_joined_by_residual_connections(base):
+    recipe = entered("lstm", base, {})
+    assert not any(at(recipe, Trial(0.004, layers)).model.residual for layers in (1, 2))
+    deep = at(recipe, Trial(0.004, 4)).model
+    assert (deep.residual, deep.encoder_layers, deep.decoder_layers) == (True, 4, 4)
+    # unless the command says something else
+    own = {"residual": False}
+    plain = entered("lstm", base, own)
+    assert not at(plain, Trial(0.004, 4), settled(plain, own)).model.residual
+    joined = entered("lstm", base, {"residual": True})
+    assert (settled(recipe, {}), settled(joined, {})) == ((), ("residual",))
+    assert at(entered("conv", base, {}), Trial(0.004, 4)).model.encoder_layers == 4
 
 
 def test_depth_that_the_command_gives_is_not_chosen(base):

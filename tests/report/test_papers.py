@@ -112,7 +112,7 @@ def test_a_row_says_what_stands_where_there_is_no_figure(found):
 
 @pytest.mark.parametrize(
     ("standing", "steady"),
-    [("better", True), ("tie", True), ("", True), ("still learning", False), ("not measurable", False)],
+    [("better", True), ("tie", True), ("", True), ("undecided", False), ("still learning", False)],
 )
 def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
     one = _line(found, [standing]).boxes[0].finding.model_copy(update={"variations": {"half the updates": True}})
@@ -124,6 +124,7 @@ def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
     [
         (("worse", "better", "tie"), "m1: is better 1"),
         (("tie", "worse", "tie"), "m2: is tie 2"),
+        (("undecided", "worse"), "m0: is undecided 0"),
         (("not measurable", "worse"), "m1: is worse 1"),
         (("still learning", "not measurable"), "m1: is not measurable 1"),
     ],

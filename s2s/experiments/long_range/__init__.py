@@ -261,7 +261,9 @@ def small(
         width: its size instead, whatever number of parameters follows from it.
     """
     learned, longest = lengths
-    options = beside_width(contestant.settings) | OPTIONS
+    # as the command has it: trials join the many layers of a deep model by residual connections, these are few
+    joined = {} if "residual" in contestant.own else {"residual": False}
+    options = beside_width(contestant.settings) | OPTIONS | joined
     if width is not None:
         return capacity.as_wide(contestant.kind, options | {"max_positions": longest}, width)
     found = matched(contestant.kind, pieces, parameters, options | {"max_positions": min(learned, longest)}, step=1)
@@ -288,4 +290,6 @@ def _numbers(contest: Contest) -> dict[str, object]:
     }
 
 
-EXPERIMENT = Experiment("long-range", "How far back can it reach?", cells, measure, conclude, numbers=_numbers)
+EXPERIMENT = Experiment(
+    "long-range", "How far back can it reach?", cells, measure, conclude, chosen=False, numbers=_numbers
+)

@@ -46,11 +46,11 @@ def _sequential(model: str, models: Models) -> Finding | None:
     laws = [law(models[model].counted(UNFUSED.name, what, "depth")) for what in ("training", "generating")]
 
     def shortness(what: str, n: int | None = None) -> dict[str, float]:
-        # how many layers were best for quality is not the question, so that chains that do not grow are equal
-        return {
-            name: 1.0 if _level(models[name], what) else 1 / depth
-            for name, depth in _counts(models, what, "depth", n).items()
-        }
+        # how many layers were best for quality is not the question: chains that do not grow are all as the shortest
+        depths = _counts(models, what, "depth", n)
+        level = {name for name in depths if _level(models[name], what)}
+        shortest = min((depths[name] for name in level), default=0.0)
+        return {name: 1 / (shortest if name in level else depth) for name, depth in depths.items()}
 
     # all other lengths are one choice: where chains keep their order, each of them says so again
     shorter = [shortness("training", n) for n in depths if n != longest]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import welch
-from s2s.evaluation.gates import Gate, Judgement, converged, failed, rate_inside, translates
+from s2s.evaluation.gates import Gate, Judgement, converged, failed, translates
 from s2s.evaluation.inference import Estimate, draws, estimate, holm, mean, ratios
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, filled, finding, gates_table, series, table
 from s2s.experiments.translating import corpus_score, resampled_scores
-from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, listed, seeds_in_words, signed
+from s2s.experiments.verdicts import LEVEL, excludes_zero, gate_of_rate, in_words, listed, seeds_in_words, signed
 from s2s.results import Figure, Finding, Series, Table
 
 TRAINED = "trained"
@@ -120,7 +120,7 @@ def _converged(runs: list[Measured]) -> Gate:
 
 def _rate(runs: list[Measured]) -> list[Gate]:
     rate = runs[0].get("rate")
-    return [rate_inside(rate["chosen"], rate["tried"], rate["inside"])] if rate else []
+    return [gate_of_rate(rate)] if rate else []
 
 
 def _rise(losses: list[tuple[list[float], list[float]]], tokens: list[int]) -> Estimate:

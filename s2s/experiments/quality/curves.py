@@ -7,7 +7,7 @@ import numpy as np
 
 from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
-from s2s.experiments.contest import BySeed, Measured
+from s2s.experiments.contest import MACHINE, BySeed, Measured
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, series, table
 from s2s.results import Figure, Table
 
@@ -16,6 +16,14 @@ LEVELS = (6.0, 5.0, 4.0, 3.0, 2.5, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.2)
 UNITS = {"updates": "updates", "seconds": "s", "flops": "Tflop"}
 """What a training costs, by kind."""
 _TERA = 1e12
+
+
+def kinds(runs: Runs) -> dict[str, str]:
+    """What trainings cost that can be compared, with its unit: their seconds only where one machine made all."""
+    made = {run.get(MACHINE, "") for own in runs.values() for run in own.values()}
+    # the precision is the same, and some do not tell it
+    machines = {machine.rpartition(" (")[0] or machine for machine in made}
+    return {kind: unit for kind, unit in UNITS.items() if kind != "seconds" or len(machines) == 1}
 
 
 def spent(run: Measured, kind: str) -> np.ndarray:
@@ -40,11 +48,8 @@ def budgets(runs: Runs) -> dict[str, tuple[str, float]]:
     def _least(kind: str) -> float:
         return min(float(np.mean([spent(run, kind)[-1] for run in own.values()])) for own in runs.values())
 
-    return {
-        "half the updates": ("updates", _least("updates") / 2),
-        "at equal time": ("seconds", _least("seconds")),
-        "at equal FLOPs": ("flops", _least("flops")),
-    }
+    shares = {"updates": ("half the updates", 2), "seconds": ("at equal time", 1), "flops": ("at equal FLOPs", 1)}
+    return {shares[kind][0]: (kind, _least(kind) / shares[kind][1]) for kind in kinds(runs)}
 
 
 def mean_loss(runs: BySeed, kind: str, budget: float) -> Estimate | None:
@@ -102,17 +107,17 @@ def half_reach(runs: Runs) -> float | None:
 
 def costs(runs: Runs) -> list[Table]:
     """What reaching each level cost each model, and tests between models at the level that half of all runs reach."""
-    rows = []
+    rows, units = [], kinds(runs)
     for level in LEVELS:
         for model, own in runs.items():
-            found = {kind: times(own, kind, level) for kind in UNITS}
+            found = {kind: times(own, kind, level) for kind in units}
             reached = len(found["updates"].ended)
             if reached:
                 medians = {kind: kaplan_meier(each).median() for kind, each in found.items()}
-                early = {f"{kind} early": at_first_look(own, kind, level) for kind in UNITS}
+                early = {f"{kind} early": at_first_look(own, kind, level) for kind in units}
                 rows.append({"level": level, "model": model, "reached": f"{reached} of {len(own)}"} | medians | early)
     columns = [Column("validation loss (nats per token)", "level"), Column("model"), Column("seeds", "reached")]
-    for kind, unit in UNITS.items():
+    for kind, unit in units.items():
         columns += [
             Column(f"median {unit}", lambda row, k=kind: _bounded(_finite(row[k]), row[f"{k} early"])),
             Column(f"low ({unit})", lambda row, k=kind: _low(_finite(row[k]), row[f"{k} early"])),
@@ -145,14 +150,14 @@ def _finite(value: Estimate) -> Estimate | None:
 
 
 def _tests(runs: Runs) -> Table:
-    level, pairs = half_reach(runs), list(combinations(runs, 2))
-    columns = [Column("models"), *(Column(f"p ({unit})", kind, 4) for kind, unit in UNITS.items())]
-    columns += [Column(f"p ({unit}), of {len(pairs)}", f"{kind} corrected", 4) for kind, unit in UNITS.items()]
+    level, pairs, units = half_reach(runs), list(combinations(runs, 2)), kinds(runs)
+    columns = [Column("models"), *(Column(f"p ({unit})", kind, 4) for kind, unit in units.items())]
+    columns += [Column(f"p ({unit}), of {len(pairs)}", f"{kind} corrected", 4) for kind, unit in units.items()]
     title = f"Log-rank tests of what it costs to reach {level} nats per token; then corrected for all pairs (Holm)"
     if level is None or any(len(own) < 2 for own in runs.values()):
         return table("cost-tests", title, columns, [])
     rows: list[dict[str, object]] = [{"models": f"{b} − {a}"} for a, b in pairs]
-    for kind in UNITS:
+    for kind in units:
         found = [log_rank_p(times(runs[a], kind, level), times(runs[b], kind, level)) for a, b in pairs]
         for row, p, corrected in zip(rows, found, holm(found), strict=True):
             row |= {kind: p, f"{kind} corrected": corrected}
@@ -162,7 +167,7 @@ def _tests(runs: Runs) -> Table:
 def cost_figures(runs: Runs) -> list[Figure]:
     """What reaching each loss costs, in each kind; and who has not reached the tested level, by updates."""
     shown = []
-    for kind, unit in UNITS.items():
+    for kind, unit in kinds(runs).items():
         lines = []
         for model, own in runs.items():
             medians = {level: _median(own, kind, level) for level in LEVELS}
