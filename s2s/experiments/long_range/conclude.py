@@ -126,8 +126,8 @@ def _finding(model: str, deciding: Models, others: Models, trials: Mapping[Part,
         model,
         own.reach(),
         "symbols",
-        "distance at which recall of a first symbol has fallen half way to chance (median of the seeds"
-        f"{', a lower bound' if _at_least(own) else ''})",
+        "distance at which recall of a first symbol has fallen half way to chance (median of the seeds; "
+        f"{own.longest:,}, the longest tested, is a lower bound)",
         Judgement(said.standing, "; ".join(said_of), kept),
         DECIDES.key,
     )
