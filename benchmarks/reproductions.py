@@ -33,7 +33,9 @@ def table() -> str:
     """What was published, the band, and what came out; one line for each number."""
     published = [result for result in kept() if REPRODUCTIONS[result.name].published]
     lines = [_summed(published)]
-    lines += [f"`{each.name}`, of which we know no measurement: {each.verdict}." for each in kept() if each not in published]
+    lines += [
+        f"`{each.name}`, of which we know no measurement: {each.verdict}." for each in kept() if each not in published
+    ]
     lines.append("")
     lines += ["| finding | quantity | published | band | here | |", "|---|---|---|---|---|---|"]
     for result in kept():
