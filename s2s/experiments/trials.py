@@ -47,11 +47,11 @@ Losses = Mapping[Trial, float | None]
 def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None) -> list[Trial]:
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
-    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Then the best
-    of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
-    the others. A short training favours high rates, too: at each depth the best of these is trained in full at half its
-    rate, and so on while that is better. Where models are trained in full and the deepest is the best, twice as many
-    layers are tried in the same way.
+    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Then the best of
+    each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
+    the others. Depths that are behind a deeper one even so are left at that. A short training favours high rates, too:
+    at each depth the best of these is trained in full at half its rate, and so on while that is better. Where models
+    are trained in full and the deepest is the best, twice as many layers are tried in the same way.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
@@ -69,14 +69,21 @@ def _usual(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[fl
             return new
         if layers in depths[:1]:
             rates = _near(_best_rate(short_ones(losses, layers)))
-    full = {trial: loss for trial, loss in losses.items() if trial.whole}
+    left = {trial: loss for trial, loss in losses.items() if not _behind(trial.layers, depths, losses)}
+    full = {trial: loss for trial, loss in left.items() if trial.whole}
     if len(full) >= whole:
         return _below(full)
-    short = sorted((trial for trial in losses if not trial.whole), key=lambda trial: _order(losses[trial]))
+    short = sorted((trial for trial in left if not trial.whole), key=lambda trial: _order(losses[trial]))
     first = {trial.layers: trial for trial in reversed(short)}
     short.sort(key=lambda trial: first[trial.layers] is not trial)
     best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
     return [trial for trial in best if trial not in losses]
+
+
+def _behind(layers: int | None, depths: Sequence[int], losses: Losses) -> bool:
+    """Whether short trainings, which favour the shallow, are better with more layers all the same."""
+    best = {n: min(map(_order, short_ones(losses, n).values())) for n in depths}
+    return any(n > layers and best[n] < best[layers] for n in best) if layers is not None else False
 
 
 def _deeper(depths: Sequence[int], losses: Losses) -> list[Trial]:

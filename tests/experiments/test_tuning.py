@@ -103,6 +103,13 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 0.5}, 2) == []
 
 
+def test_a_depth_that_is_behind_a_deeper_one_in_short_trainings_is_not_trained_in_full():
+    shallow_is_behind = searched(around(0.004, 2), depths=(2, 1), whole=2)
+    assert {trial.layers for trial in shallow_is_behind if trial.whole} == {2, 4}
+    # two of what is left, and half the rate of the best
+    assert [trial.rate for trial in shallow_is_behind if trial.whole and trial.layers == 2] == [0.004, 0.002]
+
+
 @pytest.mark.parametrize("deep", [1, 2, 4, 8, 16])
 def test_twice_as_many_layers_are_tried_while_the_deepest_is_the_best(deep):
     def far(trial):
@@ -129,7 +136,7 @@ def test_twice_as_many_layers_are_tried_while_the_deepest_is_the_best(deep):
 
 def test_lower_rates_are_trained_in_full_as_long_as_they_are_better_for_short_trainings_favour_high_ones():
     slow_wins_later = searched(
-        lambda t: around(0.002, 2)(t) if t.whole else around(0.016, 2)(t), depths=(2, 1), whole=2
+        lambda t: around(0.002, 2)(t) if t.whole else around(0.016, 1)(t), depths=(2, 1), whole=2
     )
     full = [t for t in slow_wins_later if t.whole]
     # the other depth too: what is best of it in a short training is not what is best in a whole one
