@@ -24,13 +24,16 @@ _LONGEST = 1 << 24
 def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: None) -> Iterator[list[str]]:
     """Lines that are there together: a file's by the thousand, a pipe's as they arrive, without waiting for more.
 
-    The lines are UTF-8; of others, what cannot be read is replaced and told. Each time that somebody's line is waited
-    for, `prompt` is called.
+    The lines are UTF-8; of others, what cannot be read is replaced and told. A file whose name ends in .gz or .xz is
+    decompressed, as training and scoring do. Each time that somebody's line is waited for, `prompt` is called.
+
+    Raises:
+        UserError: a line is too long to be one, or a compressed file is damaged.
     """
-    waiting, ended, number = b"", False, 0
+    waiting, ended, number, arriving = b"", False, 0, _blocks(file)
     while not ended:
         prompt()
-        block = os.read(file.fileno(), 1 << 16)
+        block = next(arriving, b"")
         ended = not block
         waiting += block
         if not ended and len(waiting) <= _LONGEST and waiting.count(b"\n") < most and _more_is_there(file):
@@ -51,6 +54,17 @@ def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: No
             lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         for first in range(0, len(lines), most):
             yield [_text(line) for line in lines[first : first + most]]
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    """What is there at once, until the end."""
+    # standard input has no name that says how it is compressed
+    name = Path(str(getattr(file, "name", "")))
+    if name.suffix not in (".gz", ".xz"):
+        return iter(lambda: os.read(file.fileno(), 1 << 16), b"")
+    from s2s.data.text_files import blocks
+
+    return blocks(name)
 
 
 def _more_is_there(file: IO[bytes]) -> bool:

@@ -1,5 +1,7 @@
 """Arguments and options that several commands have."""
 
+import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,13 @@ class _Text(click.ParamType):
                 spelt = value.encode("utf-8", "backslashreplace").decode()
                 self.fail(f"{spelt[:60]!r} is not UTF-8 from character {error.start + 1} on", param, ctx)
         return value
+
+
+def paths_and_overrides(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Words that name files or folders, and those that are `section.key=value`: what is there is a path."""
+    # `Path.exists` raises where a word is too long for a name
+    paths = [word for word in words if "=" not in word or os.access(word, os.F_OK)]
+    return list(map(Path, paths)), [word for word in words if word not in paths]
 
 
 TEXT = _Text()

@@ -23,8 +23,7 @@ def validate(words: tuple[str, ...]) -> None:
 
     Of a good recipe, it says which engines can run the trained model: see `s2s export`.
     """
-    overrides = [word for word in words if "=" in word]
-    paths = [Path(word) for word in words if "=" not in word]
+    paths, overrides = options.paths_and_overrides(words)
     if not paths:
         raise UserError(f"{words[0]!r} overrides a recipe, but there is none", remedy="name a recipe file before it")
     if mistakes := [mistake for path in paths if (mistake := _mistakes(path, overrides))]:

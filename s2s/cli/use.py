@@ -95,7 +95,7 @@ def _check_translates(run: "Opened", engine: str, checkpoint: str | None, name: 
         from s2s.export.folder import check_exported
 
         check_exported(run, engine, checkpoint)
-    if name and not several:
+    if name is not None and not several:
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if before is not None and several:
         raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
@@ -206,7 +206,7 @@ def evaluate(
     check_output(file, "--json")
     from s2s.run.folder import opened_together
 
-    paths, overrides = [Path(word) for word in words if "=" not in word], [word for word in words if "=" in word]
+    paths, overrides = options.paths_and_overrides(words)
     given = {"--beam": beam, "--lowercase": lowercase, "--source": files}
     runs = opened_together(paths, overrides + ([f"decoding.beam={beam}"] if beam else []), given)
     from s2s.run.loaded import score_together

@@ -57,10 +57,20 @@ def lines(path: Path) -> Iterator[str]:
         UserError: the file cannot be read or is damaged, or a line is not UTF-8.
     """
     with _open(path) as file:
-        for number, raw in enumerate(_raw_lines(file, path), start=1):
+        for number, raw in enumerate(_sound(file, path), start=1):
             if number == 1:
                 raw = raw.removeprefix(_BYTE_ORDER_MARK)
             yield _decoded(raw.removesuffix(b"\n"), path, number)
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The content of a file, decompressed where its name says that it is compressed, piece by piece.
+
+    Raises:
+        UserError: the file cannot be read or is damaged.
+    """
+    with _open(path) as file:
+        yield from _sound(iter(lambda: file.read(1 << 16), b""), path)
 
 
 def line_pairs(source: Path, target: Path) -> Iterator[Row]:
@@ -187,9 +197,10 @@ def _open(path: Path) -> io.BufferedIOBase:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from None
 
 
-def _raw_lines(file: Iterable[bytes], path: Path) -> Iterator[bytes]:
+def _sound(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    """What is read of a file; of one that is damaged, what comes before the damage."""
     try:
-        yield from file
+        yield from read
     except _DAMAGE as error:
         raise UserError(f"is damaged: {error}", where=str(path), remedy="compress or download it again") from None
 

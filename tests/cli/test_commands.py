@@ -2,7 +2,9 @@
 
 import codecs
 import contextlib
+import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -213,12 +215,33 @@ def test_a_byte_order_mark_is_no_text(folder):
     assert marked.returncode == plain.returncode == 0
 
 
+def test_compressed_lines_are_those_that_were_compressed(folder):
+    packed = gzip.compress(SENTENCES.encode())
+    contents = {"in.txt": SENTENCES.encode(), "in.txt.gz": packed, "in.xz": lzma.compress(SENTENCES.encode())}
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    plain, *others = (_here(folder, "translate", "runs/tiny", "--input", name) for name in contents)
+    assert plain.stdout.count("\n") == 4
+    assert [(other.stdout, other.returncode) for other in others] == [(plain.stdout, 0)] * 2
+    (folder / "cut.gz").write_bytes(packed[:-12])
+    cut = _here(folder, "translate", "runs/tiny", "--input", "cut.gz", "--output", "out.txt")
+    assert (cut.returncode, "cut.gz: is damaged" in cut.stderr, (folder / "out.txt").exists()) == (2, True, False)
+
+
+def test_a_run_may_have_an_equals_sign_in_its_name(folder):
+    (folder / "runs/beam=2").symlink_to("tiny")
+    named, own = (_here(folder, "evaluate", f"runs/{name}", "decoding.beam=1") for name in ("beam=2", "tiny"))
+    assert named.stdout.startswith("runs/beam=2, checkpoint average, test: 12 sentences, beam 1")
+    assert named.stdout.partition(",")[2] == own.stdout.partition(",")[2]
+
+
 MISTAKES = [
     (["translate", "runs/none"], "not a run"),
     (["translate", "runs/tiny", "--checkpoint", "77"], "no checkpoint '77'; there: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--checkpoint", "."], "no checkpoint '.'; there: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--checkpoint", ""], "no checkpoint ''; there: 0000006, 0000012, average"),
     (["translate", "runs/tiny", "--nbest", "9"], "--beam 9"),
+    (["translate", "runs/tiny", "--task", ""], "says nothing to runs of translation"),
     (["translate", "runs/tiny", "--input", "nowhere"], "nowhere"),
     (["evaluate", "runs/tiny", "data.test=null"], "has no test set"),
     (["evaluate", "runs/tiny", "decoding.beem=2"], "did you mean beam?"),

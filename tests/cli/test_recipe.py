@@ -97,6 +97,13 @@ def test_good_recipes_are_fine_one_line_each():
     )
 
 
+def test_a_recipe_may_have_an_equals_sign_in_its_name_and_an_override_be_of_any_length(folder):
+    (folder / "good.yaml").rename("run.note=x.yaml")
+    # longer than a file's name may be
+    long = f"description={'x' * 300}"
+    assert _s2s("recipe", "validate", "run.note=x.yaml", long) == f"run.note=x.yaml: {FINE}\n"
+
+
 def test_all_mistakes_of_all_files_are_told_and_the_status_is_2(capsys, monkeypatch):
     status, output, errors = _main(
         capsys, monkeypatch, "recipe", "validate", "bad.yaml", "good.yaml", "none.yaml", "bad.yaml"
