@@ -22,7 +22,7 @@ _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 @click.option(
     "--characters", type=click.IntRange(1), default=2000, show_default=True, help="Characters of a text, at most."
 )
-@click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="Largest beam of a request.")
+@click.option("--beam", type=click.IntRange(1), default=16, show_default=True, help="Largest beam, also of recipes.")
 @click.option("--body", type=click.IntRange(1), default=256, show_default=True, help="KiB of a request, at most.")
 @click.option(
     "--seconds", type=Number(0, min_open=True), default=30, show_default=True, help="Seconds to an answer, at most."

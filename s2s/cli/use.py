@@ -3,7 +3,7 @@
 What language models write is in `write.py`, what models are asked in `probe.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -68,9 +68,12 @@ def translate(
     from s2s.run.folder import opened
 
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
-    overrides = [f"decoding.{key}={value}" for key, value in changes.items() if value is not None]
+    changes = {key: value for key, value in changes.items() if value is not None}
+    overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
     translator = opened(run, overrides, ["translation", "text-to-text"])
     _check_translates(translator, engine, checkpoint, name, before)
+    if translator.recipe.task == "text-to-text":
+        _check_answers(translator, name, nbest, changes)
     check_output(output)
     prompt, tell = told_to_wait(run, source), partial(click.echo, err=True)
     recipe = cast(Any, translator.recipe)
@@ -99,10 +102,15 @@ def _check_translates(run: "Opened", engine: str, checkpoint: str | None, name: 
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if before is not None and several:
         raise UserError("says nothing to runs of text-to-text", where=f"--prefix {before}", remedy="use --task")
-    if several:
-        from s2s.tasks.text_to_text.use import task_named
 
-        task_named(cast(Any, run.recipe), name)
+
+def _check_answers(run: "Opened", name: str | None, nbest: int, changes: Mapping[str, object]) -> None:
+    """Refuses another task than a text-to-text run has and, of one with answers, what says nothing to it."""
+    from s2s.tasks.text_to_text.use import check_chosen, task_named
+
+    task = task_named(cast(Any, run.recipe), name)
+    if task.answers is not None:
+        check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
 
 
 @click.command()

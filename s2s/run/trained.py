@@ -23,7 +23,7 @@ from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.tasks.labelled import Labelling
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities
-from s2s.tasks.text_to_text.use import task_named
+from s2s.tasks.text_to_text.use import check_chosen, task_named
 from s2s.tasks.translation.attention import after_prefix, attention_between
 from s2s.tasks.writing import sequence_scores
 from s2s.training.progress import silent
@@ -83,17 +83,18 @@ class Run:
             lines: sources.
             nbest: how many for each line, at most as many as the beam holds.
             beam: hypotheses kept at each step; the recipe's when None.
-            task: see `translate`. Where a task has answers to choose from, these are the candidates, and their scores
-                are log probabilities.
+            task: see `translate`. Where a task has answers to choose from, these are the candidates, their scores are
+                log probabilities, and there is no beam.
 
         Raises:
-            UserError: see `translate`; or the beam holds less than is asked for.
+            UserError: see `translate`; or the beam holds less than is asked for, or there are not as many answers.
         """
         for name, value in (("nbest", nbest), ("beam", 1 if beam is None else beam)):
             _check_whole(name, value)
         prefix, answers = self._asked(task)
         filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
         if answers is not None:
+            check_chosen(answers, nbest, [] if beam is None else [f"beam {beam}"])
             return self._chosen(filled, answers, nbest)
         run = self.loaded
         if beam is not None:

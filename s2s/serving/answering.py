@@ -1,7 +1,8 @@
 """What runs answer: the work of the model thread."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 from s2s.decoding.translator import Candidate as Found
 from s2s.errors import UserError
@@ -30,10 +31,15 @@ class Asked:
 
 
 class Answering:
-    """Runs by name, and what they answer."""
+    """Runs by name, and what they answer.
 
-    def __init__(self, runs: Mapping[str, Run]) -> None:
-        self.runs = runs
+    Args:
+        runs: whose recipes may ask for any beam.
+        beam: the largest; a request that names none is searched with it where the recipe's is larger.
+    """
+
+    def __init__(self, runs: Mapping[str, Run], beam: int) -> None:
+        self.runs = {name: _bounded(run, beam) for name, run in runs.items()}
 
     def served(self) -> list[Served]:
         """What there is, in order."""
@@ -67,6 +73,16 @@ class Answering:
         run = self.runs[asked.run]
         found = run.candidates(lines, asked.nbest, asked.beam, asked.task)
         return [_translated(run, asked, line, each) for line, each in zip(lines, found, strict=True)]
+
+
+def _bounded(run: Run, most: int) -> Run:
+    """The run as its recipe has it, or with a smaller beam."""
+    decoding = dict(run.recipe).get("decoding")
+    if decoding is None or decoding.beam <= most:
+        return run
+    bounded, fewer = copy(run), decoding.model_copy(update={"beam": most})
+    bounded.loaded = replace(run.loaded, recipe=run.recipe.model_copy(update={"decoding": fewer}))
+    return bounded
 
 
 def _served(name: str, run: Run) -> Served:

@@ -46,7 +46,7 @@ class Service:
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits, ended: Callable[[int], object]) -> None:
         self.limits, self._ended = limits, ended
-        self.answering = Answering(runs)
+        self.answering = Answering(runs, limits.beam)
         self.metrics = Metrics(lambda: len(self.thread))
         self.thread = ModelThread(self.answering, limits.lines, limits.waiting, self.metrics.batches.observe)
         self._answered = 0

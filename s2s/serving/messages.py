@@ -25,7 +25,7 @@ class Limits:
     Attributes:
         lines: texts of one request (422), and of one batch.
         characters: of one text (422).
-        beam: hypotheses kept at each step (422).
+        beam: hypotheses kept at each step (422); a recipe that has more is searched with these.
         body: bytes of a request (413).
         seconds: from a request's first byte to its answer (408).
         waiting: requests that wait for the model at once (429).
@@ -62,7 +62,7 @@ class Source(Message):
     run: Text | None = None
     """Which of the runs that are served; the first that translates when absent."""
     beam: int | None = Field(default=None, ge=1)
-    """Hypotheses kept at each step; the recipe's when absent."""
+    """Hypotheses kept at each step; when absent, the recipe's or, where that is larger, as many as there may be."""
     nbest: int = Field(default=1, ge=1)
     """Candidates for each text, at most as many as the beam holds."""
     task: Text | None = None
@@ -154,7 +154,7 @@ class Served(Message):
     answers: str
     """The path that it answers at."""
     beam: int | None
-    """The recipe's; null where nothing is searched."""
+    """Of requests that name none; null where nothing is searched."""
     tasks: list[str]
     """Of a text-to-text run, the names for the field `task`."""
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from s2s.api import load as s2s_load
 from s2s.cli.main import commands
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator
@@ -117,14 +118,35 @@ def test_the_command_answers_for_a_task(run, tmp_path):
     lines = s2s("translate", run, "--task", "acceptable", "--input", tmp_path / "in.txt").split("\n")
     assert lines[1] == ""
     assert {lines[0], lines[2]} <= {"acceptable", "unacceptable"}
-    best = s2s("translate", run, "--task", "acceptable", "--nbest", 2, "--beam", 2, "--input", tmp_path / "in.txt")
+    best = s2s("translate", run, "--task", "acceptable", "--nbest", 2, "--input", tmp_path / "in.txt")
     rows = [line.split("\t") for line in best.strip().split("\n")]
     assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
     assert rows[0][2] == lines[0]
     assert float(rows[0][1]) > float(rows[1][1])
-    for words, said in (((), "no task is named"), (("--task", "words"), "no task of this run")):
+    asked, silent_to = ("--task", "acceptable"), "says nothing to a task with answers"
+    for words, said in (
+        ((), "no task is named"),
+        (("--task", "words"), "no task of this run"),
+        (("--task", ""), "'' is no task of this run"),
+        ((*asked, "--beam", 2), f"--beam 2: {silent_to}"),
+        ((*asked, "--length-penalty", 1), f"--length-penalty 1.0: {silent_to}"),
+        ((*asked, "--precision", "fp32"), f"--precision fp32: {silent_to}"),
+        ((*asked, "--nbest", 3), "3 best answers asked for, but there are 2"),
+    ):
         with pytest.raises(UserError, match=said):
             s2s("translate", run, *words)
+
+
+def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
+    model = s2s_load(run)
+    (found,) = model.candidates(["Der Mann schläft."], nbest=2, task="acceptable")
+    assert sorted(candidate.text for candidate in found) == ["acceptable", "unacceptable"]
+    for asked, said in (
+        *(({"nbest": number}, f"{number} best answers asked for, but there are 2") for number in (-1, 0, 3)),
+        ({"beam": 4}, "beam 4: says nothing to a task with answers"),
+    ):
+        with pytest.raises(UserError, match=said):
+            model.candidates(["Der Mann schläft."], task="acceptable", **asked)
 
 
 def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):

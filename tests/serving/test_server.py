@@ -41,6 +41,17 @@ def test_answers_are_those_of_the_run(server, loaded):
     assert classes["classes"][0]["probabilities"] == pytest.approx(loaded["c"].probabilities(LINES)[0], abs=1e-6)
 
 
+def test_a_request_that_names_no_beam_is_searched_with_the_largest_there_may_be(loaded):
+    with served(loaded, Limits(beam=1)) as server:
+        _, found = server.post("/translate", {"text": LINES[0]})
+        shown = [(c["text"], c["score"]) for c in found["translations"][0]["candidates"]]
+        (one,) = loaded["t"].candidates(LINES[:1], beam=1)
+        assert shown == [(c.text, pytest.approx(c.score, abs=1e-4)) for c in one]
+        assert [run["beam"] for run in server.get("/health")[1]["runs"]] == [1, None]
+        assert server.post("/translate", {"text": LINES[0], "beam": 2})[0] == 422
+    assert loaded["t"].recipe.decoding.beam == 2
+
+
 def test_attention_and_alignments_are_those_of_the_run(server, loaded):
     asked = {"text": LINES[0], "attention": True, "alignment": True, "nbest": 2}
     found = server.post("/translate", asked)[1]["translations"][0]["candidates"]

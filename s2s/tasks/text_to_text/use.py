@@ -1,6 +1,6 @@
 """Lines in, one task's answers out."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from s2s.errors import UserError
 from s2s.models.contract import Seq2Seq
@@ -25,8 +25,26 @@ def task_named(recipe: TextToTextRecipe, name: str | None) -> CorpusSettings:
     if not corpora:
         what = "the run learned nothing but to write what was taken out of texts"
         raise UserError(what, recipe.name, "train another one with init_from, init.parts=all and a task of pairs")
-    what = f"{name!r} is no task of this run" if name else "no task is named"
+    what = "no task is named" if name is None else f"{name!r} is no task of this run"
     raise UserError(what, where="--task", remedy=f"name one of {', '.join(corpora)}")
+
+
+def check_chosen(answers: Sequence[str], nbest: int, searching: Sequence[str]) -> None:
+    """Refuses what nobody can follow who chooses one of a few answers.
+
+    Args:
+        answers: to choose from.
+        nbest: how many are asked for.
+        searching: what was given that is of a search, as the user wrote it.
+
+    Raises:
+        UserError: something is, or not as many answers are there, or none is asked for.
+    """
+    if searching:
+        raise UserError("says nothing to a task with answers, which searches nothing", searching[0], "leave it out")
+    if not 1 <= nbest <= len(answers):
+        what = f"{nbest} best answers asked for, but there are {len(answers)}"
+        raise UserError(what, remedy=f"ask for 1 to {len(answers)}")
 
 
 def written(
