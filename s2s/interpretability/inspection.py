@@ -13,6 +13,7 @@ from s2s.errors import UserError
 Kind = Literal["encoder", "decoder", "cross"]
 _DIGITS = 6
 _SHOWN = 3
+_WITHOUT = "leave it out"
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,25 @@ class Inspection:
     def to_json(self) -> str:
         """Everything; an example's `attention` has the arguments of BertViz's views, by their names."""
         return json.dumps(plain(self), ensure_ascii=False) + "\n"
+
+
+def check_chosen(found: Inspection, focus: Focus) -> None:
+    """Refuses a layer or a head to choose where there is none, whatever shall be shown.
+
+    Where there is a walk, it has done so; of other models, the picture knows layers, and nothing knows heads.
+
+    Raises:
+        UserError: one was chosen.
+    """
+    for example in found.examples:
+        if example.walk is not None:
+            continue
+        if count := max((len(maps.weights) for maps in example.attention), default=0):
+            focus.chosen_layer(count)
+        elif focus.layer >= 0:
+            raise UserError("the model has no attention, and so no layers of it", f"--layer {focus.layer}", _WITHOUT)
+        if focus.head:
+            raise UserError("the model's encoder has no q, k and v to show", f"--head {focus.head}", _WITHOUT)
 
 
 def _looks(example: Inspected) -> list[str]:

@@ -16,7 +16,7 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError, quoted
 from s2s.files import explained
-from s2s.interpretability.inspection import Focus, Inspection
+from s2s.interpretability.inspection import Focus, Inspection, check_chosen
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import manifest
 from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of, opened
@@ -62,7 +62,7 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
         model = task.build(recipe, tokenizers)
     check_weights(folder)
     load_weights(model, folder / _WEIGHTS)
-    return Loaded(run.path, folder, recipe, model.to(computer.device).eval(), tokenizers, computer)
+    return Loaded(run.path, folder, recipe, model.to(computer.device).eval(), tokenizers, computer, run.fetched)
 
 
 def ready(run: Opened, checkpoint: str | None = None) -> Loaded[Any, Any]:
@@ -134,13 +134,15 @@ def look_into(run: Opened, focus: Focus, checkpoint: str | None = None) -> Inspe
     """What `s2s inspect` shows of a run: without inputs, of an example of the test set, or of the validation set.
 
     Raises:
-        UserError: the input does not fit the model, or the run has no such example.
+        UserError: the input does not fit the model, or the run has no such example, or the model no such layer or head.
     """
     loaded = ready(run, checkpoint)
     if not focus.inputs:
         split = "validation" if loaded.recipe.data.test is None else "test"
         focus = replace(focus, part=part_to_score(run, loaded.recipe, split), split=split)
-    return task_of(loaded.recipe).inspect(loaded, focus)
+    found = task_of(loaded.recipe).inspect(loaded, focus)
+    check_chosen(found, focus)
+    return found
 
 
 def evaluate(

@@ -91,6 +91,7 @@ class Loaded(Generic[R, M]):
         model: in evaluation mode, on the computer's device.
         tokenizers: what cuts its texts: none, one, or one of the source and one of the target.
         computer: device and precision.
+        fetched: whether this is the copy of what lies on the hub, into which nothing is written.
     """
 
     path: Path
@@ -99,6 +100,7 @@ class Loaded(Generic[R, M]):
     model: M
     tokenizers: tuple[Tokenizer, ...]
     computer: Computer
+    fetched: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -202,6 +204,17 @@ def test_a_masked_word_is_read_as_a_blank_is(world):
         TASK.inspect(words, Focus(("text",), word="</s>"))
 
 
+def test_a_blank_in_an_example_of_the_corpus_is_text(world):
+    run = load(world / "runs/m")
+    # more pieces than are read, of a tokenizer that can fill no blank
+    for text in ("a ___ of text", f"{'text ' * 100}___ and ___"):
+        found = TASK.inspect(run, Focus(part=datasets.Dataset.from_dict({"text": [text]}))).examples[0]
+        assert text.startswith(found.source.removesuffix(" …"))
+        assert "_" in found.attention[0].rows or found.source != text
+    with pytest.raises(UserError, match="single bytes"):
+        TASK.inspect(run, Focus(("a ___ of text",)))
+
+
 def test_gradients_of_a_translation_add_up_to_what_each_piece_has_from_the_source(world):
     found = _found(world, "t", "A dog runs.", output="Ein Hund.")
     (integrated,) = [s for s in found.examples[0].saliency if s.method == "integrated gradients"]
@@ -238,6 +251,25 @@ def test_what_a_model_has_not_is_left_out(world, kind, kinds):
     if kinds:
         with pytest.raises(UserError, match="no layer 9"):
             inspection_picture(found, Focus(layer=9))
+
+
+@pytest.mark.parametrize("ending", ["html", "json", "png", ""])
+def test_a_layer_or_head_that_is_not_there_is_refused_whatever_is_shown(world, tmp_path, monkeypatch, ending):
+    run, shown = load(world / "runs/t"), ["--output", str(tmp_path / f"shown.{ending}")] if ending else []
+    for kind, asked, said in (
+        ("gru", ["--layer", "0"], "--layer 0: the model has no attention"),
+        ("gru", ["--head", "1"], "--head 1: the model's encoder has no q, k and v"),
+        ("lstm-attention", ["--layer", "1"], "there is no layer 1"),
+        ("lstm-attention", ["--head", "1"], "--head 1: the model's encoder has no q, k and v"),
+        ("lstm-attention", ["--layer", "0"], ""),
+    ):
+        recipe = run.recipe.model_copy(update={"model": module_of(kind).Settings(kind=kind, width=8)})
+        other = replace(run, recipe=recipe, model=TRANSLATION.build(recipe, run.tokenizers).eval())
+        monkeypatch.setattr("s2s.run.loaded.ready", lambda *_, other=other: other)
+        words = ["inspect", str(world / "runs/t"), "a text", "--translation", "ein", *shown, *asked]
+        with pytest.raises(UserError, match=said) if said else nullcontext():
+            CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
+        assert bool(list(tmp_path.iterdir())) == (not said and bool(ending))
 
 
 def test_a_task_without_an_answer_refuses_in_words(world):

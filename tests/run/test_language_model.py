@@ -1,6 +1,7 @@
 """A run of a language model: learning, scoring, writing, and what is asked of it."""
 
 import math
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -270,10 +271,29 @@ def test_commands_write_and_ask(run, tmp_path):
     asked = call.invoke(probe, ["induction", str(run), "--length", "6", "--sequences", "2"])
     assert asked.exception is None
     assert "each twice" in asked.output
+    assert "not kept" not in asked.output
     assert (run / "probe-induction.json").exists()
     assert (run / "probe-induction.png").exists()
     too_long = call.invoke(probe, ["induction", str(run), "--length", "5000"])
     assert "set --length 256" in str(too_long.exception)
+
+
+def test_a_probe_that_cannot_be_kept_or_is_of_what_was_fetched_is_shown_all_the_same(run, tmp_path, monkeypatch):
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    asked = ["--length", "6", "--sequences", "2"]
+    shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("s2s.tasks.language_model.induction.write_atomically", refuse)
+        locked = CliRunner().invoke(probe, ["induction", str(run), *asked]).output
+    monkeypatch.setattr("s2s.run.folder.located", lambda path: tmp_path / "fetched")
+    fetched = CliRunner().invoke(probe, ["induction", "hf:somebody/lm", *asked]).output
+    whys = f"{run}/probe-induction.json: Permission denied", f"{tmp_path}/fetched is the copy in the cache"
+    for shown, why in zip((locked, fetched), whys, strict=True):
+        assert "each twice" in shown
+        assert f"shown, but not kept: {why}" in shown
+    assert not list((tmp_path / "fetched").glob("probe-*"))
 
 
 def test_learned_positions_end_somewhere(run, tmp_path):

@@ -1,6 +1,7 @@
 """A run of masked-language modelling, and what can be begun and asked with it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import datasets
@@ -116,6 +117,15 @@ def test_preferences_that_cannot_be_kept_are_shown_all_the_same(run, monkeypatch
     told = str(probe(load(run), run.parent / "pairs.csv"))
     assert "all " in told
     assert f"shown, but not kept: {run}/probe-bias.json: Permission denied" in told
+
+
+def test_what_was_fetched_is_asked_and_nothing_is_written_into_it(run, tmp_path, monkeypatch):
+    shutil.copytree(run, tmp_path / "fetched", ignore=shutil.ignore_patterns("probe-*"))
+    before = sorted((tmp_path / "fetched").rglob("*"))
+    monkeypatch.setattr("s2s.run.folder.located", lambda path: tmp_path / "fetched")
+    told = str(probe(load(opened(Path("hf:somebody/tiny"))), run.parent / "pairs.csv"))
+    assert f"shown, but not kept: {tmp_path}/fetched is the copy in the cache" in told
+    assert sorted((tmp_path / "fetched").rglob("*")) == before
 
 
 def test_a_run_of_another_task_is_refused(tmp_path):

@@ -6,7 +6,7 @@ that looks back for it, as attention's induction heads do, or that holds what it
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from s2s.models.language_model import LanguageModel
 from s2s.tasks.language_model.generation import LanguageRun
 from s2s.tasks.language_model.scoring import nats_of
 from s2s.tasks.pictures import recall_picture
+from s2s.tasks.probing import why_not_kept
 from s2s.training import drawing
 from s2s.training.devices import Computer
 
@@ -33,7 +34,8 @@ _ROWS = 16
 class Recall:
     """The loss of random pieces in nats, place by place, the mean over sequences: when they are new, when they repeat.
 
-    The first repeated piece cannot be known to be one, and is no part of the difference.
+    The first repeated piece cannot be known to be one, and is no part of the difference. `lost` says why all this could
+    not be kept; empty where it could, or was not to be.
     """
 
     length: int
@@ -41,6 +43,7 @@ class Recall:
     pieces: int
     first: list[float]
     second: list[float]
+    lost: str = ""
 
     @property
     def difference(self) -> float:
@@ -52,6 +55,7 @@ class Recall:
             f"{self.sequences} sequences of {self.length} random pieces, each twice: "
             f"{np.mean(self.first[1:]):.2f} nats per piece the first time, {np.mean(self.second[1:]):.2f} the second: "
             f"{self.difference:+.2f} (guessing among {self.pieces:,} pieces: {math.log(self.pieces):.2f})"
+            + (f"\nshown, but not kept: {self.lost}" if self.lost else "")
         )
 
     def picture(self) -> "Figure":
@@ -76,7 +80,7 @@ def recall(model: LanguageModel, size: int, length: int, sequences: int, seed: i
 
 
 def probe(run: LanguageRun, length: int, sequences: int, seed: int) -> Recall:
-    """How well a run's model repeats; kept in its folder as JSON and PNG.
+    """How well a run's model repeats; kept in its folder as JSON and PNG, if that may be written.
 
     Raises:
         UserError: it has too few pieces, or has learned too few positions.
@@ -92,6 +96,12 @@ def probe(run: LanguageRun, length: int, sequences: int, seed: int) -> Recall:
         )
     found = recall(run.model, size, length, sequences, seed, run.computer)
     kept = {"run": str(run.path), "checkpoint": run.checkpoint.name, "seed": seed, "difference": found.difference}
-    write_atomically(run.path / f"{_NAME}.json", json.dumps(kept | asdict(found), indent=1) + "\n")
-    write_atomically(run.path / f"{_NAME}.png", drawing.png(found.picture()))
-    return found
+    kept |= asdict(found)
+    del kept["lost"]
+
+    def write() -> None:
+        """The numbers, and the picture."""
+        write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1) + "\n")
+        write_atomically(run.path / f"{_NAME}.png", drawing.png(found.picture()))
+
+    return replace(found, lost=why_not_kept(run, write))

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
-from s2s.files import explained, whole, write_atomically
+from s2s.files import whole, write_atomically
 from s2s.models.masked_lm import MaskedLM
 from s2s.results import spreadsheet_cell
 from s2s.tasks.contract import Loaded
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
+from s2s.tasks.probing import why_not_kept
 from s2s.training import drawing
 from s2s.training.drawing import blank
 
@@ -243,11 +244,11 @@ def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
         "directions": [asdict(group) for group in found.directions],
         "kinds": [asdict(group) for group in found.kinds],
     }
-    try:
+
+    def write() -> None:
+        """The table, each pair, and the picture."""
         write_atomically(run.path / f"{_NAME}.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         write_preferences(found.preferences, run.path / f"{_NAME}.csv")
         write_atomically(run.path / f"{_NAME}.png", drawing.png(bias_picture(found)))
-    except OSError as error:
-        # a run that others may only read can be asked, too
-        return replace(found, lost=str(explained(error)))
-    return found
+
+    return replace(found, lost=why_not_kept(run, write))

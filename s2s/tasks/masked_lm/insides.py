@@ -30,13 +30,13 @@ def insides(run: MaskedRun, focus: Focus) -> Inspection:
     """What is found of one text or two.
 
     A blank `___` is masked; where one text has none, the word that is looked into is. Of two texts without blanks the
-    word stays, since it is its vectors that are compared.
+    word stays, since it is its vectors that are compared. In an example of the corpus, `___` is text.
 
     Raises:
         UserError: a text is empty or too long, or has not the word; or there is no such layer or head.
     """
     texts = focus.inputs or (str(focus.example["text"][0]),)
-    readings = [_Reading(run, text, cut=not focus.inputs) for text in texts]
+    readings = [_Reading(run, text, typed=bool(focus.inputs)) for text in texts]
     encoder, one = run.model.encoder, len(texts) == 1
     words = [readings[0].masked(focus.word)] if one else []
     sources = [reading.source for reading in readings]
@@ -50,24 +50,25 @@ def insides(run: MaskedRun, focus: Focus) -> Inspection:
 class _Reading:
     """A text as a model reads it, some of its pieces masked."""
 
-    def __init__(self, run: MaskedRun, text: str, cut: bool) -> None:
+    def __init__(self, run: MaskedRun, text: str, typed: bool) -> None:
         if not text.strip():
             raise UserError("the text is empty", remedy="give one in quotes")
         self.text, self.model, self.tokenizer = text, run.model, run.tokenizers[0]
         self.begin, self.device = run.recipe.masking.begin, run.computer.device
         self.blank: int | None = None
-        self.ids, self.words = self._pieces(text)
+        self.ids, self.words = self._around_blank(text) if typed and _BLANK in text else self._pieces(text)
         longest = run.recipe.batches.max_length - 1 - int(self.begin)
-        if cut and len(self.ids) > longest:
+        if not typed and len(self.ids) > longest:
             self.ids = self.ids[:longest]
             self.words = words_of(self.tokenizer, self.ids)
             self.text = self.tokenizer.decode(self.ids) + " …"
         self.source = self._read(self.ids)
 
     def _pieces(self, text: str) -> tuple[list[int], list[Word]]:
-        if _BLANK not in text:
-            ids = self.tokenizer.encode(text)
-            return ids, words_of(self.tokenizer, ids)
+        ids = self.tokenizer.encode(text)
+        return ids, words_of(self.tokenizer, ids)
+
+    def _around_blank(self, text: str) -> tuple[list[int], list[Word]]:
         blank = find_blank(text, self.tokenizer)
         before, after = words_of(self.tokenizer, blank.left), words_of(self.tokenizer, blank.right)
         self.blank, first = len(before), len(blank.left) + 1
