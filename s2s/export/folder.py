@@ -9,7 +9,7 @@ from s2s.export.exportable import Format, check_exportable
 from s2s.files import whole
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
-from s2s.run.folder import EXPORTED, RECIPE, TOKENIZER, Opened
+from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of
 
 
 def check_place(folder: Path) -> None:
@@ -21,8 +21,14 @@ def check_place(folder: Path) -> None:
 
 
 def check_apart(run: Opened, folder: Path) -> None:
-    """Refuses a folder that is the run's own, or in it, or around it: it would be replaced, or become part of it."""
+    """Refuses a folder that is the run's own, or in it, or around it: it would be replaced, or become part of it.
+
+    The run's, too, where a checkpoint in it is named.
+    """
     place, source = folder.resolve(), run.path.resolve()
+    home = home_of(source)
+    # two folders up from what is no checkpoint of a run, there is anything
+    source = home if (home / MANIFEST).exists() else source
     if place.is_relative_to(source) or source.is_relative_to(place):
         raise UserError(f"is, holds or lies in {run.path}, which is read", f"--output {folder}", "name another folder")
 

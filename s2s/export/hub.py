@@ -19,7 +19,7 @@ from s2s.run.hub import is_on_hub
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
 from s2s.tasks.contract import Loaded
-from s2s.training.checkpoint import save_weights
+from s2s.training.checkpoint import digest_of_weights, save_weights
 
 CARD = "README.md"
 # what the hub calls what a task does
@@ -70,7 +70,8 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
         "With s2s, installed in a copy of its repository (`pip install -e .`):",
         "```sh\n" + (use or "s2s evaluate hf:USER/NAME") + "\n```",
         "## Scores",
-        "\n\n".join(f"```text\n{each['told']}\n```" for each in scores.values()) or "It was not scored.",
+        "\n\n".join(f"```text\n{each['told']}\n```" for each in scores.values())
+        or "No scores of these weights were kept.",
         "## Limits",
         "\n".join(f"- {line}" for line in _limits(recipe, starts)),
         "## Recipe",
@@ -80,16 +81,19 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
 
 
 def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
-    """What the run's own checkpoint scored, by split, as `s2s evaluate` kept it.
+    """What the weights that are published scored, by split, as `s2s evaluate` kept it.
 
-    Evaluations that older versions kept have no summary, and are left out.
+    Evaluations that older versions kept may have no summary, and are left out.
     """
-    scores = {}
+    scores, weights = {}, digest_of_weights(run.checkpoint)
     for path in sorted(home_of(run.path).glob("evaluation-*.json")):
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             summary = found.get("summary")
             if summary is None or found["checkpoint"] != run.checkpoint.name:
+                continue
+            # older versions noted no digest: a number has the weights of one update, but each end of a run its average
+            if (found.get("weights") or ("" if run.checkpoint.name == "average" else weights)) != weights:
                 continue
             # the folder's name, with which it begins, is nobody's business
             told = run.recipe.name + summary["told"].removeprefix(found["run"])

@@ -24,7 +24,7 @@ from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Prepared, R, Scoring, Task
 from s2s.tasks.lines import Seen
 from s2s.tasks.seq2seq import translator_of
-from s2s.training.checkpoint import Checkpoints, check_weights, load_weights
+from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights, load_weights
 from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.progress import Meter, meter, silent
 
@@ -168,7 +168,9 @@ def evaluate(
     loaded = load(run, checkpoint)
     task = task_of(loaded.recipe)
     part = _from_files(*files) if files else part_to_score(run, loaded.recipe, split)
-    evaluation = task.evaluate(loaded, part, Scoring(split, lowercase, files), meter)
+    # of now: a training that goes on may make another average meanwhile
+    weights = digest_of_weights(loaded.checkpoint)
+    evaluation = replace(task.evaluate(loaded, part, Scoring(split, lowercase, files), meter), weights=weights)
     if keep and not run.fetched:
         evaluation.keep()
     return evaluation

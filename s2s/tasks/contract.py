@@ -5,11 +5,13 @@
 `validate` and `end`, and last `evaluate`: the best checkpoint on the test set.
 """
 
+import hashlib
 import json
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -113,17 +115,25 @@ class Scoring:
 
     @property
     def name(self) -> str:
-        """Of the split, or of the file of the sources."""
-        return f"file-{self.files[0].name}" if self.files else self.split
+        """Of the split, or of the file of the sources, with what tells it from files of that name in other folders."""
+        if not self.files:
+            return self.split
+        places = b"\0".join(os.fsencode(path.resolve()) for path in self.files)
+        return f"file-{self.files[0].name}-{hashlib.sha256(places).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
 class Evaluation(ABC):
-    """What a run, by its folder, and the checkpoint of that name scored on a split, or on a file of that name."""
+    """What a run, by its folder, and the checkpoint of that name scored on a split, or on a file of that name.
+
+    `weights` is the digest of those that were scored, which tells them from others of that name; None where nobody
+    noted it.
+    """
 
     run: str
     checkpoint: str
     split: str
+    weights: str | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def __str__(self) -> str:

@@ -265,6 +265,11 @@ def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {_ANOTH
         raise UserError(what, where=str(file), remedy=remedy)
 
 
+def digest_of_weights(checkpoint: Path) -> str:
+    """What identifies the weights of a checkpoint: other ones may come to have its name."""
+    return _digest_of(checkpoint / _WEIGHTS)
+
+
 def _saved(checkpoint: Path, key: str) -> str | None:
     return json.loads((checkpoint / _STATE).read_text(encoding="utf-8")).get(key)
 

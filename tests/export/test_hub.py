@@ -1,5 +1,6 @@
 """A folder for the hub, put where the hub's own client keeps what it has fetched, is the run that it came from."""
 
+import json
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from ruamel.yaml import YAML
+from safetensors.torch import load_file, save_file
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
@@ -107,6 +109,27 @@ def test_the_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_dama
         path.write_text(kept, encoding="utf-8")
 
 
+def test_the_card_tells_of_no_weights_that_only_had_the_name_of_these(small, tmp_path):
+    run = tmp_path / "small"
+    shutil.copytree(small, run)
+    shutil.copytree(run / "checkpoints/0000060", run / "checkpoints/average")
+    for file in run.glob("evaluation-*"):
+        file.unlink()
+    told = evaluate(run).summary()["summary"]["told"].removeprefix(str(run))
+    assert told in card(load(run), [])
+    # as a run that went on has another average
+    weights = load_file(run / "checkpoints/average/model.safetensors")
+    save_file({name: 1.01 * each for name, each in weights.items()}, run / "checkpoints/average/model.safetensors")
+    (run / "checkpoints/average/state.json").unlink()
+    assert "No scores of these weights were kept." in card(load(run), [])
+    # of an average that an older version scored nobody knows, and a number has always the same weights
+    kept = json.loads((run / "evaluation-test.json").read_text(encoding="utf-8"))
+    del kept["weights"]
+    for name, known in (("average", False), ("0000060", True)):
+        (run / "evaluation-test.json").write_text(json.dumps(kept | {"checkpoint": name}), encoding="utf-8")
+        assert (told in card(load(run, name), [])) == known
+
+
 def test_the_card_names_all_that_was_learned_from_and_no_folder(small, monkeypatch):
     monkeypatch.chdir(small)
     # a path of one character stands everywhere in the text
@@ -142,6 +165,19 @@ def test_what_is_exported_is_neither_replaced_nor_added_to(folder, tmp_path, pla
     with pytest.raises(UserError, match=r"--output .*: is, holds or lies in .*run, which is read\n  → name another"):
         _s2s("export", run, "--to", "hub", "--output", run / place)
     assert {path: path.is_file() and path.read_bytes() for path in run.parent.rglob("*")} == before
+
+
+def test_the_run_of_a_checkpoint_is_not_replaced_either(small, tmp_path):
+    run = tmp_path / "runs" / "small"
+    shutil.copytree(small, run)
+    before = sorted(run.rglob("*"))
+    for place in (run, run / "new", run / "checkpoints" / "new", tmp_path / "runs"):
+        with pytest.raises(UserError, match="is, holds or lies in"):
+            _s2s("export", run / "checkpoints/0000060", "--to", "hub", "--output", place)
+    assert sorted(run.rglob("*")) == before
+    # what lies two folders up from a checkpoint on its own is nobody's run
+    shutil.copytree(run / "checkpoints/0000060", tmp_path / "a" / "b" / "alone")
+    _s2s("export", tmp_path / "a/b/alone", "--to", "hub", "--output", tmp_path / "a/out")
 
 
 def test_a_folder_that_is_no_export_is_not_replaced(small, tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import re
 import sys
 from pathlib import Path
 from unittest import mock
@@ -135,10 +136,11 @@ def test_any_pair_of_files_is_a_test_set_and_scored_as_any_file_is(folder):
     pair = ("--source", "words.txt", "--reference", "phones.txt")
     status, out, err = _s2s(folder, "evaluate", "runs/phones", *pair)
     assert status == 0, err
-    assert "file-words.txt: 20 sentences" in out
+    assert re.search(r"file-words\.txt-[0-9a-f]{8}: 20 sentences", out)
     new = {p.name for p in (folder / "runs/phones").glob("evaluation*")} - before
-    assert new == {"evaluation-file-words.txt.json"}
-    found = json.loads((folder / "runs/phones/evaluation-file-words.txt.json").read_text())
+    (name,) = new
+    assert re.fullmatch(r"evaluation-file-words\.txt-[0-9a-f]{8}\.json", name)
+    found = json.loads((folder / "runs/phones" / name).read_text())
     usual = json.loads((folder / "runs/phones/evaluation-test.json").read_text())
     assert found["translations"] == usual["translations"]
     assert found["references"] == [f"{phones} " for _, phones in rows]
@@ -150,6 +152,20 @@ def test_any_pair_of_files_is_a_test_set_and_scored_as_any_file_is(folder):
     lines = (folder / "out.txt").read_text().splitlines()
     assert f"  {'WER':8} {scores(lines, found['references'])['wer'].value:6.2f}" in out
     assert kept["lines"] == 20
+
+
+def test_files_of_one_name_in_two_folders_keep_their_scores_and_the_same_files_replace_them(folder):
+    run, found = folder / "runs/phones", []
+    for place, count in (("a", 2), ("b", 3), ("a", 4)):
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / "same.txt").write_text("ab\n" * count)
+        (folder / place / "ref.txt").write_text("A B\n" * count)
+        pair = ("--source", f"{place}/same.txt", "--reference", str(folder / place / "ref.txt"))
+        status, _, err = _s2s(folder, "evaluate", "runs/phones", *pair)
+        assert status == 0, err
+        kept = (json.loads(path.read_text()) for path in run.glob("evaluation-file-same.txt-*.json"))
+        found.append(sorted(len(each["sources"]) for each in kept))
+    assert found == [[2], [2, 3], [3, 4]]
 
 
 def test_several_files_are_tested_against_the_first(folder):
