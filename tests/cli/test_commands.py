@@ -224,8 +224,8 @@ def test_compressed_lines_are_those_that_were_compressed(folder):
     assert plain.stdout.count("\n") == 4
     assert [(other.stdout, other.returncode) for other in others] == [(plain.stdout, 0)] * 2
     (folder / "cut.gz").write_bytes(packed[:-12])
-    cut = _here(folder, "translate", "runs/tiny", "--input", "cut.gz", "--output", "out.txt")
-    assert (cut.returncode, "cut.gz: is damaged" in cut.stderr, (folder / "out.txt").exists()) == (2, True, False)
+    cut = _here(folder, "translate", "runs/tiny", "--input", "cut.gz", "--output", "cut.txt")
+    assert (cut.returncode, "cut.gz: is damaged" in cut.stderr, (folder / "cut.txt").exists()) == (2, True, False)
 
 
 def test_a_run_may_have_an_equals_sign_in_its_name(folder):
