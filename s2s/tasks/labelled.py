@@ -189,7 +189,7 @@ class Labelling(Task[R, D, Classifier]):
             truth, taken_for = (part.names[int(numbers[row])] for numbers in (part.labels, predicted))
             said = Classified(row, truth, taken_for, dict(zip(part.names, shares[row], strict=True)))
             shown.append(self.explained(run, part, batch, said))
-        cut = {} if examples.truncated is None else {"truncated": examples.truncated}
+        cut: dict[str, Any] = {} if examples.truncated is None else {"truncated": examples.truncated}
         return self.evaluation(
             run=str(run.path),
             checkpoint=run.checkpoint.name,
