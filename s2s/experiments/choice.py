@@ -16,22 +16,26 @@ from s2s.results import Contender
 
 
 def rechosen(before: Sequence[Contender], now: Sequence[Contender]) -> dict[str, str]:
-    """Models that have another rate or size than they were measured with: by name, both choices in words.
+    """Models that have another rate or other settings than they were measured with: by name, what differs in words.
+
+    Settings that only one of the two versions knows do not count.
 
     Args:
         before: what was chosen when measurements were made; empty where none were.
         now: what all trials choose.
     """
-    old = {each.model: each for each in before}
-    return {
-        each.model: f"{_words(each)}, no longer {_words(old[each.model])}"
-        for each in now
-        if each.model in old and _words(each) != _words(old[each.model])
-    }
+    old = {each.model: _choice(each) for each in before}
+    found = {}
+    for each in now:
+        was, chosen = old.get(each.model, {}), _choice(each)
+        differing = [key for key in chosen if key in was and was[key] != chosen[key]]
+        if differing:
+            found[each.model] = ", ".join(f"{key} {chosen[key]} (was {was[key]})" for key in differing)
+    return found
 
 
-def _words(each: Contender) -> str:
-    return f"the rate {each.learning_rate:g} and {each.parameters:,} parameters"
+def _choice(each: Contender) -> dict[str, object]:
+    return {"learning_rate": each.learning_rate} | each.settings
 
 
 def set_aside(folder: Path, models: Collection[str], experiments: Iterable[Experiment]) -> Path | None:

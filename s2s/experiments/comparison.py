@@ -142,18 +142,18 @@ def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     entries = contenders.entries_of(base, summary)
     absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
     contestants = tuple(
-        Contestant(model, recipe, tuning.depths_of(recipe, own), _parameters(recipe), tuning.settled(recipe, own))
+        _entrant(model, recipe, summary.own.get(model, {}))
         for model, recipe in entries.items()
         if not isinstance(recipe, NotForThisModel)
-        for own in (summary.own.get(model, {}),)
     )
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
     return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), absent)
 
 
-def _parameters(recipe: ComparedRecipe) -> int:
-    return discipline_of(recipe).blueprint(recipe).parameters(recipe.model.kind, recipe.model)
+def _entrant(model: str, recipe: ComparedRecipe, own: Mapping[str, object]) -> Contestant:
+    parameters = discipline_of(recipe).blueprint(recipe).parameters(recipe.model.kind, recipe.model)
+    return Contestant(model, recipe, tuning.depths_of(recipe, own), parameters, tuning.settled(recipe, own))
 
 
 def _chosen(summary: Summary) -> list[Experiment]:

@@ -77,7 +77,7 @@ def depths_of(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[int, .
 
 
 def settled(recipe: ComparedRecipe, own: Mapping[str, object]) -> tuple[str, ...]:
-    """Settings that trials must not choose: those that the command gives to a model, and residual connections."""
+    """Settings that trials must not choose: the command's for this model, and residual connections that it has."""
     return tuple(dict.fromkeys([*own, *([_RESIDUAL] if getattr(recipe.model, _RESIDUAL, False) else [])]))
 
 

@@ -13,7 +13,7 @@ from s2s.errors import Stopped, UserError
 from s2s.experiments import beginning, choice, comparison, running, trials
 from s2s.experiments.beginning import begun
 from s2s.report.drawing import draw
-from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Contender, Failure, read_result, read_summary
 from tests.experiments.counting import TINY, Asked, begin
 
 
@@ -80,8 +80,7 @@ def test_a_model_whose_trials_choose_another_rate_is_measured_again(counting, tm
     comparison.go_on(folder, Console(file=told))
     again, same = read_summary(folder / COMPARISON).contenders
     assert (again.learning_rate, same.learning_rate) == (better, lstm.learning_rate)
-    was = f"no longer the rate {rnn.learning_rate:g} and {rnn.parameters:,} parameters"
-    assert f"rnn: its trials choose the rate {better:g} and {again.parameters:,} parameters, {was}" in told.getvalue()
+    assert f"rnn: its trials choose learning_rate {better} (was {rnn.learning_rate})" in told.getvalue()
     # rounds of models beside each other are measured together
     assert counting.asked == [key for key in asked if alone or key.startswith("rnn--")]
     # and what was measured before is not lost
@@ -99,6 +98,20 @@ def test_every_model_is_tried_by_the_same_rule_whenever_it_came(counting, tmp_pa
     comparison.go_on(folder, Console(file=io.StringIO()), summary=extended(begun(folder), Order(("lstm",))))
     tried = [path.name.split("--")[0] for path in (folder / "cells/tuning").glob("*rate-3000.json")]
     assert set(tried) == {"rnn", "transformer", "lstm"}
+
+
+def test_another_choice_is_one_of_the_rate_or_of_any_setting_that_both_versions_know():
+    def contender(model, rate, **settings):
+        given = {"model": model, "settings": settings, "learning_rate": rate, "parameters": 5, "recipe": ""}
+        return Contender(**given, rates={}, tuning_seconds=0)
+
+    before = [contender("rnn", 0.004, layers=2, residual=False), contender("conv", 0.008, layers=4)]
+    now = [contender("rnn", 0.004, layers=2, residual=True), contender("conv", 0.008, layers=4, positions="none")]
+    assert choice.rechosen(before, now) == {"rnn": "residual True (was False)"}
+    assert choice.rechosen(before, [contender("conv", 0.002, layers=8), contender("lstm", 0.001)]) == {
+        "conv": "learning_rate 0.002 (was 0.008), layers 8 (was 4)"
+    }
+    assert choice.rechosen([], now) == {}
 
 
 def test_runs_and_cells_of_a_model_are_set_aside_and_no_others(tmp_path):

@@ -112,7 +112,14 @@ def test_a_row_says_what_stands_where_there_is_no_figure(found):
 
 @pytest.mark.parametrize(
     ("standing", "steady"),
-    [("better", True), ("tie", True), ("", True), ("undecided", False), ("still learning", False)],
+    [
+        ("better", True),
+        ("tie", True),
+        ("", True),
+        ("undecided", False),
+        ("still learning", False),
+        ("not measurable", False),
+    ],
 )
 def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
     one = _line(found, [standing]).boxes[0].finding.model_copy(update={"variations": {"half the updates": True}})
