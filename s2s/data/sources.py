@@ -175,7 +175,9 @@ def digest_of(*columns: Iterable[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for column in columns:
         for text in column:
-            digest.update(text.encode() + b"\n")
+            # a document that holds line ends is not the lines that it holds
+            size = f"{len(text)}\0" if "\n" in text or "\0" in text else ""
+            digest.update(f"{size}{text}\n".encode())
     return digest.hexdigest()
 
 
@@ -185,6 +187,24 @@ def digest_of_arrays(arrays: Iterable[np.ndarray]) -> str:
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def checked_label(label: str, where: str) -> str:
+    """A label as it is; two that look alike would be two classes.
+
+    Raises:
+        UserError: it is empty, has a space around it, or a character that cannot be seen.
+    """
+    if not label:
+        raise UserError("has no label", where=where, remedy="label the row, or remove it")
+    if label != label.strip() or not label.isprintable():
+        whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
+        raise UserError(
+            f"the label {label!r:.60} has a space around it or a character that cannot be seen",
+            where=where,
+            remedy=f"mend the row{whole}",
+        )
+    return label
 
 
 def count_classes(labels: Int[np.ndarray, " examples"], classes: Sequence[str]) -> dict[str, int]:

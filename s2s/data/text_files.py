@@ -283,6 +283,9 @@ def _header_positions(header: list[str], columns: Columns, where: str) -> list[i
         if column not in header:
             first_key = columns.keys.split(" ")[0]
             raise no_column(column, header, where, f'{columns.keys}; without a header by position: {first_key}: "0"')
+        if header.count(column) > 1:
+            what = f"the header names {column!r} {header.count(column)} times"
+            raise UserError(what, where=where, remedy="rename the column that is not meant")
     return [header.index(column) for column in columns.names]
 
 

@@ -1,7 +1,7 @@
 """Text in, text out: the one pipeline for files, pipes and evaluation; and whatever else in, text out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -229,9 +229,11 @@ class Translator(LineTranslator, Writer):
             torch.set_num_threads(threads)
 
 
-def collapse(sources: list[str], translations: list[str], noun: str = "translations") -> str | None:
-    """Advice when a model says the same, or nothing, whatever it is asked; None when it does not."""
-    different = len(set(sources))
+def collapse(
+    sources: Sequence[str], translations: Sequence[str], references: Sequence[str], noun: str = "translations"
+) -> str | None:
+    """Advice when a model says the same, or nothing, whatever it is asked; None when it does not, or may."""
+    different, right = len(set(sources)), len(set(references))
     if different < 10:
         return None
     if sum(not t.strip() for t in translations) > len(translations) / 2:
@@ -239,10 +241,10 @@ def collapse(sources: list[str], translations: list[str], noun: str = "translati
             f"most {noun} are empty: normal in the first updates; if it lasts, raise training.warmup, lower "
             "training.learning_rate, or look for empty targets with `s2s data check`"
         )
-    if len(set(translations)) < different / 10:
+    if len(set(translations)) < min(different, right) / 10:
         return (
-            f"only {len(set(translations))} different {noun} of {different} different sources: normal in the "
-            "first updates; if it lasts, the decoder ignores the source: lower training.learning_rate, raise "
-            "training.warmup, and look for misaligned pairs with `s2s data check`"
+            f"only {len(set(translations))} different {noun} of {different} different sources, where {right} are "
+            "right: normal in the first updates; if it lasts, the decoder ignores the source: lower "
+            "training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
         )
     return None

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -93,12 +94,17 @@ def _identifies(start: object) -> bool:
 
 
 def processor() -> str:
-    """The processor's name."""
+    """The processor's name; with its family and model where the name has no number, as in virtual machines."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+    # the first processor's; all others have the same
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    name = told.get("model name") or platform.machine()
+    known = [f"{key.removeprefix('cpu ')} {told[key]}" for key in ("cpu family", "model") if told.get(key)]
+    # "Intel(R) Xeon(R) Processor" has AMX, or has not
+    return name if not known or re.search(r"\d", name) else f"{name} ({', '.join(known)})"
 
 
 def git_commit() -> dict[str, object] | None:

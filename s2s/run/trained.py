@@ -22,7 +22,7 @@ from s2s.run.tasks import schema_of, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.tasks.labelled import Labelling
 from s2s.tasks.seq2seq import translator_of
-from s2s.tasks.text_to_text.answers import log_probabilities
+from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.use import check_chosen, task_named
 from s2s.tasks.translation.attention import after_prefix, attention_between
 from s2s.tasks.writing import sequence_scores
@@ -120,7 +120,7 @@ class Run:
 
         def best(row: list[float]) -> tuple[Candidate, ...]:
             """The likeliest answers."""
-            order = sorted(zip(row, answers, strict=True), reverse=True)[:nbest]
+            order = best_first(row, answers)[:nbest]
             return tuple(Candidate(text, nats, Hypothesis(pieces[text], nats, nats, False)) for nats, text in order)
 
         return [best(next(rows)) if line else () for line in lines]

@@ -330,6 +330,10 @@ class LabelledEvaluation(Evaluation):
         """Everything but the examples themselves, save those that were chosen."""
         return json.dumps(asdict(self) | self.summary(), ensure_ascii=False)
 
+    def named(self) -> list[str]:
+        """The right class of each example, whatever the order of the classes."""
+        return [self.classes[number] for number in self.truth]
+
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield "confusion", confusion_picture(np.array(self.scores.confusion), self.classes)
         yield "reliability", reliability_picture(self.scores.calibration)
@@ -339,7 +343,8 @@ class LabelledEvaluation(Evaluation):
         """With McNemar's test."""
         first = evaluations[0]
         for other in evaluations[1:]:
-            if other.digest == first.digest and other.classes != first.classes:
+            alike = other.digest == first.digest or other.named() == first.named()
+            if alike and other.classes != first.classes:
                 raise UserError(
                     f"{first.run} has the classes {_listed(first.classes)}, {other.run} has {_listed(other.classes)}",
                     remedy="compare runs whose data.classes are the same, in the same order",

@@ -6,8 +6,9 @@ only formats are read that hold nothing but an image, and none that unpacks to m
 
 import difflib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,17 @@ def read_image(file: Path, wanted: PixelSettings, where: str = "") -> Picture:
 
 
 def _read(file: Path | io.BytesIO, where: str, wanted: PixelSettings) -> Picture:
+    with opened(file, where) as image:
+        return pixels_of(image, wanted)
+
+
+@contextmanager
+def opened(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
+    """An image of which nothing but its beginning was read.
+
+    Raises:
+        UserError: it is missing, no image that Pillow reads, or too large; or what is done with it fails.
+    """
     from PIL import Image, UnidentifiedImageError
 
     # our own limit follows; below it, Pillow would warn in words that no user understands
@@ -58,7 +70,8 @@ def _read(file: Path | io.BytesIO, where: str, wanted: PixelSettings) -> Picture
         with Image.open(file, formats=_FORMATS) as image:
             if image.width * image.height > _MOST_PIXELS:
                 raise ValueError(f"it has {image.width:,} x {image.height:,} pixels; {_MOST_PIXELS:,} are the most")
-            return pixels_of(image, wanted)
+            yield image
+            return
     except FileNotFoundError:
         why = "there is no such file"
     except UnidentifiedImageError:

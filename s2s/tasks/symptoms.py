@@ -50,13 +50,13 @@ def pair_symptoms(
         translations = list(translator.translate([with_prefix(prefix, text) for text in sources], advance))
     outputs = [translation.text for translation in translations]
     seen = Seen.load(run.checkpoint / TOKENIZER)
-    found = score(outputs, references)
+    found = score(outputs, references, run.tokenizers[-1].lowercase)
     return Symptoms(
         summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
         f"exact {found['exact']:.2f} %",
         signs=[
             *text_signs(sources, outputs, references, cut_off(translations)),
-            collapsed(sources, outputs),
+            collapsed(sources, outputs, references),
             source_ignored(source_use(run.model, data, run.recipe.batches, run.computer)),
             unknown(np.concatenate(read), UNK, seen.pieces if seen else None),
             search_errors(

@@ -89,12 +89,16 @@ def by_steps(
     return torch.stack(found, dim=1)
 
 
-def collapsed(sources: Sequence[str], outputs: Sequence[str]) -> Sign:
+def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> Sign:
     """Whether different sources are answered alike; see `collapse`, which looks while a model is trained."""
-    different, answers, empty = len(set(sources)), len(set(outputs)), sum(not text.strip() for text in outputs)
-    found = collapse(list(sources), list(outputs)) is not None
-    measured = f"{answers:,} different answers to {different:,} different sources, {empty:,} answers are empty"
-    threshold = "where answers are fewer than a tenth of the sources, or most are empty: different texts differ"
+    different, right = len(set(sources)), len(set(references))
+    answers, empty = len(set(outputs)), sum(not text.strip() for text in outputs)
+    found = collapse(sources, outputs, references) is not None
+    measured = (
+        f"{answers:,} different answers to {different:,} different sources, where {right:,} are right; {empty:,} "
+        "answers are empty"
+    )
+    threshold = "where answers are fewer than a tenth of the sources, and of what is right, or most are empty"
     remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
     return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
 

@@ -243,6 +243,9 @@ def test_images_in_folders_and_in_idx_files_are_fitted(tmp_path):
         fitted_images("mine", Splits(tmp_path / "nothing"))
     with pytest.raises(UserError, match=r"cat: has no folders of classes(.|\n)*train/cat/1.png"):
         fitted_images("mine", Splits(tmp_path / "photos/train/cat"))
+    Image.new("1", (14_000, 13_000)).save(tmp_path / "photos/train/cat/0.png")
+    with pytest.raises(UserError, match=r"cat/0.png: cannot be read: it has 14,000 x 13,000 pixels"):
+        fitted_images("mine", Splits(tmp_path / "photos"))
 
 
 def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):

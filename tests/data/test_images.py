@@ -248,6 +248,51 @@ def test_mistakes_are_named_with_their_remedy(files, folders, pixels):
         ImageSource(settings(corpus="files", train=str(folders / "train" / "ant"))).part("train")
 
 
+def hub(folder: Path, labels: list, feature: object) -> Path:
+    """A data set's own file, of images that do not matter."""
+    rows = {"image": [Image.new("L", (6, 6), i) for i in range(len(labels))], "label": labels}
+    features = datasets.Features({"image": datasets.Image(), "label": feature})
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(folder / "train.parquet")
+    return folder
+
+
+NAMES = datasets.ClassLabel(names=list(CLASSES))
+
+
+@pytest.mark.parametrize("classes", [None, CLASSES, CLASSES[::-1]])
+@pytest.mark.parametrize("label", [-1, None])
+def test_an_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path, label, classes):
+    place = hub(tmp_path, [0, 1, 2, label], NAMES)
+    with pytest.raises(UserError, match=rf"row 4: {label} is no class; the 3 classes are ant, bee, cat"):
+        ImageSource(settings(corpus="x", root=str(place), classes=classes)).part("train")
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "words"),
+    [
+        ([0, 1, None], "int64", "row 3: None is no class"),
+        (["ant", "bee ", "ant"], "string", "row 2: the label 'bee ' has a space"),
+        ([0.0, 1.0], "float64", "row 1: 0.0 is no class"),
+        ([True, False], "bool", "row 1: True is no class"),
+    ],
+)
+def test_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
+    place = hub(tmp_path, labels, datasets.Value(kind))
+    with pytest.raises(UserError, match=words):
+        ImageSource(settings(corpus="x", root=str(place))).part("train")
+
+
+def test_one_class_is_no_task(tmp_path, files, folders, pixels):
+    (folders.parent / "above" / "images").mkdir(parents=True)
+    (folders / "train").rename(folders.parent / "above" / "images" / "train")
+    high = settings(corpus="files", train=str(folders.parent / "above" / "images"), test=None)
+    with pytest.raises(UserError, match=r"images are of one class, 'train'(.|\n)*folders of the classes"):
+        ImageSource(high).load()
+    (files / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros(9))))
+    with pytest.raises(UserError, match="of one class, '0'"):
+        ImageSource(settings(corpus="x", root=str(files))).load()
+
+
 def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):
     rows = {"image": [Image.fromarray(pixels[0])], "labels": [0]}
     features = datasets.Features({"image": datasets.Image(), "labels": datasets.Value("int64")})

@@ -237,3 +237,10 @@ def test_a_hub_data_set_may_call_its_classes_by_numbers(tmp_path, names):
 
 def test_counts_are_of_every_class_also_of_one_that_does_not_occur():
     assert count_classes(np.array([2, 0, 2]), CLASSES) == {"World": 1, "Sports": 0, "Business": 2}
+
+
+def test_a_column_that_stands_there_twice_is_refused(tmp_path):
+    rows = "".join(f"{'ab'[i % 2]},text {i},{'ba'[i % 2]}\n" for i in range(10))
+    (tmp_path / "t.csv").write_text(f"label,text,label\n{rows}")
+    with pytest.raises(UserError, match=r"t\.csv:1: the header names 'label' 2 times"):
+        LabelledSource(LabelledSettings(train=str(tmp_path / "t.csv"), validation=2, test=None)).load()

@@ -138,7 +138,10 @@ def test_more_best_than_the_beam_holds_is_an_error(parts):
 
 def test_a_collapsed_model_is_told_apart_from_a_working_one():
     sources = [f"sentence {i}" for i in range(50)]
-    assert collapse(sources, [f"Satz {i}" for i in range(50)]) is None
-    assert "only 1 different" in collapse(sources, ["ja"] * 50)
-    assert "empty" in collapse(sources, [""] * 30 + ["ja"] * 20)
-    assert collapse(["a"] * 50, ["b"] * 50) is None
+    references = [f"Satz {i}" for i in range(50)]
+    assert collapse(sources, references, references) is None
+    assert "only 1 different" in collapse(sources, ["ja"] * 50, references)
+    assert "empty" in collapse(sources, [""] * 30 + ["ja"] * 20, references)
+    assert collapse(["a"] * 50, ["b"] * 50, references) is None
+    # two answers, half of each, are all that there is to say
+    assert collapse(sources, ["ja", "nein"] * 25, ["ja", "nein"] * 25) is None

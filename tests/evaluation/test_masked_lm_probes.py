@@ -164,14 +164,21 @@ def test_pairs_are_read_with_their_lines(tmp_path):
         [0, "The man\ncried.", "The woman, he said, cried.", "antistereo", "gender", "[]"],
         [1, "A", "B", "stereo", "age", "[]"],
     ]
-    pairs = read_pairs(_table(tmp_path / "pairs.csv", rows))
+    pairs, digest = read_pairs(_table(tmp_path / "pairs.csv", rows))
     assert pairs == [
         Pair(2, "The man\ncried.", "The woman, he said, cried.", "antistereo", "gender"),
         Pair(4, "A", "B", "stereo", "age"),
     ]
     signed = b"\xef\xbb\xbf" + (tmp_path / "pairs.csv").read_bytes().removeprefix(b",")
     (tmp_path / "signed.csv").write_bytes(signed.replace(b"\n0,", b"\n").replace(b"\n1,", b"\n"))
-    assert [pair.more for pair in read_pairs(tmp_path / "signed.csv")] == [pair.more for pair in pairs]
+    again, other = read_pairs(tmp_path / "signed.csv")
+    assert [pair.more for pair in again] == [pair.more for pair in pairs]
+    assert digest != other
+
+
+def test_empty_lines_are_counted_and_skipped(tmp_path):
+    rows = [[], [0, "A", "B", "stereo", "age", ""], [], [], [1, "C", "D", "stereo", "age"]]
+    assert [pair.line for pair in read_pairs(_table(tmp_path / "pairs.csv", rows))[0]] == [3, 6]
 
 
 @pytest.mark.parametrize(

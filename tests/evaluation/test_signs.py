@@ -26,7 +26,7 @@ def test_good_texts_show_no_sign():
     signs = text_signs(SOURCES, REFERENCES, REFERENCES, 0)
     assert {sign.name for sign in signs} == SIGNS
     assert _found(signs) == set()
-    assert not collapsed(SOURCES, REFERENCES).found
+    assert not collapsed(SOURCES, REFERENCES, REFERENCES).found
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,14 @@ def test_what_the_limit_ended_is_named():
 
 
 def test_the_same_answer_to_all_is_named():
-    assert collapsed(SOURCES, ["ein Mann"] * len(SOURCES)).found
-    assert collapsed(SOURCES, [""] * len(SOURCES)).found
+    assert collapsed(SOURCES, ["ein Mann"] * len(SOURCES), REFERENCES).found
+    assert collapsed(SOURCES, [""] * len(SOURCES), REFERENCES).found
+
+
+def test_few_answers_are_no_fault_where_few_are_right():
+    judgements = [("good", "bad")[n % 2] for n in range(len(SOURCES))]
+    assert not collapsed(SOURCES, judgements, judgements).found
+    assert collapsed(SOURCES, ["good"] * len(SOURCES), [f"{n} good" for n in range(len(SOURCES))]).found
 
 
 def test_what_the_reference_does_too_is_no_fault():

@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,18 +124,24 @@ def test_a_stopped_and_resumed_run_ends_in_the_same_bits(place, monkeypatch):
 
 
 def test_scoring_again_gives_the_same_and_runs_are_compared_on_the_same_images(place):
-    first, second = (_train(f"training.updates={count}", f"run.dir=run-{count}")[0] for count in (5, 20))
+    folders = [_train(f"training.updates={count}", f"run.dir=run-{count}")[0] for count in (5, 20)]
     (Path("images") / "train-images-idx3-ubyte").unlink()
-    before = (second / "evaluation-test.json").read_text()
-    runs = opened_together([first, second], [], {})
+    before = (folders[1] / "evaluation-test.json").read_text()
+    runs = opened_together(folders, [], {})
     evaluations, comparisons = score_together(runs, Scoring(), None, print)
-    assert (second / "evaluation-test.json").read_text() == before
+    assert (folders[1] / "evaluation-test.json").read_text() == before
     right = [np.array(e.predicted) == np.array(e.truth) for e in evaluations]
     assert comparisons[1].test.only_second == (right[1] & ~right[0]).sum()
+    # the same images, their classes in another order
+    first, second = evaluations[0], evaluations[1]
+    turned = [2 - number for number in first.truth]
+    other = replace(second, classes=second.classes[::-1], truth=turned, digest="of other numbers")
+    with pytest.raises(UserError, match=r"has the classes upper, lower, nothing, .* has nothing, lower, upper"):
+        LabelledEvaluation.compare([first, other])
     labels = Path("images/t10k-labels-idx1-ubyte")
     labels.write_bytes(labels.read_bytes()[:-1] + bytes([(labels.read_bytes()[-1] + 1) % 3]))
     with pytest.raises(UserError, match="different test sets"):
-        LabelledEvaluation.compare([evaluations[0], evaluate(second, keep=False)])
+        LabelledEvaluation.compare([evaluations[0], evaluate(folders[1], keep=False)])
 
 
 def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):

@@ -11,16 +11,19 @@ from click.testing import CliRunner
 
 from s2s.api import load as s2s_load
 from s2s.cli.main import commands
-from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import Translator
+from s2s.data.tokenizers import Tokenizer, train
+from s2s.decoding.beam import Hypothesis
+from s2s.decoding.translator import Candidate, Translation, Translator
 from s2s.errors import UserError
 from s2s.recipe.pairs import MADE
+from s2s.recipe.schema import PieceSettings
 from s2s.run.folder import opened
 from s2s.run.loaded import load, part_to_score
+from s2s.tasks.contract import Scoring
 from s2s.tasks.lines import Seen
 from s2s.tasks.text_to_text import evaluation
-from s2s.tasks.text_to_text.answers import log_probabilities
-from s2s.tasks.text_to_text.data import MixtureSource, prepare
+from s2s.tasks.text_to_text.answers import best_first, check_apart, log_probabilities
+from s2s.tasks.text_to_text.data import Mixture, MixtureSource, prepare
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings
 from s2s.tasks.text_to_text.task import TextToText
 from s2s.training.progress import silent
@@ -277,6 +280,44 @@ def test_mistakes_are_told(override, said, tmp_path):
     with pytest.raises(UserError, match=said):
         s2s("train", RECIPE, *SMALL, override, f"run.dir={tmp_path / 'run'}")
     assert not (tmp_path / "run").exists()
+
+
+def test_answers_that_are_cut_alike_are_refused(tmp_path):
+    answers = "data.corpora.acceptable.answers=[acceptable, unacceptable, Acceptable]"
+    with pytest.raises(UserError, match=r"acceptable\.answers: 'acceptable' and 'Acceptable' are the same pieces"):
+        s2s("train", RECIPE, *SMALL, answers, "tokenizer.lowercase=true", f"run.dir={tmp_path / 'run'}")
+    words = train(["a yes and a no"] * 9, PieceSettings(kind="word", size=9), "text")
+    with pytest.raises(UserError, match="answers: 'nope' has a piece that the tokenizer does not know"):
+        check_apart(("yes", "nope"), words, "answers")
+
+
+def test_of_equal_answers_the_first_is_given_as_it_is_scored():
+    assert best_first([-2.0, -1.0, -1.0], ("a", "b", "c")) == [(-1.0, "b"), (-1.0, "c"), (-2.0, "a")]
+
+
+def test_what_writes_small_letters_alone_is_scored_without_regard_to_case(tmp_path):
+    corpora = "data.corpora={copy: {source: en, target: en, train: 40, validation: 4, test: 4, metric: exact}}"
+    overrides = [each for each in SMALL if not each.startswith("data.corpora")]
+    small, both = (tmp_path / name for name in ("small", "both"))
+    for folder, lowercase in ((small, "true"), (both, "false")):
+        s2s("train", RECIPE, *overrides, corpora, f"tokenizer.lowercase={lowercase}", f"run.dir={folder}")
+    (score,) = evaluated(small, ["the dog sleeps", "x"], ["The dog sleeps", "X"])
+    assert score.value == 100
+    assert score.texts["exact"].value == 100
+    (score,) = evaluated(both, ["the dog sleeps", "x"], ["The dog sleeps", "X"])
+    assert score.value == 0
+    assert "lower-cased" in s2s("evaluate", small, both).splitlines()[0]
+
+
+def evaluated(folder, written, wanted):
+    """The scores of a run that writes this."""
+    run = load(folder)
+    part = Mixture({"copy": datasets.Dataset.from_dict({"source": wanted, "target": wanted})})
+    with pytest.MonkeyPatch.context() as patch:
+        nothing = Hypothesis((), 0.0, 0.0, False)
+        found = [Translation((Candidate(text, 0.0, nothing),)) for text in written]
+        patch.setattr(Translator, "translate", lambda self, lines, advance=None: iter(found))
+        return TextToText().evaluate(run, part, Scoring("test"), silent).tasks
 
 
 def test_a_run_is_examined_with_its_search(run):

@@ -40,8 +40,7 @@ class Mqar(Reproduction):
         Band(key="narrow", what="right answers of an LSTM of width 16 (%)", published="far below 100", high=75.0),
         Band(key="gain", what="what an LSTM of width 128 gains over it (points)", published="above 0", low=10.0),
     )
-    seconds = (30, 150)
-    usual_seeds = 1
+    seconds = (90, 450)
 
     pairs: int = 8
     keys: int = 16

@@ -35,8 +35,7 @@ class WarmUp(DeepTrainings, Reproduction):
             high=0.3,
         ),
     )
-    seconds = (240, 320)
-    usual_seeds = 1
+    seconds = (550, 960)
 
     def numbers(self, measured: Cells) -> Numbers:
         """What leaving the warm-up out costs."""

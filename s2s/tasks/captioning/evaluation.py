@@ -88,7 +88,9 @@ class CaptionEvaluation(Evaluation):
         """By exchanging captions."""
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.names, each.references))
-        return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)
+        return compare(
+            {e.run: e.captions for e in evaluations}, first.references, any(e.lowercase for e in evaluations), METRICS
+        )
 
 
 def evaluate_images(

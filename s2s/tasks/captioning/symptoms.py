@@ -50,7 +50,7 @@ def symptoms(
         signs=[
             repeated(outputs, references, cut),
             *lengths(outputs, references, cut, cut_off(written), "decoding.max_length"),
-            collapsed([image.tobytes().hex() for image in part.pixels], outputs),
+            collapsed([image.tobytes().hex() for image in part.pixels], outputs, references),
             _image_ignored(run, part),
             *(facts_wrong(outputs, part) if recipe.data.corpus == BUILT_IN else ()),
             _unknown(np.concatenate(every)),

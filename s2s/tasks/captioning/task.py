@@ -122,10 +122,11 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         )
         captions = [each.text for each in written]
         found = {"loss": loss, **score(captions, part.captions, recipe.tokenizer.lowercase, METRICS)}
-        rows = zip(part.names, (first for first, *_ in part.captions), captions, strict=True)
+        first_ones = [first for first, *_ in part.captions]
+        rows = zip(part.names, first_ones, captions, strict=True)
         log.validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
         _draw_captions(course, log, part.first(_DRAWN), written)
-        if advice := collapse([image.tobytes().hex() for image in part.pixels], captions, "captions"):
+        if advice := collapse([image.tobytes().hex() for image in part.pixels], captions, first_ones, "captions"):
             log.say(advice)
         metric = recipe.validation.metric
         return -found[metric] if metric in LOWER_IS_BETTER else found[metric]

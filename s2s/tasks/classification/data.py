@@ -103,23 +103,9 @@ def _reading(texts: tuple[str, ...], label: str) -> sources.Reading:
     columns = Columns((*texts, label), "data.text and data.label", numbers=(label,))
 
     def row(cells: Sequence[str], number: int, where: str) -> dict[str, Any]:
-        return {"text": sources.joined(cells[:-1]), "label": _checked(cells[-1], where), "line": number}
+        return {"text": sources.joined(cells[:-1]), "label": sources.checked_label(cells[-1], where), "line": number}
 
     return sources.Reading(columns, "labelled", _KINDS, row)
-
-
-def _checked(label: str, where: str) -> str:
-    """A label as it is; two that look alike would be two classes."""
-    if not label:
-        raise UserError("has no label", where=where, remedy="label the row, or remove it")
-    if label != label.strip() or not label.isprintable():
-        whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
-        raise UserError(
-            f"the label {label!r:.60} has a space around it or a character that cannot be seen",
-            where=where,
-            remedy=f"mend the row{whole}",
-        )
-    return label
 
 
 def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:

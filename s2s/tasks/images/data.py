@@ -18,7 +18,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from s2s.data.sources import ALIASES, Source, count_classes, digest_of_arrays
+from s2s.data.sources import ALIASES, Source, checked_label, count_classes, digest_of_arrays
 from s2s.errors import UserError, check_regular
 from s2s.tasks.images.recipe import ImageDataSettings
 from s2s.tasks.pixels import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
@@ -62,6 +62,17 @@ class ImageSource(Source[ImageDataSettings, Images]):
 
     def read(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
         """IDX files, a folder with a folder of images for each class, or a data set on the hub."""
+        found = self._found(name, split, train)
+        classes = len(found.names)
+        if name == "train" and classes < 2:
+            raise UserError(
+                f"all training images are of one class, {found.names[0]!r}",
+                where=f"data.train: {split}",
+                remedy="name the folder in which the folders of the classes are, or a set of several classes",
+            )
+        return found
+
+    def _found(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
         settings, names = self.settings, train.names if train else self.settings.classes
         root = Path(settings.root or "")
         if isinstance(split, tuple):
@@ -178,6 +189,10 @@ def _numbered(
 ) -> tuple[Int[np.ndarray, " images"], tuple[str, ...]]:
     """Classes as numbers. Numbers stay what they are; words are looked up, or numbered by the alphabet."""
     own = getattr(feature, "names", None)
+    for row, value in enumerate(values, start=1):
+        # -1, which says of a set's own classes that nobody knows, would count from the end
+        if isinstance(value, bool) or not isinstance(value, int | str) or (own and value not in range(len(own))):
+            raise _unknown_class(repr(value), own or names or (), f"{where}, row {row}")
     if own and names and tuple(own) != names:
         # the same classes in another order, or fewer of them: the words decide
         values, own = [own[value] for value in values], None
@@ -185,8 +200,9 @@ def _numbered(
         names = names or tuple(own or map(str, range(max(values) + 1)))
         numbers: Mapping[Any, int] = {number: number for number in range(len(names))}
     else:
-        names = names or tuple(sorted(set(map(str, values))))
-        values, numbers = [str(value) for value in values], {name: number for number, name in enumerate(names)}
+        values = [checked_label(str(value), f"{where}, row {row}") for row, value in enumerate(values, start=1)]
+        names = names or tuple(sorted(set(values)))
+        numbers = {name: number for number, name in enumerate(names)}
     for row, value in enumerate(values):
         if value not in numbers:
             raise _unknown_class(repr(value), names, f"{where}, row {row + 1}")
@@ -196,7 +212,7 @@ def _numbered(
 def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:
     shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
     return UserError(
-        f"{found} is no class; the {len(names)} classes are {shown}",
+        f"{found} is no class" + (f"; the {len(names)} classes are {shown}" if names else ""),
         where=where,
         remedy="mend the label, or name all classes in data.classes",
     )

@@ -9,7 +9,7 @@ from s2s.errors import UserError
 from s2s.tasks.fitting import Files, Splits, absolute, classes_metric, course, page, parts, rounded
 from s2s.tasks.images.data import Images, ImageSource, class_folders, idx_files, read_idx
 from s2s.tasks.images.recipe import ImageDataSettings
-from s2s.tasks.pixels import ENDINGS, image_files
+from s2s.tasks.pixels import ENDINGS, image_files, opened
 
 _LOOKED_AT = 200
 _BATCH = 128
@@ -72,16 +72,11 @@ def _looks(train: Files) -> tuple[int, str, int, str]:
         height, width = read_idx(train[0], "images").shape[1:]
         side, channels, looked = min(height, width), 1, "IDX images are grey"
     else:
-        from PIL import Image, UnidentifiedImageError
-
         sides, grey, files = [], True, image_files(train)
         for file in files[:: max(1, len(files) // _LOOKED_AT)]:
-            try:
-                with Image.open(file) as image:
-                    sides.append(min(image.size))
-                    grey = grey and image.mode in ("1", "L", "LA", "I;16")
-            except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
-                raise UserError(f"cannot be read: {error}", str(file), "remove or replace the file") from None
+            with opened(file, str(file)) as image:
+                sides.append(min(image.size))
+                grey = grey and image.mode in ("1", "L", "LA", "I;16")
         if not sides:
             raise UserError(
                 "holds no images", str(train.absolute()), f"there should be files with {', '.join(ENDINGS)}"

@@ -157,7 +157,7 @@ def _written(run: LanguageRun, texts: list[str], pieces: list[np.ndarray]) -> li
         outputs += texts_after(run.model, run.tokenizers[0], prompt, asked, run.computer, number)
     rests = [text[len(prompt) :] for text, prompt in zip(outputs, prompts, strict=True)]
     references = texts[: len(outputs)]
-    return [repeated(outputs, references, unit_of(references)), collapsed(prompts, rests)]
+    return [repeated(outputs, references, unit_of(references)), collapsed(prompts, rests, references)]
 
 
 def _worst(

@@ -8,9 +8,11 @@ the other sentence has not. The words that differ are read, never scored, so tha
 import csv
 import difflib
 import hashlib
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,33 +129,35 @@ class BiasReport:
         return "\n".join([head, *(str(group) for group in groups), *(note for note in notes if note)])
 
 
-def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a table with the columns of CrowS-Pairs.
+def read_pairs(path: Path) -> tuple[list[Pair], str]:
+    """The pairs of a table with the columns of CrowS-Pairs, and what identifies the file.
 
     Raises:
         UserError: the file cannot be read, lacks a column or has a line that is no pair.
     """
     check_regular(path, "name a CSV file in UTF-8")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file)
-            missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
-            if missing:
-                raise UserError(
-                    f"has no column {', '.join(missing)}",
-                    where=str(path),
-                    remedy=f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv",
-                )
-            pairs, line = [], 2
-            for row in table:
-                pairs.append(_pair(row, f"{path}:{line}", line))
-                # a quoted cell may hold line ends
-                line = table.line_num + 1
+        content = path.read_bytes()
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        header = next(rows, [])
+        missing = [name for name in _COLUMNS if name not in header]
+        if missing:
+            raise UserError(
+                f"has no column {', '.join(missing)}",
+                where=str(path),
+                remedy=f"the first line must name {', '.join(_COLUMNS)}, as in crows_pairs_anonymized.csv",
+            )
+        pairs, line = [], rows.line_num + 1
+        for cells in rows:
+            if cells:
+                pairs.append(_pair(dict(zip_longest(header, cells[: len(header)])), f"{path}:{line}", line))
+            # a quoted cell may hold line ends
+            line = rows.line_num + 1
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path), remedy="name a CSV file in UTF-8") from None
     if not pairs:
         raise UserError("holds no pairs", where=str(path), remedy="name another file")
-    return pairs
+    return pairs, hashlib.sha256(content).hexdigest()
 
 
 def _pair(row: dict[str, str | None], where: str, line: int) -> Pair:
@@ -234,12 +238,13 @@ def bias_picture(found: BiasReport) -> "Figure":
 
 def probe(run: Loaded[MaskedRecipe, MaskedLM], pairs: Path) -> BiasReport:
     """Which sentences a run's model prefers; kept in its folder as JSON, CSV and PNG, if that may be written."""
-    found = report(prefer(run.model, run.tokenizers[0], read_pairs(pairs), run.recipe.masking.begin))
+    read, digest = read_pairs(pairs)
+    found = report(prefer(run.model, run.tokenizers[0], read, run.recipe.masking.begin))
     kept = {
         "run": str(run.path),
         "checkpoint": run.checkpoint.name,
         "pairs": str(pairs),
-        "digest": hashlib.sha256(pairs.read_bytes()).hexdigest(),
+        "digest": digest,
         "all": asdict(found.all),
         "directions": [asdict(group) for group in found.directions],
         "kinds": [asdict(group) for group in found.kinds],

@@ -1,13 +1,14 @@
 """Which of a few answers a model finds most likely: the log probability of each is computed, nothing is searched."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from s2s.data.batches import collate
-from s2s.data.tokenizers import Tokenizer
+from s2s.data.tokenizers import UNK, Tokenizer
+from s2s.errors import UserError
 from s2s.interpretability.seq2seq import check_fits
 from s2s.models.contract import Seq2Seq
 
@@ -48,6 +49,29 @@ def log_probabilities(
             found[rows, number] = chosen.sum(dim=1).cpu().double().numpy()
         advance(len(rows))
     return found
+
+
+def best_first(found: Iterable[float], answers: Sequence[str]) -> list[tuple[float, str]]:
+    """Log probabilities and their answers, the likeliest first; of equal ones that which is named first."""
+    return sorted(zip(found, answers, strict=True), key=lambda pair: -pair[0])
+
+
+def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> None:
+    """Refuses answers between which no model can choose.
+
+    Raises:
+        UserError: two are cut into the same pieces, or one has a piece that the tokenizer does not know.
+    """
+    seen: dict[tuple[int, ...], str] = {}
+    for answer, pieces in zip(answers, map(tuple, tokenizer.encode_batch(answers)), strict=True):
+        if UNK in pieces:
+            what, why = f"{answer!r:.60} has a piece that the tokenizer does not know", "another tokenizer.kind"
+        elif pieces in seen:
+            what, why = f"{seen[pieces]!r:.60} and {answer!r:.60} are the same pieces", "tokenizer.lowercase: false"
+        else:
+            seen[pieces] = answer
+            continue
+        raise UserError(what, where, f"write other answers, or try {why}: a model could not tell them apart")
 
 
 def shares(found: Float[np.ndarray, "sources answers"]) -> Float[np.ndarray, "sources answers"]:

@@ -20,6 +20,7 @@ from s2s.data.sources import Corpus, Source, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
+from s2s.tasks.text_to_text.answers import check_apart
 from s2s.tasks.text_to_text.recipe import CorpusSettings, MixtureSettings, TextToTextRecipe
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
         kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
     tokenizer = tokenizer or train(read_and_written(corpora, kept), recipe.tokenizer, "text")
+    for name, each in corpora.items():
+        check_apart(each.answers or (), tokenizer, f"data.corpora.{name}.answers")
     check_prefixes({f"data.corpora.{name}": each.prefix for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
     made = {name: in_pieces(part, corpora[name], tokenizer, longest) for name, part in kept.items()}

@@ -72,17 +72,21 @@ class TaskComparison:
 
 @dataclass(frozen=True)
 class TextToTextEvaluation(Evaluation):
-    """What one model scored on a split of all tasks, and the mean of the tasks' own metrics, in percent."""
+    """What one model scored on a split of all tasks, and the mean of the tasks' own metrics, in percent.
+
+    What only writes lower-case letters is scored without regard to case (`lowercase`).
+    """
 
     beam: int
+    lowercase: bool
     mean: float | None
     tasks: list[TaskScore]
 
     def __str__(self) -> str:
         mean = "" if self.mean is None else f", mean of the tasks' metrics {self.mean:.2f}"
-        head = (
-            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.tasks)} tasks, beam {self.beam}{mean}"
-        )
+        case = ", lower-cased" if self.lowercase else ""
+        what = f"{len(self.tasks)} tasks, beam {self.beam}{case}{mean}"
+        head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {what}"
         return "\n".join([head, *map(str, self.tasks)])
 
     def main_scores(self) -> dict[str, float]:
@@ -112,7 +116,7 @@ class TextToTextEvaluation(Evaluation):
                 truth = np.array([names.index(text.strip()) for text in task.references])
                 tested = compare_classifiers(truth, numbers)
             elif task.texts:
-                tested = compare(written, task.references, False)
+                tested = compare(written, task.references, any(each.lowercase for each in evaluations))
             found += [TaskComparison(task.task, each) for each in tested]
         return found
 
@@ -144,12 +148,12 @@ def score_task(
         written = ranks.shared(lambda some: [each.text for each in translator.translate(some, advance)], prefixed)
     metric = settings.metric
     # intervals, and TER, take longer than the search: a curve has none
-    value = loss if metric == LOSS else score(written, references, names=(metric,))[metric]
+    value = loss if metric == LOSS else score(written, references, run.tokenizers[0].lowercase, (metric,))[metric]
     return TaskScore(name, metric, value, sources, references, written)
 
 
-def with_intervals(found: TaskScore) -> TaskScore:
-    """The same with all metrics of text, where text was written."""
+def with_intervals(found: TaskScore, lowercase: bool) -> TaskScore:
+    """The same with all metrics of text, where text was written; without regard to case, if so wanted."""
     if not found.written or found.classes:
         return found
-    return replace(found, texts=scores(found.written, found.references))
+    return replace(found, texts=scores(found.written, found.references, lowercase))

@@ -107,14 +107,14 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         return -chosen.value if chosen.percent is None else chosen.percent
 
     def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
-        recipe, found = run.recipe, []
+        recipe, lowercase, found = run.recipe, run.tokenizers[0].lowercase, []
         for name, each in part.parts.items():
             settings = recipe.data.corpora[name]
             pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
             loss = self._loss_of(run, {name: pieces})
-            found.append(with_intervals(score_task(run, name, settings, each, meter, loss)))
+            found.append(with_intervals(score_task(run, name, settings, each, meter, loss), lowercase))
         beam, mean = recipe.decoding.beam, mean_of(found)
-        return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, mean, found)
+        return TextToTextEvaluation(str(run.path), run.checkpoint.name, scoring.name, beam, lowercase, mean, found)
 
     def inspect(self, run: MixtureRun, focus: Focus) -> Inspection:
         return insides(run, focus)

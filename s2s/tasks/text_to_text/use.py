@@ -7,7 +7,7 @@ from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
 from s2s.tasks.lines import Seen, Tell, translated
 from s2s.tasks.seq2seq import translator_of
-from s2s.tasks.text_to_text.answers import log_probabilities
+from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
 
 
@@ -71,7 +71,7 @@ def written(
         found = iter(log_probabilities(run.model, run.tokenizers[0], filled, task.answers, run.recipe.decoding.batch))
         for text in chunk:
             number += 1
-            best = sorted(zip(next(found), task.answers, strict=True), reverse=True) if text.strip() else []
+            best = best_first(next(found), task.answers) if text.strip() else []
             if nbest == 1:
                 yield best[0][1] if best else ""
             else:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from s2s.data.pairs import with_prefix
 from s2s.data.text_files import line_pairs
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
@@ -24,11 +25,14 @@ class TranslationEvaluation(Evaluation):
     """What a translator scored on a split.
 
     `words` is the share of words at their right place, in percent; None unless each source word is answered by one.
+    `own_case` says whether that is how the run is always scored: what only writes lower-case letters is compared with
+    references without regard to case, since it can reach no other. Sources are without the run's prefix.
     """
 
     beam: int
     length_penalty: float
     lowercase: bool
+    own_case: bool
     scores: dict[str, Score]
     words: float | None
     buckets: list[Bucket]
@@ -59,8 +63,8 @@ class TranslationEvaluation(Evaluation):
 
     @property
     def file(self) -> str:
-        """Another one where case was ignored."""
-        return f"evaluation-{self.split}{'-lowercase' if self.lowercase else ''}.json"
+        """Another one where case was ignored though the run writes both."""
+        return f"evaluation-{self.split}{'' if self.own_case else '-lowercase'}.json"
 
     def to_json(self) -> str:
         found = asdict(self) | self.summary() | {"exact": self.scores["exact"].value}
@@ -71,25 +75,30 @@ class TranslationEvaluation(Evaluation):
         """By exchanging translations."""
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.sources, each.references))
-        return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
+        lowercase = any(each.lowercase for each in evaluations)
+        return compare({e.run: e.translations for e in evaluations}, first.references, lowercase)
 
 
 def evaluate_pairs(
     run: Loaded[Recipe, Seq2Seq], sources: list[str], references: list[str], scoring: Scoring, meter: Meter
 ) -> TranslationEvaluation:
-    """Translates sources and scores the translations on the untouched references."""
+    """Translates sources, each after the run's prefix, and scores the translations on the untouched references."""
     with meter("translating", len(sources)) as advance:
-        translations = [t.text for t in translator_of(run).translate(sources, advance)]
+        asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
+        translations = [t.text for t in translator_of(run).translate(asked, advance)]
+    own_case = run.tokenizers[-1].lowercase
+    lowercase = scoring.lowercase or own_case
     return TranslationEvaluation(
         run=str(run.path),
         checkpoint=run.checkpoint.name,
         split=scoring.name,
         beam=run.recipe.decoding.beam,
         length_penalty=run.recipe.decoding.length_penalty,
-        lowercase=scoring.lowercase,
-        scores=scores(translations, references, scoring.lowercase),
-        words=word_accuracy(sources, translations, references, scoring.lowercase),
-        buckets=by_source_length(sources, translations, references, scoring.lowercase),
+        lowercase=lowercase,
+        own_case=lowercase == own_case,
+        scores=scores(translations, references, lowercase),
+        words=word_accuracy(sources, translations, references, lowercase),
+        buckets=by_source_length(sources, translations, references, lowercase),
         sources=sources,
         references=references,
         translations=translations,

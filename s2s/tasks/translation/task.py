@@ -14,7 +14,7 @@ from s2s.data.batches import Pairs, every_pair
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.mixing import FixedPairs, Mixed, told
 from s2s.data.pair_inspection import unreachable
-from s2s.data.pairs import pairs, prefixed
+from s2s.data.pairs import pairs
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
@@ -131,11 +131,11 @@ class Translation(WritingTask[Recipe, Prepared]):
         sources, references = list(rows["source"]), list(rows["target"])
         ranks = course.trainer.computer.ranks
         translations = ranks.shared(lambda part: [t.text for t in translator.translate(part)], sources)
-        found = {"loss": loss, **score(translations, references)}
+        found = {"loss": loss, **score(translations, references, data.target_tokenizer.lowercase)}
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
         log.validation(update, found, samples[:_SAMPLES])
         _picture_attention(course, log)
-        if advice := collapse(sources, translations):
+        if advice := collapse(sources, translations, references):
             log.say(advice)
         metric = recipe.validation.metric
         return -found[metric] if metric in LOWER_IS_BETTER else found[metric]
@@ -143,9 +143,10 @@ class Translation(WritingTask[Recipe, Prepared]):
     def evaluate(
         self, run: TranslationRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
-        # of files, sources are as they were written
-        part = prefixed(part, run.recipe.data.prefix) if scoring.files else part
-        return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
+        # those of a split have the prefix, those of files are as they were written
+        prefix = "" if scoring.files else run.recipe.data.prefix
+        sources = [source.removeprefix(prefix) for source in part["source"]]
+        return evaluate_pairs(run, sources, list(part["target"]), scoring, meter)
 
     def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
         """Where it looks while it writes its own translation, or the one that the focus has."""
