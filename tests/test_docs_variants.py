@@ -47,7 +47,7 @@ def test_the_table_of_variants_tells_their_parameters():
     plain = Settings(width=128, heads=4, feedforward=512, encoder_layers=2, decoder_layers=2)
     page = (DOCS / "variants.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \|.*\| (none|[+−][\d,]+) \|$", page, flags=re.MULTILINE)
-    assert len(rows) == 8
+    assert len(rows) == 12
     before = parameter_count(build(plain, 3000, 3000))
     assert f"{before:,} parameters" in page
     for lines, cost in rows:

@@ -303,7 +303,8 @@ def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
     values = dict(recipe)
     sections = [(".".join(where), section) for where, section in _corpora(values["data"])]
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
-    named += [("init_from", origin)] if (origin := values.get("init_from")) else []
+    origin = values.get("init_from")
+    named += [("init_from", origin)] if origin and not origin.startswith(_ON_HUB) else []
     return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if not Path(file).exists()]
 
 

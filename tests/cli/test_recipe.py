@@ -97,6 +97,12 @@ def test_good_recipes_are_fine_one_line_each():
     )
 
 
+def test_what_lies_on_the_hub_is_not_looked_for_here():
+    assert _s2s("recipe", "validate", "good.yaml", "init_from=hf:somebody/bert") == f"good.yaml: {FINE}\n"
+    with pytest.raises(UserError, match="there is no folder nowhere"):
+        _s2s("recipe", "validate", "good.yaml", "init_from=nowhere/bert")
+
+
 def test_a_recipe_may_have_an_equals_sign_in_its_name_and_an_override_be_of_any_length(folder):
     (folder / "good.yaml").rename("run.note=x.yaml")
     # longer than a file's name may be
