@@ -1,5 +1,6 @@
 """The classroom table as a matrix of verdicts: what the page, the files for papers and README print of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -161,8 +162,17 @@ def steadiness(finding: Finding) -> str:
     if not finding.variations or finding.standing in (*OPEN, "undecided"):
         return ""
     kept, lost = ([name for name, stays in finding.variations.items() if stays == wanted] for wanted in (True, False))
-    tried = [f"{word} {', '.join(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
+    tried = [f"{word} {_together(names)}" for word, names in (("with", kept), ("not with", lost)) if names]
     return f"stays in {len(kept)} of {len(finding.variations)}: {'; '.join(tried)}"
+
+
+def _together(names: Sequence[str]) -> str:
+    """`n = 16, 64, batch 8`: what differs in its number alone is named once."""
+    numbers: dict[str, list[str]] = {}
+    for name in names:
+        found = re.fullmatch(r"(.* )([\d.,]+)", name)
+        numbers.setdefault(found[1] if found else name, []).append(found[2] if found else "")
+    return ", ".join(what + ", ".join(each) for what, each in numbers.items())
 
 
 def heading(line: Line) -> str:

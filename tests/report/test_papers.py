@@ -138,3 +138,9 @@ def test_beside_no_verdict_there_is_nothing_to_stay(found, standing, steady):
 )
 def test_a_rows_sentence_is_that_of_the_best_that_can_be_said(found, standings, sentence):
     assert _line(found, standings).sentence == sentence
+
+
+def test_choices_that_differ_in_a_number_are_named_together():
+    kept = dict.fromkeys(["n = 16", "n = 1,024", "batch 8", "half the rate"], True) | {"n = 64": False}
+    finding = Finding(row="training speed", model="a", standing="better", verdict="", variations=kept)
+    assert steadiness(finding) == "stays in 4 of 5: with n = 16, 1,024, batch 8, half the rate; not with n = 64"
