@@ -62,8 +62,13 @@ ROWS: Rows = {
         "How far back can it reach?",
         "long-range",
         "high",
-        "The longer the way, the harder it is to learn by gradient descent (Bengio et al. 1994); an LSTM bridged more "
-        "than 1,000 steps (Hochreiter and Schmidhuber 1997).",
+        "An LSTM bridged more than 1,000 steps (Hochreiter and Schmidhuber 1997).",
+    ),
+    "learning long-term dependencies": Row(
+        "How soon does it learn to look far back?",
+        "long-range",
+        "low",
+        "The longer the way, the harder it is to learn by gradient descent (Bengio et al. 1994).",
         key=True,
     ),
     "vanishing and exploding gradients": Row(

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import statistics
 import tarfile
 from functools import cache
 from itertools import combinations
@@ -199,7 +200,19 @@ def test_times_to_the_solution_follow_from_the_runs(trained):
         task = f"recall, {form}"
         p = [by_hand.log_rank_by_counting(times[task, a], times[task, b]) for a, b in combinations(CONTENDERS, 2)]
         assert [row["p (log-rank)"] for row in rows] == pytest.approx(p, abs=5.1e-5)
-        assert [row["p (Holm within the task)"] for row in rows] == pytest.approx(by_hand.holm(p), abs=5.1e-5)
+        holm = dict(zip(combinations(CONTENDERS, 2), by_hand.holm(p), strict=True))
+        assert [row["p (Holm within the task)"] for row in rows] == pytest.approx([*holm.values()], abs=5.1e-5)
+        for kind, found in findings(said, "learning long-term dependencies").items() if form == "whole model" else ():
+            own = times[task, kind]
+            ended, waited = ([time for time, over in own if over == which] for which in (True, False))
+            assert (found["value"], found["low"], found["high"]) == by_hand.median_by_product_limit(ended, waited)
+            (other,) = re.findall(r"(?:sooner than|later than|no difference from) (\S+?)[: ]", found["verdict"])
+            corrected = holm.get((kind, other), holm.get((other, kind)))
+            assert f"p = {corrected:.2g} (log-rank)" in found["verdict"]
+            assert found["standing"] == ("undecided" if corrected >= 0.05 else found["standing"])
+            middle = {name: statistics.median(t for t, _ in times[task, name]) for name in CONTENDERS}
+            if found["standing"] in ("better", "worse"):
+                assert (middle[kind] <= middle[other]) is (found["standing"] == "better")
 
 
 def test_the_page_says_what_the_result_says():

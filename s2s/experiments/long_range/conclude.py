@@ -8,7 +8,7 @@ from s2s.data.exercises import EXERCISES
 from s2s.evaluation.gates import Judgement, beside, best_other, failed
 from s2s.evaluation.inference import mean
 from s2s.experiments.contest import Cells, Conclusion, Contest, by_model
-from s2s.experiments.long_range import capacity, shown
+from s2s.experiments.long_range import capacity, shown, sooner
 from s2s.experiments.long_range.reach import MARGIN, Models, Part, Trials, differences
 from s2s.experiments.presenting import filled, finding
 from s2s.experiments.verdicts import in_words, listed
@@ -16,7 +16,7 @@ from s2s.results import Finding
 
 # in the order in which they are measured
 NAMES = (*(exercise.name for exercise in EXERCISES), Agreement.name)
-# what fills the table's row
+# what fills the table's rows
 DECIDES = Part(NAMES[0], "full")
 _HEAD = Part(NAMES[0], "head")
 
@@ -36,7 +36,10 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     copies.sort(key=lambda run: (contest.models.index(run["model"]), run["width"], run["seed"]))
     drawn = [drawing(own) for own in trials.values() for drawing in (shown.curves, shown.survival)]
     return Conclusion(
-        findings=[_finding(model, deciding, others, trials) for model in deciding],
+        findings=[
+            *(_finding(model, deciding, others, trials) for model in deciding),
+            *sooner.findings(DECIDES, trials, others),
+        ],
         figures=[*drawn, shown.capacity_figure(copies)],
         tables=filled(
             shown.summary(every),

@@ -1,17 +1,17 @@
 """The figures and tables of the long-range experiment."""
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from operator import itemgetter
 
 import scipy
 
 from s2s.evaluation.gates import failed
-from s2s.evaluation.inference import holm, mean
-from s2s.evaluation.survival import kaplan_meier, log_rank_p
+from s2s.evaluation.inference import mean
+from s2s.evaluation.survival import kaplan_meier
 from s2s.experiments.contest import Measured
 from s2s.experiments.long_range import capacity
 from s2s.experiments.long_range.reach import MARGIN, Models, Part, Trials, differences, half_distance
+from s2s.experiments.long_range.sooner import tested
 from s2s.experiments.presenting import Column, Interval, axis, figure, gates_table, series, table
 from s2s.results import Figure, Series, Table
 
@@ -125,13 +125,12 @@ def times(trials: Mapping[Part, Models]) -> Table:
     """Every pair of models whose rates lie inside their grids: whether one solves the task sooner."""
     rows = []
     for part, of_all in trials.items():
-        pairs = list(combinations([own for own in of_all.values() if own.rate_gate().passed], 2))
-        p_values = [log_rank_p(one.times(), two.times()) for one, two in pairs]
-        for (one, two), p, after in zip(pairs, p_values, holm(p_values), strict=True):
-            counts = [f"{each.solved()} of {len(each.by_seed)}" for each in (one, two)]
-            seeds = len(one.by_seed), len(two.by_seed)
+        for pair, (p, after) in tested(of_all).items():
+            both = [of_all[model] for model in pair]
+            counts = [f"{each.solved()} of {len(each.by_seed)}" for each in both]
+            seeds = [len(each.by_seed) for each in both]
             least = (1 if seeds[0] != seeds[1] else 2) / scipy.special.comb(sum(seeds), seeds[0])
-            rows.append((part.task, FORMS[part.form], f"{one.model}, {two.model}", *counts, p, after, least))
+            rows.append((part.task, FORMS[part.form], ", ".join(pair), *counts, p, after, least))
     columns = [
         *("task", "form", "models", "solved by the first", "by the second"),
         Column("p (log-rank)", itemgetter(5), 4),

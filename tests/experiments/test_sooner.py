@@ -1,0 +1,91 @@
+"""How soon a model learns, beside the others: medians, log-rank tests, and what stays elsewhere."""
+
+import math
+
+import pytest
+
+from s2s.evaluation.survival import log_rank_p
+from s2s.experiments.long_range.reach import Part, Trials
+from s2s.experiments.long_range.sooner import ROW, findings, judgement, median
+
+WHOLE = Part("recall", "full")
+BUDGET = 100
+
+
+def _trials(model, *solved, part=WHOLE, inside=True):
+    """Trainings that solved the task after so many updates; None: not within the budget."""
+    looks = [[20, 2.0, 0.0], [40, 1.9, 0.0], [100, 1.0, 0.0]]
+    runs = {
+        seed: {
+            "distances": [1, 2, 4],
+            "trained": 2,
+            "budget": BUDGET,
+            "updates": at or BUDGET,
+            "solved": at,
+            "looks": looks,
+        }
+        for seed, at in enumerate(solved, 1)
+    }
+    return Trials(
+        model, part, runs, {"best": 0.002, "inside": inside, "tried": {"0.001": {}, "0.002": {}, "0.004": {}}}
+    )
+
+
+def _of(*trials):
+    return {each.model: each for each in trials}
+
+
+FAST, SLOW = (20, 20, 40, 40, 40), (60, 60, 80, 80, None)
+
+
+def test_the_sooner_one_is_better_by_the_test_of_all_pairs():
+    of_all = _of(_trials("a", *FAST), _trials("b", *SLOW), _trials("c", *SLOW))
+    p = log_rank_p(of_all["a"].times(), of_all["b"].times())
+    assert p == pytest.approx(2 / math.comb(10, 5))
+    said, other = judgement("a", of_all)
+    # three pairs: the two smallest p-values are equal
+    assert (said.standing, other) == ("better", "b")
+    assert f"p = {3 * p:.2g} (log-rank)" in said.sentence
+    assert "4 of 5 seeds within 100 updates, median 80" in said.sentence
+    said, other = judgement("b", of_all)
+    assert (said.standing, other) == ("worse", "a")
+    assert said.sentence.startswith("later than a")
+
+
+def test_what_is_not_told_apart_is_undecided_and_what_nobody_solves_is_no_verdict():
+    of_all = _of(_trials("a", 20, 40, 40), _trials("b", 40, 40, 20))
+    assert judgement("a", of_all)[0].standing == "undecided"
+    never = _of(_trials("a", None, None), _trials("b", None, None))
+    assert judgement("a", never)[0].sentence == "neither it nor b solves the task with any seed"
+    assert judgement("a", _of(_trials("a", *FAST)))[0].standing == "not measurable"
+
+
+def test_a_rate_at_an_end_is_no_verdict_and_no_measure_for_others():
+    of_all = _of(_trials("a", *FAST, inside=False), _trials("b", *SLOW), _trials("c", *FAST))
+    said, _ = judgement("a", of_all)
+    assert (said.standing, "rate" in said.sentence) == ("not measurable", True)
+    assert judgement("b", of_all)[1] == "c"
+    # of one pair nothing is corrected
+    p = log_rank_p(of_all["b"].times(), of_all["c"].times())
+    assert f"p = {p:.2g}" in judgement("b", of_all)[0].sentence
+
+
+def test_a_median_beyond_the_budget_is_the_budget():
+    assert (median(_trials("a", 20, None, None)).value, median(_trials("a", None)).value) == (BUDGET, BUDGET)
+    assert median(_trials("a", 20, 40, None)).value == 40
+
+
+def test_a_verdict_is_looked_at_at_another_rate_in_other_forms_and_tasks():
+    copy, head = Part("copy", "full"), Part("recall", "head")
+    trials = {
+        WHOLE: _of(_trials("a", *FAST), _trials("b", *SLOW)),
+        copy: _of(_trials("a", None, None, part=copy), _trials("b", 40, 40, part=copy)),
+        head: _of(_trials("a", 20, 20, part=head), _trials("b", 20, 20, part=head)),
+        Part("agreement", "full"): _of(_trials("a", None, None), _trials("b", None, None)),
+    }
+    first, second = findings(WHOLE, trials, _of(_trials("a", 20, 20), _trials("b", 40, 40)))
+    # who takes as long elsewhere is neither better nor worse there; where nobody learns it, nothing is said
+    kept = {"next best rate": True, "copy": False, "linear head": False}
+    assert first.variations == second.variations == kept
+    assert (first.row, first.value, first.figure) == (ROW, 40, "recall-full-solved")
+    assert (first.standing, second.standing) == ("better", "worse")
