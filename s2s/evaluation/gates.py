@@ -71,9 +71,9 @@ def uses_its_source(right: float, exchanged: float, least: float = SOURCE) -> Ga
     return Gate("uses its source", gain >= least, said if math.isfinite(gain) else "its loss is no number")
 
 
-def translates(bleu: float) -> Gate:
-    """Whether a model translates well enough to be asked what spoils its translations."""
-    return Gate("translates", bleu >= TRANSLATES, f"{bleu:.1f} BLEU on single sentences (≥ {TRANSLATES:g} wanted)")
+def translates(bleu: float, of: str = "on single sentences") -> Gate:
+    """Whether a model translates well enough to be asked what spoils its translations, or mends them."""
+    return Gate("translates", bleu >= TRANSLATES, f"{bleu:.1f} BLEU {of} (≥ {TRANSLATES:g} wanted)")
 
 
 def slope_per_doubling(tokens: Sequence[float], losses: Sequence[float]) -> float | None:

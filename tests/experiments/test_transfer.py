@@ -33,7 +33,7 @@ def _timeless(found):
     return json.loads(text, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if not k.endswith("seconds")})
 
 
-def _planted(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0):
+def _planted(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0, bad="x"):
     """Losses of twenty sentences; those of the real thing are lower by about so much than those of the other arms."""
     generator = np.random.default_rng(seed)
     counts = generator.integers(5, 15, 20)
@@ -45,13 +45,14 @@ def _planted(share, seed, over, tokens=1000, curve=(1, 0, 0.5, 0.6), read=1.0):
         mean = float(losses.sum() / counts.sum())
         used = {"right": 1.0, "exchanged": 1.0 + read, "pairs": 9}
         fresh = name == "scratch"
+        written = [text.replace("b", bad) if name in over else text for text in references]
         arms[name] = {
             "updates": [0, 10, 20, 30] if fresh else [0, 3, 6, 10],
             "tokens": 3 * tokens if fresh else tokens,
             "curves": {"0.002": [mean + 2 * (rise + 0.1) for rise in curve], "0.004": [mean + rise for rise in curve]},
             "losses": losses.tolist(),
             "source_use": used,
-            "counts": counts_of("bleu", [t.replace("b", "x") if name in over else t for t in references], references),
+            "counts": counts_of("bleu", [bad if len(bad) > 1 else t for t in written], references),
             "seconds": 1.0,
             "before": {"updates": 0, "tokens": 0, "seconds": 0.0, "source_use": None}
             if fresh
@@ -266,6 +267,7 @@ def test_harm_is_called_harm(contest):
     [
         ({"tokens": 1100}, "not measurable", "equal totals"),
         ({"read": 0.1}, "not measurable", "0.10 nats lower with the right sources"),
+        ({"bad": "not a word"}, "not measurable", "translates: 0.0 BLEU with the best arm (≥ 20 wanted)"),
         ({"curve": (3, 2, 1, 0)}, "still learning", "its loss still falls by"),
     ],
 )

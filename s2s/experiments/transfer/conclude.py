@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, beside, best_other, converged, failed, uses_its_source
+from s2s.evaluation.gates import Gate, beside, best_other, converged, failed, translates, uses_its_source
 from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
@@ -126,6 +126,8 @@ def gates(gain: Gain) -> list[Gate]:
         means = (statistics.mean(each[key] for each in worth) for key in ("right", "exchanged"))
         learned = uses_its_source(*means)
         closed.append(Gate(learned.name, learned.passed, f"before the few pairs, {learned.sentence}"))
+    best = max(statistics.mean(bleu_of(run, arm) for run in runs) for arm in ARMS)
+    closed.append(translates(best, "with the best arm"))
     return [*closed, *(_over(arm, runs) for arm in ARMS)]
 
 
