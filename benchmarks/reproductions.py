@@ -53,8 +53,8 @@ def _summed(published: Sequence[Reproduced]) -> str:
     alone = sum(len(result.seeds) == 1 and result.name not in _WITHOUT_CHANCE for result in found)
     return (
         f"{len(found)} of {len(published)} published findings are reproduced by the medians over seeds, "
-        f"{sum(result.by_every_seed for result in found)} of them by every seed; {alone} of the {len(found)} have one seed "
-        "alone, though chance has a part in them."
+        f"{sum(result.by_every_seed for result in found)} of them by every seed; {alone} of the {len(found)} "
+        f"{'has' if alone == 1 else 'have'} one seed alone, though chance has a part in it."
     )
 
 

@@ -143,7 +143,7 @@ class Adding(Reproduction):
         Band(key="gru-600", what="that of the GRU over 600 steps", published="5.3e-5", high=0.01),
         Band(key="rnn-600", what="that of the tanh-RNN", published="0.177", low=0.15, high=0.19),
     )
-    seconds = (750, 2_400)
+    seconds = (600, 2_400)
 
     steps: tuple[int, ...] = (200, 600)
     width: int = 64

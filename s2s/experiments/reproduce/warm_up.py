@@ -35,7 +35,7 @@ class WarmUp(DeepTrainings, Reproduction):
             high=0.3,
         ),
     )
-    seconds = (550, 960)
+    seconds = (350, 960)
 
     def numbers(self, measured: Cells) -> Numbers:
         """What leaving the warm-up out costs."""
