@@ -14,7 +14,7 @@ BUDGET = 100
 
 def _trials(model, *solved, part=WHOLE, inside=True):
     """Trainings that solved the task after so many updates; None: not within the budget."""
-    looks = [[20, 2.0, 0.0], [40, 1.9, 0.0], [100, 1.0, 0.0]]
+    looks = [[10, 2.0, 0.0], [20, 1.9, 0.0], [100, 1.0, 0.0]]
     runs = {
         seed: {
             "distances": [1, 2, 4],
@@ -58,6 +58,16 @@ def test_what_is_not_told_apart_is_undecided_and_what_nobody_solves_is_no_verdic
     never = _of(_trials("a", None, None), _trials("b", None, None))
     assert judgement("a", never)[0].sentence == "neither it nor b solves the task with any seed"
     assert judgement("a", _of(_trials("a", *FAST)))[0].standing == "not measurable"
+
+
+def test_what_is_one_look_apart_is_not_told_apart_whatever_the_test_says():
+    first, second, third = (_trials(name, *[at] * 5) for name, at in (("a", 10), ("b", 20), ("c", 30)))
+    said, other = judgement("a", _of(first, second))
+    assert (said.standing, other) == ("undecided", "b")
+    assert said.sentence.startswith(
+        "no further from b than from one look to the next, 10 updates: 10 (10 to 10) updates"
+    )
+    assert judgement("a", _of(first, third))[0].standing == "better"
 
 
 def test_a_rate_at_an_end_is_no_verdict_and_no_measure_for_others():

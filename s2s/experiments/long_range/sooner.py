@@ -55,9 +55,12 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
         return Judgement("not measurable", f"neither it nor {other} solves the task with any seed"), other
     p = next(pairs[pair].corrected for pair in ((model, other), (other, model)) if pair in pairs)
     both = f"{_told(own)}, {other} {_told(rival)}; p = {p:.2g} (log-rank)"
+    sooner = _sooner(own, rival)
     if p >= LEVEL:
         return Judgement("undecided", f"no difference from {other} to be seen: {both}"), other
-    sooner = _sooner(own, rival)
+    if sooner is None:
+        apart = f"no further from {other} than from one look to the next, {_look(own):,} updates"
+        return Judgement("undecided", f"{apart}: {both}"), other
     word = "better" if sooner else "worse"
     return Judgement(word, f"{'sooner' if sooner else 'later'} than {other}: {both}"), other
 
@@ -77,8 +80,8 @@ def findings(part: Part, trials: Mapping[Part, Models], others: Models) -> list[
             if said.decided and {model, other} <= models.keys() and models[model].solved() + models[other].solved()
         }
         quantity = (
-            f"updates until it recalls a first symbol over up to {own.trained} others (median of the seeds, looked at "
-            f"every {own.any['looks'][0][0]}; {own.any['budget']:,}, the most that there were, is a lower bound)"
+            f"updates until it recalls a first symbol over up to {own.trained} others, at most (median of the seeds, "
+            f"looked at every {_look(own):,}; {own.any['budget']:,}, the most that there were, is a lower bound)"
         )
         said = Judgement(said.standing, said.sentence, kept)
         found.append(finding(ROW, model, median(own), "updates", quantity, said, f"{part.key}-solved"))
@@ -92,9 +95,14 @@ def _order(own: Trials) -> tuple[float, float]:
 
 
 def _sooner(own: Trials, rival: Trials) -> bool | None:
-    """Whether it is the sooner of the two; None where both take as long."""
-    mine, its = _order(own), _order(rival)
-    return None if mine == its else mine < its
+    """Whether it is the sooner of the two; None where medians are one look apart, or less: that is the resolution."""
+    mine, its = median(own).value, median(rival).value
+    return None if abs(mine - its) <= _look(own) else mine < its
+
+
+def _look(own: Trials) -> int:
+    """After how many updates it is looked at whether the task is solved."""
+    return own.any["looks"][0][0]
 
 
 def _told(own: Trials) -> str:
