@@ -97,7 +97,7 @@ def _kept() -> dict[str, dict[str, Any]]:
 
 
 def _test(found: dict[str, Any], lowercase: bool) -> dict[str, Any]:
-    return next(test for test in found["tests"] if test["lowercase"] == lowercase)
+    return next((test for test in found["tests"] if test["lowercase"] == lowercase), found["tests"][0])
 
 
 def _bleu(test: dict[str, Any]) -> str:

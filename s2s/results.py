@@ -3,6 +3,7 @@
 The report is drawn from these files alone, so nothing here knows a model or imports torch.
 """
 
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
@@ -220,10 +221,19 @@ class Result(Part):
     def elsewhere(self, summary: "Summary") -> list[str]:
         """The machines that measured it, where they are not just the one that the comparison names."""
         processor, precision = summary.began_on or ("", "")
-        own = all(each.startswith(processor) and each.endswith(f"({precision})") for each in self.machines)
+        names = {each: without_precision(each) for each in self.machines}
+        own = all(
+            (name == processor or name.startswith(f"{processor}, ")) and each == f"{name} ({precision})"
+            for each, name in names.items()
+        )
         # of some measurements of a machine the precision was not kept
-        bare = {each for each in self.machines if any(other.startswith(f"{each} (") for other in self.machines)}
+        bare = {name for each, name in names.items() if each != name}
         return [] if own else [each for each in self.machines if each not in bare]
+
+
+def without_precision(machine: str) -> str:
+    """`AMD EPYC (family 26, model 2)` of `AMD EPYC (family 26, model 2) (bf16)`: what made a measurement."""
+    return re.sub(r" \((?:fp|bf|tf)\d+\)$", "", machine)
 
 
 # The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.

@@ -242,19 +242,25 @@ def with_prefix(prefix: str, text: str) -> str:
 
 def prefixed(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
     """The pairs alone, with the prefix before each source that has a text; without a prefix, the data set itself."""
-    if not prefix:
-        return dataset
+    return _with_sources(dataset, lambda text: with_prefix(prefix, text), prefix) if prefix else dataset
 
-    def before(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+
+def without_prefix(dataset: "datasets.Dataset", prefix: str) -> "datasets.Dataset":
+    """The pairs alone, without the prefix that sources begin with; without a prefix, the data set itself."""
+    return _with_sources(dataset, lambda text: text.removeprefix(prefix), f"without {prefix}") if prefix else dataset
+
+
+def _with_sources(dataset: "datasets.Dataset", changed: Callable[[str], str], how: str) -> "datasets.Dataset":
+    def change(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Some thousand sources."""
-        return {"source": [with_prefix(prefix, text) for text in rows["source"]]}
+        return {"source": [changed(text) for text in rows["source"]]}
 
     import datasets
 
     # left alone, datasets would name the result by the code above
-    name = named(dataset._fingerprint, prefix)
+    name = named(dataset._fingerprint, how)
     datasets.disable_progress_bars()
-    return dataset.select_columns(["source", "target"]).map(before, batched=True, new_fingerprint=name)
+    return dataset.select_columns(["source", "target"]).map(change, batched=True, new_fingerprint=name)
 
 
 def _built_in(name: str, split: Split, settings: LearnedPairs) -> "datasets.Dataset":

@@ -128,7 +128,7 @@ class WordPieces:
     def __init__(self, pieces: list[str], lowercase: bool, strip_accents: bool, split_chinese: bool) -> None:
         self._names = ["", "", "", "⁇", *pieces]
         self._numbers = {piece: number for number, piece in enumerate(self._names) if number >= _SPECIALS}
-        self._lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
+        self.lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
         self._cut: dict[str, list[int]] = {}
         self.size = len(self._names)
 
@@ -166,7 +166,7 @@ class WordPieces:
             text = text.translate(_CHINESE_APART)
         if self._strip_accents:
             text = unicodedata.normalize("NFD", text).translate(_UNACCENTED)
-        if self._lowercase:
+        if self.lowercase:
             text = text.translate(_LOWER)
         return text.translate(_PUNCTUATION_APART)
 

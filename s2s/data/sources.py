@@ -175,9 +175,7 @@ def digest_of(*columns: Iterable[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for column in columns:
         for text in column:
-            # a document that holds line ends is not the lines that it holds
-            size = f"{len(text)}\0" if "\n" in text or "\0" in text else ""
-            digest.update(f"{size}{text}\n".encode())
+            digest.update(text.encode() + b"\n")
     return digest.hexdigest()
 
 

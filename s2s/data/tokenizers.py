@@ -90,6 +90,11 @@ class Tokenizer:
         return self._pieces.size
 
     @property
+    def writes_lowercase(self) -> bool:
+        """Whether no text that it gives back has a capital letter, so that none is to be had in a score."""
+        return self.lowercase or getattr(self._pieces, "lowercase", False)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of all that decides how text is cut."""
         return _digest(self._model, self._settings())

@@ -241,9 +241,10 @@ def collapse(
             f"most {noun} are empty: normal in the first updates; if it lasts, raise training.warmup, lower "
             "training.learning_rate, or look for empty targets with `s2s data check`"
         )
-    if len(set(translations)) < min(different, right) / 10:
+    answers = len(set(translations))
+    if answers < min(different, right) / 10 or answers == 1 < right:
         return (
-            f"only {len(set(translations))} different {noun} of {different} different sources, where {right} are "
+            f"only {answers} different {noun} of {different} different sources, where {right} are "
             "right: normal in the first updates; if it lasts, the decoder ignores the source: lower "
             "training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
         )

@@ -175,9 +175,11 @@ def greedy(model: Seq2Seq, data: Prepared, recipe: Recipe[Any], sources: Sequenc
     return [translation.text for translation in translator.translate(sources)]
 
 
-def counts_of(metric: str, translations: Sequence[str], references: Sequence[str]) -> list[list[int]]:
+def counts_of(
+    metric: str, translations: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> list[list[int]]:
     """What sacreBLEU counts in each sentence for `bleu` or `chrf`; a corpus' score is computed from the sums."""
-    counted = metrics()[metric]._extract_corpus_statistics(list(translations), [list(references)])
+    counted = metrics(lowercase)[metric]._extract_corpus_statistics(list(translations), [list(references)])
     return [[int(number) for number in sentence] for sentence in counted]
 
 

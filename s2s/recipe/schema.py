@@ -341,8 +341,9 @@ class FineTunedRecipe(AnyRecipe[Model], Generic[Model]):
 
     init_from: Word | None = None
     """Folder of a run, or of one of its checkpoints, whose encoder the model begins with: of a masked-language model, a
-    classifier or a translator; or `hf:USER/NAME`, a run or weights that others published on the Hugging Face hub. Its
-    tokenizer is taken over, or both with `init.parts: all`. `model` must give the encoder the same sizes."""
+    classifier, a translator or a text-to-text model; or `hf:USER/NAME`, a run or weights that others published on the
+    Hugging Face hub. Its tokenizer is taken over, or both with `init.parts: all`. `model` must give the encoder
+    the same sizes."""
     init: InitSettings = InitSettings()
     """What becomes of the tensors that `init_from` gives."""
 

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import re
 import subprocess
 import sys
 import time
@@ -94,7 +93,7 @@ def _identifies(start: object) -> bool:
 
 
 def processor() -> str:
-    """The processor's name; with its family and model where the name has no number, as in virtual machines."""
+    """The processor's name with its family and model: virtual machines call several generations by one name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -104,7 +103,7 @@ def processor() -> str:
     name = told.get("model name") or platform.machine()
     known = [f"{key.removeprefix('cpu ')} {told[key]}" for key in ("cpu family", "model") if told.get(key)]
     # "Intel(R) Xeon(R) Processor" has AMX, or has not
-    return name if not known or re.search(r"\d", name) else f"{name} ({', '.join(known)})"
+    return f"{name} ({', '.join(known)})" if known else name
 
 
 def git_commit() -> dict[str, object] | None:

@@ -364,6 +364,17 @@ def check_comparable(
             raise UserError(f"{first.run} and {other.run} have different {first.split} sets", remedy=remedy)
 
 
+def check_case(lowercase: Sequence[bool]) -> None:
+    """Refuses to compare evaluations of which some are without regard to case and others are not.
+
+    Raises:
+        UserError: they are.
+    """
+    if len(set(lowercase)) > 1:
+        what = "some of the runs write small letters alone and are scored without regard to case, others are not"
+        raise UserError(what, remedy="add --lowercase, which scores all of them so")
+
+
 def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:
     """Refuses texts of so many pieces as a key says where a model learns fewer positions; None: it knows any number."""
     if longest is not None and longest < wanted:

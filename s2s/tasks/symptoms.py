@@ -50,7 +50,8 @@ def pair_symptoms(
         translations = list(translator.translate([with_prefix(prefix, text) for text in sources], advance))
     outputs = [translation.text for translation in translations]
     seen = Seen.load(run.checkpoint / TOKENIZER)
-    found = score(outputs, references, run.tokenizers[-1].lowercase)
+    lowercase = run.tokenizers[-1].writes_lowercase
+    found = score(outputs, references, lowercase)
     return Symptoms(
         summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
         f"exact {found['exact']:.2f} %",
@@ -67,7 +68,7 @@ def pair_symptoms(
                 lambda some: collate_sources([read[i] for i in some]),
             ),
         ],
-        worst=worst_texts(sources, outputs, [[r] for r in references], places),
+        worst=worst_texts(sources, outputs, [[r] for r in references], places, lowercase),
         ignorant=entropy(np.concatenate([*wanted, np.full(len(wanted), EOS)])),
     )
 
@@ -124,10 +125,14 @@ def search_errors(
 
 
 def worst_texts(
-    sources: Sequence[str], outputs: Sequence[str], references: Sequence[Sequence[str]], places: Sequence[str]
+    sources: Sequence[str],
+    outputs: Sequence[str],
+    references: Sequence[Sequence[str]],
+    places: Sequence[str],
+    lowercase: bool = False,
 ) -> list[Worst]:
     """The outputs of the lowest chrF; each example has a place in words, and its first reference is shown."""
-    metric = metrics(names=("chrf",))["chrf"]
+    metric = metrics(lowercase, ("chrf",))["chrf"]
     scores = [metric.sentence_score(o, list(r)).score for o, r in zip(outputs, references, strict=True)]
     order = sorted(range(len(scores)), key=lambda i: scores[i])[:WORST]
     return [Worst(sources[i], outputs[i], references[i][0], f"{places[i]}, chrF {scores[i]:.1f}") for i in order]

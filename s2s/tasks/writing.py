@@ -98,7 +98,9 @@ def collapsed(sources: Sequence[str], outputs: Sequence[str], references: Sequen
         f"{answers:,} different answers to {different:,} different sources, where {right:,} are right; {empty:,} "
         "answers are empty"
     )
-    threshold = "where answers are fewer than a tenth of the sources, and of what is right, or most are empty"
+    threshold = (
+        "where answers are fewer than a tenth of the sources, and of what is right, or all one, or most are empty"
+    )
     remedy = "lower training.learning_rate, raise training.warmup, and look for misaligned pairs with `s2s data check`"
     return plain_sign("says always the same", found, measured, answers / max(1, different), threshold, remedy)
 

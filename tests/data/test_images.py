@@ -260,20 +260,21 @@ NAMES = datasets.ClassLabel(names=list(CLASSES))
 
 
 @pytest.mark.parametrize("classes", [None, CLASSES, CLASSES[::-1]])
-@pytest.mark.parametrize("label", [-1, None])
-def test_an_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path, label, classes):
+@pytest.mark.parametrize(
+    ("label", "said"), [(-1, "-1 is no class; the 3 classes are ant, bee, cat"), (None, "has no label")]
+)
+def test_an_image_without_a_label_is_refused_whatever_the_order_of_classes(tmp_path, label, said, classes):
     place = hub(tmp_path, [0, 1, 2, label], NAMES)
-    with pytest.raises(UserError, match=rf"row 4: {label} is no class; the 3 classes are ant, bee, cat"):
+    with pytest.raises(UserError, match=f"row 4: {said}"):
         ImageSource(settings(corpus="x", root=str(place), classes=classes)).part("train")
 
 
 @pytest.mark.parametrize(
     ("labels", "kind", "words"),
     [
-        ([0, 1, None], "int64", "row 3: None is no class"),
+        ([0, 1, None], "int64", "row 3: has no label"),
         (["ant", "bee ", "ant"], "string", "row 2: the label 'bee ' has a space"),
-        ([0.0, 1.0], "float64", "row 1: 0.0 is no class"),
-        ([True, False], "bool", "row 1: True is no class"),
+        ([0.0, float("nan")], "float64", "row 2: has no label"),
     ],
 )
 def test_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
@@ -288,9 +289,18 @@ def test_one_class_is_no_task(tmp_path, files, folders, pixels):
     high = settings(corpus="files", train=str(folders.parent / "above" / "images"), test=None)
     with pytest.raises(UserError, match=r"images are of one class, 'train'(.|\n)*folders of the classes"):
         ImageSource(high).load()
-    (files / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros(9))))
-    with pytest.raises(UserError, match="of one class, '0'"):
-        ImageSource(settings(corpus="x", root=str(files))).load()
+    for number in (0, 1):
+        (files / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.full(9, number))))
+        with pytest.raises(UserError, match=f"of one class, '{number}'"):
+            ImageSource(settings(corpus="x", root=str(files))).load()
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "names"), [([True, False], "bool", ("0", "1")), ([0.0, 1.5], "float64", ("0.0", "1.5"))]
+)
+def test_other_labels_are_numbers_or_words(tmp_path, labels, kind, names):
+    place = hub(tmp_path, labels * 3, datasets.Value(kind))
+    assert ImageSource(settings(corpus="x", root=str(place))).part("train").names == names
 
 
 def test_a_hub_column_that_is_not_there_is_named(tmp_path, pixels):

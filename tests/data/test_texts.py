@@ -1,7 +1,6 @@
 """Plain texts: the same ones that labelled texts have, without their labels."""
 
 import gzip
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from s2s.errors import UserError
 from s2s.recipe.schema import LocalText, PlainTextSettings
 from s2s.tasks.classification.data import LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings, LocalColumns
-from s2s.tasks.language_model.data import DocumentSource
-from s2s.tasks.language_model.recipe import DocumentSettings
 from s2s.tasks.texts import TextSource
 
 
@@ -61,15 +58,3 @@ def test_what_is_missing_is_named(folder, changes, words):
     settings = {"corpus": "x/y", "root": str(folder), "validation": 4, "local": LocalText(text="2")} | changes
     with pytest.raises(UserError, match=words):
         TextSource(PlainTextSettings(**settings)).load()
-
-
-def test_documents_of_one_file_cut_otherwise_are_other_data(tmp_path):
-    (tmp_path / "t.txt").write_text("one line\nanother line\n\nthird line\nfourth\n\nfifth\n")
-    found = {}
-    for unit in ("line", "paragraph", "file"):
-        source = DocumentSource(DocumentSettings(train=str(tmp_path / "t.txt"), validation=1, document=unit))
-        found[unit] = source.digest(source.read("test", str(tmp_path / "t.txt"), None))
-    assert len(set(found.values())) == 3
-    # of single lines it is what it was in older runs
-    lines = b"one line\nanother line\nthird line\nfourth\nfifth\n"
-    assert found["line"] == hashlib.blake2b(lines, digest_size=16).hexdigest()

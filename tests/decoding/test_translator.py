@@ -145,3 +145,5 @@ def test_a_collapsed_model_is_told_apart_from_a_working_one():
     assert collapse(["a"] * 50, ["b"] * 50, references) is None
     # two answers, half of each, are all that there is to say
     assert collapse(sources, ["ja", "nein"] * 25, ["ja", "nein"] * 25) is None
+    assert "only 1 different" in collapse(sources, ["ja"] * 50, ["ja", "nein"] * 25)
+    assert collapse(sources, ["ja"] * 50, ["ja"] * 50) is None

@@ -294,6 +294,11 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
     assert (memory.machines, decoding.machines) == (["New (fp32)"], ["Old (fp32)", "New (fp32)"])
     assert memory.elsewhere(summary) == ["New (fp32)"]
+    # names that begin alike are other machines
+    other = memory.model_copy(update={"machines": ["Old (fp32)", "Old (family 26, model 2) (fp32)"]})
+    assert other.elsewhere(summary) == other.machines
+    bare = memory.model_copy(update={"machines": ["Old", "Old (fp32)", "Older (fp32)"]})
+    assert bare.elsewhere(summary) == ["Old (fp32)", "Older (fp32)"]
     page = draw(folder).read_text(encoding="utf-8")
     assert ", on New (fp32)." in page
     assert ", on Old (fp32) and New (fp32)." in page

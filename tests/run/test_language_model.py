@@ -101,6 +101,9 @@ def test_two_runs_are_tested_on_the_same_documents(run):
     assert same.bits_per_byte.value == pytest.approx(found.main_scores()["bits_per_byte"])
     with pytest.raises(UserError, match="different test sets"):
         LanguageScores.compare([found, replace(found, digest="x")])
+    # one file in other documents has the same digest
+    with pytest.raises(UserError, match="different"):
+        LanguageScores.compare([found, replace(found, documents=found.documents + 1)])
 
 
 def test_a_document_that_does_not_come_back_as_it_was_is_counted():

@@ -123,7 +123,9 @@ def test_text_is_cut_as_berts_own_tokenizer_cuts_it(alone, tmp_path, changes):
     folder = Path(shutil.copytree(alone, tmp_path / "copy"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True} | changes))
     reference = transformers.BertTokenizer(vocab=str(folder / "vocab.txt"), **({"do_lower_case": True} | changes))
-    assert _cut_otherwise(_tokenizer(folder), reference, ODD) == []
+    ours = _tokenizer(folder)
+    assert _cut_otherwise(ours, reference, ODD) == []
+    assert ours.writes_lowercase is changes.get("do_lower_case", True)
     # and by its other file, which newer models have
     reference.save_pretrained(tmp_path / "saved")
     for name in ("config.json", "model.safetensors"):

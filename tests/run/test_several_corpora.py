@@ -229,6 +229,11 @@ def test_a_prefix_stands_before_each_line_wherever_it_comes_from(folder):
     _s2s("train", _recipe(folder, "bare", "one.tsv"))
     both = _s2s("evaluate", run, "runs/bare", "--source", "few.en", "--reference", "few.de")
     assert "against the first" in both
+    _s2s("train", _recipe(folder, "small", "one.tsv"), "tokenizer.lowercase=true")
+    with pytest.raises(UserError, match=r"without regard to case, others are not(.|\n)*add --lowercase"):
+        _s2s("evaluate", "runs/bare", "runs/small")
+    assert "against the first" in _s2s("evaluate", "runs/bare", "runs/small", "--lowercase")
+    assert not (folder / "runs/small/evaluation-test-lowercase.json").exists()
     links = _s2s("align", run, "--input", "in.en").split("\n")
     assert {link.split("-")[0] for link in links[0].split()} <= {"0", "1"}
 

@@ -52,7 +52,12 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         exact = [int(a.strip() == b.strip()) for a, b in zip(written, wanted, strict=True)]
         words = [len(text.split()) for text in texts]
         parts.append(
-            {"rows": rows, "words": words, "translations": written, "counts": counts_of("bleu", written, wanted)}
+            {
+                "rows": rows,
+                "words": words,
+                "translations": written,
+                "counts": counts_of("bleu", written, wanted, data.target_tokenizer.writes_lowercase),
+            }
             | {"exact": exact, "unread": len(texts) - len(read)}
         )
     curve = history(folder, {"losses": "loss"}, contest.computer)

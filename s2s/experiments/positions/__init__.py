@@ -218,8 +218,8 @@ def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Si
     mixed = shuffle_all(sources)
     natural, other = (greedy(model, data, recipe, texts) for texts in (sources, mixed))
     return {
-        "bleu": counts_of("bleu", natural, references),
-        "bleu_shuffled": counts_of("bleu", other, references),
+        "bleu": counts_of("bleu", natural, references, data.target_tokenizer.writes_lowercase),
+        "bleu_shuffled": counts_of("bleu", other, references, data.target_tokenizer.writes_lowercase),
         "reordered": [int(a != b) for a, b in zip(sources, mixed, strict=True)],
         "changed": [int(a != b) for a, b in zip(natural, other, strict=True)],
         "same_words": [int(sorted(a.split()) == sorted(b.split())) for a, b in zip(natural, other, strict=True)],

@@ -27,7 +27,8 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     return {
         **{key: tested[key] for key in ("split", "beam", "scores", "exact", "sources", "references", "translations")},
         "counts": {
-            metric: counts_of(metric, tested["translations"], tested["references"]) for metric in ("bleu", "chrf")
+            metric: counts_of(metric, tested["translations"], tested["references"], tested["lowercase"])
+            for metric in ("bleu", "chrf")
         },
         **history(folder, {"losses": "loss", "bleus": "bleu"}, contest.computer),
         "source_use": asdict(worth) if worth else None,

@@ -9,7 +9,7 @@ from s2s.evaluation.inference import Estimate, holm, mean
 from s2s.evaluation.survival import Times, kaplan_meier, log_rank_p
 from s2s.experiments.contest import MACHINE, BySeed, Measured
 from s2s.experiments.presenting import Column, Interval, Runs, axis, figure, series, table
-from s2s.results import Figure, Table
+from s2s.results import Figure, Table, without_precision
 
 LEVELS = (6.0, 5.0, 4.0, 3.0, 2.5, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.2)
 """Validation losses, in nats per token, that models are timed to; fixed before anything was measured."""
@@ -22,7 +22,7 @@ def kinds(runs: Runs) -> dict[str, str]:
     """What trainings cost that can be compared, with its unit: their seconds only where one machine made all."""
     made = {run.get(MACHINE, "") for own in runs.values() for run in own.values()}
     # the precision is the same, and some do not tell it
-    machines = {machine.rpartition(" (")[0] or machine for machine in made}
+    machines = set(map(without_precision, made))
     return {kind: unit for kind, unit in UNITS.items() if kind != "seconds" or len(machines) == 1}
 
 

@@ -230,7 +230,9 @@ def _arm(
         "curves": {rate: each.curve for rate, each in trained.items()},
         "losses": [round(float(loss), 4) for loss in best.losses],
         "source_use": asdict(worth) if worth else None,
-        "counts": counts_of("bleu", greedy(model, data, recipe, sources), references),
+        "counts": counts_of(
+            "bleu", greedy(model, data, recipe, sources), references, data.target_tokenizer.writes_lowercase
+        ),
         "seconds": seconds,
     }
 

@@ -16,7 +16,7 @@ from s2s.tasks.captioning.pictures import looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
 from s2s.tasks.captioning.writing import Look, looks, write
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable
 from s2s.training.progress import Meter
 
 if TYPE_CHECKING:
@@ -88,9 +88,8 @@ class CaptionEvaluation(Evaluation):
         """By exchanging captions."""
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.names, each.references))
-        return compare(
-            {e.run: e.captions for e in evaluations}, first.references, any(e.lowercase for e in evaluations), METRICS
-        )
+        check_case([each.lowercase for each in evaluations])
+        return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)
 
 
 def evaluate_images(

@@ -41,6 +41,7 @@ def symptoms(
     outputs = [each.text for each in written]
     references = [_nearest(output, several) for output, several in zip(outputs, part.captions, strict=True)]
     cut, positions = unit_of(references), positions_of(recipe)
+    places = [f"image {row + 1}" for row in rows]
     pieces = Lists.of(tokenizer.encode_batch(list(part.texts())))
     every = pieces.rows(np.arange(len(pieces.lengths)))
     found = score(outputs, part.captions, recipe.tokenizer.lowercase, METRICS)
@@ -62,7 +63,7 @@ def symptoms(
                 lambda some: as_read(part.pixels[some], positions),
             ),
         ],
-        worst=worst_texts(part.names, outputs, part.captions, [f"image {row + 1}" for row in rows]),
+        worst=worst_texts(part.names, outputs, part.captions, places, recipe.tokenizer.lowercase),
         ignorant=entropy(np.concatenate([*every, np.full(len(every), EOS)])),
     )
 

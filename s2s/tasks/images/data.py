@@ -63,10 +63,9 @@ class ImageSource(Source[ImageDataSettings, Images]):
     def read(self, name: str, split: str | tuple[str, str], train: Images | None) -> Images:
         """IDX files, a folder with a folder of images for each class, or a data set on the hub."""
         found = self._found(name, split, train)
-        classes = len(found.names)
-        if name == "train" and classes < 2:
+        if name == "train" and len(np.unique(found.labels)) < 2:
             raise UserError(
-                f"all training images are of one class, {found.names[0]!r}",
+                f"all training images are of one class, {found.names[found.labels[0]]!r}",
                 where=f"data.train: {split}",
                 remedy="name the folder in which the folders of the classes are, or a set of several classes",
             )
@@ -190,9 +189,11 @@ def _numbered(
     """Classes as numbers. Numbers stay what they are; words are looked up, or numbered by the alphabet."""
     own = getattr(feature, "names", None)
     for row, value in enumerate(values, start=1):
+        if value is None or value != value:
+            raise UserError("has no label", where=f"{where}, row {row}", remedy="label the row, or remove it")
         # -1, which says of a set's own classes that nobody knows, would count from the end
-        if isinstance(value, bool) or not isinstance(value, int | str) or (own and value not in range(len(own))):
-            raise _unknown_class(repr(value), own or names or (), f"{where}, row {row}")
+        if own and value not in range(len(own)):
+            raise _unknown_class(repr(value), own, f"{where}, row {row}")
     if own and names and tuple(own) != names:
         # the same classes in another order, or fewer of them: the words decide
         values, own = [own[value] for value in values], None
@@ -212,7 +213,7 @@ def _numbered(
 def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:
     shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
     return UserError(
-        f"{found} is no class" + (f"; the {len(names)} classes are {shown}" if names else ""),
+        f"{found} is no class; the {len(names)} classes are {shown}",
         where=where,
         remedy="mend the label, or name all classes in data.classes",
     )

@@ -237,7 +237,8 @@ class LanguageScores(Evaluation):
     def compare(cls, evaluations: Sequence[Self]) -> list[LanguageComparison]:
         """By exchanging documents."""
         first, found = evaluations[0], []
-        check_comparable(evaluations, lambda each: each.digest)
+        # documents of one file, cut otherwise, have one digest
+        check_comparable(evaluations, lambda each: (each.digest, each.documents))
         for other in evaluations:
             counts = [np.column_stack((each.nats, each.sizes)) for each in (first, other)]
             chance = None if other is first else paired_p(counts[0], counts[1], _rate)

@@ -67,7 +67,10 @@ def check_apart(answers: Sequence[str], tokenizer: Tokenizer, where: str) -> Non
         if UNK in pieces:
             what, why = f"{answer!r:.60} has a piece that the tokenizer does not know", "another tokenizer.kind"
         elif pieces in seen:
-            what, why = f"{seen[pieces]!r:.60} and {answer!r:.60} are the same pieces", "tokenizer.lowercase: false"
+            what, why = (
+                f"{seen[pieces]!r:.60} and {answer!r:.60} are the same pieces",
+                "tokenizer.lowercase: false",
+            )
         else:
             seen[pieces] = answer
             continue

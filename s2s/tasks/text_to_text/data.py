@@ -218,9 +218,9 @@ def prepare(recipe: TextToTextRecipe, tokenizer: Tokenizer | None, say: Callable
         kept[name] = learned.kept
     corpus = Corpus(Mixture(kept), corpus.validation, corpus.test)
     tokenizer = tokenizer or train(read_and_written(corpora, kept), recipe.tokenizer, "text")
+    check_prefixes({f"data.corpora.{name}": each.prefix for name, each in corpora.items()}, tokenizer)
     for name, each in corpora.items():
         check_apart(each.answers or (), tokenizer, f"data.corpora.{name}.answers")
-    check_prefixes({f"data.corpora.{name}": each.prefix for name, each in corpora.items()}, tokenizer)
     longest = recipe.batches.max_length
     made = {name: in_pieces(part, corpora[name], tokenizer, longest) for name, part in kept.items()}
     validation = {n: in_pieces(p, corpora[n], tokenizer, longest)[0] for n, p in corpus.validation.parts.items()}

@@ -110,14 +110,17 @@ class TextToTextEvaluation(Evaluation):
         for number, task in enumerate(first.tasks):
             written = {each.run: each.tasks[number].written for each in evaluations}
             tested: Sequence[Comparison | ClassifierComparison] = ()
+            name = task.task
             if task.classes:
                 names = [each.name for each in task.classes.classes]
                 numbers = {run: np.array([names.index(each) for each in answers]) for run, answers in written.items()}
                 truth = np.array([names.index(text.strip()) for text in task.references])
                 tested = compare_classifiers(truth, numbers)
             elif task.texts:
-                tested = compare(written, task.references, any(each.lowercase for each in evaluations))
-            found += [TaskComparison(task.task, each) for each in tested]
+                cases = {each.lowercase for each in evaluations}
+                tested = compare(written, task.references, True in cases)
+                name += ", without regard to case" if len(cases) > 1 else ""
+            found += [TaskComparison(name, each) for each in tested]
         return found
 
 
@@ -148,7 +151,9 @@ def score_task(
         written = ranks.shared(lambda some: [each.text for each in translator.translate(some, advance)], prefixed)
     metric = settings.metric
     # intervals, and TER, take longer than the search: a curve has none
-    value = loss if metric == LOSS else score(written, references, run.tokenizers[0].lowercase, (metric,))[metric]
+    value = (
+        loss if metric == LOSS else score(written, references, run.tokenizers[0].writes_lowercase, (metric,))[metric]
+    )
     return TaskScore(name, metric, value, sources, references, written)
 
 

@@ -9,7 +9,7 @@ from s2s.interpretability.seq2seq import inspection_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
 from s2s.tasks.seq2seq import pair_of
-from s2s.tasks.text_to_text.answers import log_probabilities, shares
+from s2s.tasks.text_to_text.answers import best_first, log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import TextToTextRecipe
 from s2s.tasks.text_to_text.use import task_named
 
@@ -40,5 +40,5 @@ def insides(run: MixtureRun, focus: Focus) -> Inspection:
 def _answer(run: MixtureRun, source: str, answers: Sequence[str]) -> tuple[str, str]:
     """The likeliest of the answers, and how likely each is."""
     found = shares(log_probabilities(run.model, run.tokenizers[0], [source], answers, 1))[0].tolist()
-    likely = sorted(zip(found, answers, strict=True), reverse=True)
+    likely = best_first(found, answers)
     return likely[0][1], " · ".join(f"{answer} {share:.3f}" for share, answer in likely)

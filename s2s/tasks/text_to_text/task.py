@@ -107,7 +107,7 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         return -chosen.value if chosen.percent is None else chosen.percent
 
     def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
-        recipe, lowercase, found = run.recipe, run.tokenizers[0].lowercase, []
+        recipe, lowercase, found = run.recipe, run.tokenizers[0].writes_lowercase, []
         for name, each in part.parts.items():
             settings = recipe.data.corpora[name]
             pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)

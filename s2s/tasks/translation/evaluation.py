@@ -12,7 +12,7 @@ from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_comparable
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import Meter
@@ -75,8 +75,8 @@ class TranslationEvaluation(Evaluation):
         """By exchanging translations."""
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.sources, each.references))
-        lowercase = any(each.lowercase for each in evaluations)
-        return compare({e.run: e.translations for e in evaluations}, first.references, lowercase)
+        check_case([each.lowercase for each in evaluations])
+        return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
 
 
 def evaluate_pairs(
@@ -86,7 +86,7 @@ def evaluate_pairs(
     with meter("translating", len(sources)) as advance:
         asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
         translations = [t.text for t in translator_of(run).translate(asked, advance)]
-    own_case = run.tokenizers[-1].lowercase
+    own_case = run.tokenizers[-1].writes_lowercase
     lowercase = scoring.lowercase or own_case
     return TranslationEvaluation(
         run=str(run.path),

@@ -14,7 +14,7 @@ from s2s.data.batches import Pairs, every_pair
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.mixing import FixedPairs, Mixed, told
 from s2s.data.pair_inspection import unreachable
-from s2s.data.pairs import pairs
+from s2s.data.pairs import pairs, without_prefix
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
@@ -97,7 +97,9 @@ class Translation(WritingTask[Recipe, Prepared]):
     def symptoms(
         self, run: TranslationRun, part: "datasets.Dataset", rows: Int[np.ndarray, " pairs"], meter: Meter
     ) -> Symptoms:
-        return pair_symptoms(run, part, [f"line {row + 1}" for row in rows], meter)
+        # a split's sources have the prefix
+        prefix = run.recipe.data.prefix
+        return pair_symptoms(run, without_prefix(part, prefix), [f"line {row + 1}" for row in rows], meter, prefix)
 
     def introduce(self, course: TranslationCourse, say: Say) -> None:
         source, target = course.data.source_tokenizer, course.data.target_tokenizer
@@ -131,7 +133,7 @@ class Translation(WritingTask[Recipe, Prepared]):
         sources, references = list(rows["source"]), list(rows["target"])
         ranks = course.trainer.computer.ranks
         translations = ranks.shared(lambda part: [t.text for t in translator.translate(part)], sources)
-        found = {"loss": loss, **score(translations, references, data.target_tokenizer.lowercase)}
+        found = {"loss": loss, **score(translations, references, data.target_tokenizer.writes_lowercase)}
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
         log.validation(update, found, samples[:_SAMPLES])
         _picture_attention(course, log)
@@ -144,9 +146,8 @@ class Translation(WritingTask[Recipe, Prepared]):
         self, run: TranslationRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
         # those of a split have the prefix, those of files are as they were written
-        prefix = "" if scoring.files else run.recipe.data.prefix
-        sources = [source.removeprefix(prefix) for source in part["source"]]
-        return evaluate_pairs(run, sources, list(part["target"]), scoring, meter)
+        part = part if scoring.files else without_prefix(part, run.recipe.data.prefix)
+        return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
 
     def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
         """Where it looks while it writes its own translation, or the one that the focus has."""
