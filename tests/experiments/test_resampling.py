@@ -46,3 +46,13 @@ def test_slopes_recover_a_planted_one():
 def test_ratios_are_of_sums():
     parts, wholes = np.array([1.0, 10.0]), np.array([1, 5])
     assert ratios(parts, wholes, np.array([[1, 1], [2, 0]])).tolist() == [11 / 6, 1.0]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_counts_without_regard_to_case_come_to_that_score(metric):
+    references = ["The old Dog saw a Cat .", "Anna reads the Book today ."]
+    small = [text.lower() for text in references]
+    found = [corpus_score(metric, np.array(counts_of(metric, small, references, case))) for case in (True, False)]
+    assert found == pytest.approx([score(small, references, case)[metric] for case in (True, False)])
+    assert found[1] < 60 < found[0]
+    assert found[0] == pytest.approx(100)
