@@ -7,6 +7,7 @@ that a measurement would have left. Nothing here knows what a result should say 
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, order
 from s2s.evaluation.metrics import exact_share, score
-from s2s.experiments import beginning, comparison, gradients, parallelism
+from s2s.experiments import beginning, comparison, gradients, long_range, parallelism
 from s2s.experiments.translating import counts_of
 
 MODELS = ("rnn", "mingru", "transformer")
@@ -58,6 +59,8 @@ def compared(folder: Path, *experiments: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(parallelism.SIZES, "quick", COUNTED)
         patch.setitem(gradients.SIZES, "quick", LOOKED)
+        # what is planted has as many seeds as all else
+        patch.setitem(long_range.SIZES, "quick", replace(long_range.SIZES["quick"], further=0))
         # in this process, where the sizes are these
         patch.setattr(comparison, "number_for", lambda computer: 1)
         comparison.go_on(folder, Console(file=io.StringIO()))

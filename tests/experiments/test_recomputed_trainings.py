@@ -112,6 +112,18 @@ def test_times_to_the_solution_are_those_of_the_product_limit_and_of_all_ways_to
         assert [row["models"] for row in rows] == [f"{a}, {b}" for a, b in PAIRS]
         assert [row["p (log-rank)"] for row in rows] == pytest.approx(p, abs=5.1e-5)
         assert [row["p (Holm within the task)"] for row in rows] == pytest.approx(by_hand.holm(p), abs=5.1e-5)
+        corrected = dict(zip(PAIRS, by_hand.holm(p), strict=True))
+        for kind, found in findings(said, "learning long-term dependencies").items() if form == "whole model" else ():
+            own = times[form, kind]
+            ended, waited = ([time for time, over in own if over == which] for which in (True, False))
+            budget = max(run["budget"] for run in _answers(folder, kind, FORMS[form]))
+            by_product = by_hand.median_by_product_limit(ended, waited)
+            wanted = tuple(budget if end is None else end for end in by_product)
+            assert (found["value"], found["low"], found["high"]) == wanted
+            told = [
+                each for pair, each in corrected.items() if kind in pair and f"p = {each:.2g} (" in found["verdict"]
+            ]
+            assert told or found["standing"] == "not measurable"
         least = 2 / math.comb(2 * len(SEEDS), len(SEEDS))
         assert {row["least p that so few seeds can give"] for row in rows} == {round(least, 4)}
 

@@ -101,7 +101,7 @@ def evaluate_images(
     with meter("captioning", len(part)) as advance:
         written = write(recipe, writer, part.pixels, advance)
     captions = [each.text for each in written]
-    lowercase = scoring.lowercase or recipe.tokenizer.lowercase
+    lowercase = scoring.lowercase or tokenizer.writes_lowercase
     some = np.arange(0, len(part), max(1, len(part) // _SAMPLES))[:_SAMPLES]
     shown = part.select(some)
     return CaptionEvaluation(
@@ -111,7 +111,7 @@ def evaluate_images(
         beam=recipe.decoding.beam,
         length_penalty=recipe.decoding.length_penalty,
         lowercase=lowercase,
-        own_case=lowercase == recipe.tokenizer.lowercase,
+        own_case=lowercase == tokenizer.writes_lowercase,
         scores=scores(captions, part.captions, lowercase, METRICS),
         facts=facts_told(captions, part) if recipe.data.corpus == BUILT_IN else None,
         names=list(part.names),

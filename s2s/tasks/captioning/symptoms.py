@@ -44,7 +44,7 @@ def symptoms(
     places = [f"image {row + 1}" for row in rows]
     pieces = Lists.of(tokenizer.encode_batch(list(part.texts())))
     every = pieces.rows(np.arange(len(pieces.lengths)))
-    found = score(outputs, part.captions, recipe.tokenizer.lowercase, METRICS)
+    found = score(outputs, part.captions, tokenizer.writes_lowercase, METRICS)
     return Symptoms(
         summary=f"{len(part):,} images: CIDEr-D {found['cider']:.2f}, BLEU {found['bleu']:.2f}, exact "
         f"{found['exact']:.2f} %",
@@ -63,7 +63,7 @@ def symptoms(
                 lambda some: as_read(part.pixels[some], positions),
             ),
         ],
-        worst=worst_texts(part.names, outputs, part.captions, places, recipe.tokenizer.lowercase),
+        worst=worst_texts(part.names, outputs, part.captions, places, tokenizer.writes_lowercase),
         ignorant=entropy(np.concatenate([*every, np.full(len(every), EOS)])),
     )
 

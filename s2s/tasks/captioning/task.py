@@ -121,7 +121,7 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
             lambda rows: write(recipe, writer, part.pixels[rows]), range(len(part.pixels))
         )
         captions = [each.text for each in written]
-        found = {"loss": loss, **score(captions, part.captions, recipe.tokenizer.lowercase, METRICS)}
+        found = {"loss": loss, **score(captions, part.captions, data.tokenizer.writes_lowercase, METRICS)}
         first_ones = [first for first, *_ in part.captions]
         rows = zip(part.names, first_ones, captions, strict=True)
         log.validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])
