@@ -104,7 +104,7 @@ def _table(kept: Shown) -> list[str]:
         names = [line.name for line, of in lines if of is summary]
         if not names:
             continue
-        machine = ", ".join(summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine)
+        machine = summary.measured_on(kept_results(KEPT[summary.profile], summary))
         elsewhere = {name: where for name, where in _elsewhere(summary).items() if name in names}
         for where in dict.fromkeys(elsewhere.values()):
             machine += f"; {', '.join(name for name, its in elsewhere.items() if its == where)} on {where}"

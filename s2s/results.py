@@ -5,6 +5,7 @@ The report is drawn from these files alone, so nothing here knows a model or imp
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -299,6 +300,11 @@ class Summary(Part):
         """The processor and the precision of the machine that began; nothing where none did."""
         device = self.machine.get("device", "")
         return (self.machine.get("processor", ""), device.rpartition(", ")[2]) if device else ()
+
+    def measured_on(self, results: Sequence[Result]) -> str:
+        """The machine in words, as the one that only began where another measured some of the results; or nothing."""
+        named = ", ".join(self.machine[key] for key in ("processor", "device", "date") if key in self.machine)
+        return f"begun on {named}" if named and any(each.elsewhere(self) for each in results) else named
 
 
 def spreadsheet_cell(cell: C) -> C | str:

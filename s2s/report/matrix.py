@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from s2s.questions import TABLES, Row, plan_of
+from s2s.questions import TABLES, Row, plan_of, settling
 from s2s.report.numbers import halves, titled
 from s2s.results import Finding, Result, Summary
 
@@ -180,8 +180,12 @@ def heading(line: Line) -> str:
     return titled(line.quantity, line.unit)
 
 
-def left_out(summary: Summary) -> tuple[list[str], str]:
-    """Rows that the comparison's profile does not ask for, and why; none where it asks for all."""
+def left_out(summary: Summary) -> tuple[dict[str, list[str]], str]:
+    """Rows that the comparison's profile does not ask for, by the shortest that does; and why."""
     plan = plan_of(summary.task, summary.profile)
     asked = {*plan.experiments, *summary.experiments}
-    return [name for name, row in TABLES[summary.task].items() if row.experiment not in asked], plan.why
+    rows: dict[str, list[str]] = {}
+    for name, row in TABLES[summary.task].items():
+        if row.experiment not in asked:
+            rows.setdefault(settling([row.experiment]), []).append(name)
+    return rows, plan.why

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from markupsafe import Markup, escape
@@ -49,7 +50,7 @@ def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pic
         summary=summary,
         lead="The classroom table" if summary.task == "translation" else summary.task.capitalize(),
         facts=_facts(summary),
-        brief=_brief(summary),
+        brief=_brief(summary, results),
         gaps=_gaps(summary, results),
         models=[
             {"name": model, "mark": MARKS[i % len(MARKS)], "colour": f"--model-{i % len(PALETTE)}"}
@@ -104,7 +105,7 @@ def _gaps(summary: Summary, results: Sequence[Result]) -> dict[str, object]:
     absent = [
         name
         for name, row in TABLES[summary.task].items()
-        if row.experiment not in {*summary.experiments, *finished} and name not in outside
+        if row.experiment not in {*summary.experiments, *finished} and name not in chain(*outside.values())
     ]
     return {
         "missing": [name for name in summary.experiments if name not in finished],
@@ -233,12 +234,11 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _brief(summary: Summary) -> str:
+def _brief(summary: Summary, results: Sequence[Result]) -> str:
     """The same in a line, as far as it matters to whom only looks."""
-    machine = [summary.machine[key] for key in ("processor", "device", "date") if key in summary.machine]
     named = [f"{summary.profile} profile"] if summary.task == "translation" else []
     equal = "equal parameters and updates" if summary.match == "parameters" else "equal parameters and training time"
-    return " · ".join([*named, _seeds(summary.seeds), equal, *machine])
+    return " · ".join([*named, _seeds(summary.seeds), equal, *filter(None, [summary.measured_on(results)])])
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -269,6 +269,8 @@ def test_harm_is_called_harm(contest):
         ({"read": 0.1}, "not measurable", "0.10 nats lower with the right sources"),
         ({"bad": "not a word"}, "not measurable", "translates: 0.0 BLEU with the best arm (≥ 20 wanted)"),
         ({"curve": (3, 2, 1, 0)}, "still learning", "its loss still falls by"),
+        # a hair's rise at the last look is no end
+        ({"curve": (3, 2, 0, 0.001)}, "still learning", "its loss still falls by"),
     ],
 )
 def test_closed_gates_close_the_row(contest, change, standing, words):

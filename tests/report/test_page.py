@@ -199,11 +199,10 @@ def test_the_key_figures_stand_beside_the_table_and_nowhere_else(page, found):
 
 def test_what_the_profile_leaves_out_is_a_line_and_what_it_cannot_settle_is_said(page, found):
     text = page.one("section", id="table").text
-    outside = [
-        name for name, row in ROWS.items() if row.experiment in ("bottleneck", "positions", "scaling", "transfer")
-    ]
+    lecture = [name for name, row in ROWS.items() if row.experiment in ("bottleneck", "positions", "transfer")]
     why = PLANS["quick"].why
-    assert f"Not in this profile: {', '.join(outside)}, because {why}; --profile lecture asks for them." in text
+    asked = f"--profile lecture asks for {', '.join(lecture)}; --profile definitive asks for scalability."
+    assert f"Other rows are not in this profile, because {why}: {asked}" in text
     assert "Rows that this comparison was not asked for: memory, decoding cost." in text
     assert f"The profile quick has not the time to settle quality, because {why}" in page.one("header").text
 
