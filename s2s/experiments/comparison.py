@@ -41,7 +41,7 @@ from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, r
 from s2s.results import write as write_part
 from s2s.run.folder import alone
 from s2s.run.manifest import processor
-from s2s.run.stopping import resumable
+from s2s.run.stopping import resumable, stopping_at_once
 from s2s.training.devices import NAMES, Computer, choose, prepare_process
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
     """
     begun(folder)
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
-    with resumable(folder, command, lambda: "stopped; every finished measurement is kept"), alone(folder):
+    stands = "stopped; every finished measurement is kept"
+    with resumable(folder, command, lambda: stands), stopping_at_once(), alone(folder):
         sweep(folder)
         asked = summary or begun(folder)
         # nothing is written for what cannot be measured

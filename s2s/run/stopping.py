@@ -54,6 +54,29 @@ class Wish:
         self.signal = number
 
 
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Within it, all signals to stop end what is done as Ctrl-C does: whoever has processes ends them, too.
+
+    Signals that are ignored stay so (nohup). A `Wish` within it takes them over for its time.
+
+    Raises:
+        Stopped: one came.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    usable = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
+    wanted = [each for each in _SIGNALS if usable and signal.getsignal(each) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, stop) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 @dataclass(frozen=True)
 class Pause:
     """A pause of the training, in all its processes after the same update.

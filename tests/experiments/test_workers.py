@@ -50,7 +50,7 @@ def new_pages(size: int) -> float:
 
 def interrupted() -> None:
     with Workers(2) as workers:
-        for _ in workers.each(time.sleep, [0, 300, 300]):
+        for _ in workers.each(time.sleep, [0, 300, 300, 300]):
             raise KeyboardInterrupt
 
 
@@ -78,7 +78,7 @@ def test_a_process_that_dies_takes_down_its_own_measurement_only():
         assert dict(workers.each(halved, [6]))[6][0] == 3.0
 
 
-def test_an_interruption_does_not_wait_for_the_others():
+def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_not_begun():
     began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         interrupted()

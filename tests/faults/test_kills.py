@@ -27,7 +27,7 @@ def test_a_comparison_that_signals_stop_within_its_cells_is_resumed_to_the_same_
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["lives"] == {"straight": 0, "SIGINT": 130, "SIGTERM": -15, "SIGKILL": -9, "resumed": 0}, found["said"]
+    assert found["lives"] == {"straight": 0, "SIGINT": 130, "SIGTERM": 143, "SIGKILL": -9, "resumed": 0}, found["said"]
     # of four trials and two runs the cells, and both files of each run's checkpoint
     assert (found["same"], found["differ"]) == (10, [])
 

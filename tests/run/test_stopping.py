@@ -1,0 +1,45 @@
+"""Signals to stop end what is done, and leave no trace when it is over."""
+
+import os
+import signal
+
+import pytest
+
+from s2s.errors import Stopped
+from s2s.run.stopping import Wish, stopping_at_once
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def handlers():
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield before
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_each_signal_ends_what_is_done_and_the_next_finds_who_was_there_before(number, handlers):
+    with pytest.raises(Stopped) as stop, stopping_at_once():
+        os.kill(os.getpid(), number)
+    assert stop.value.signal == number
+    assert {each: signal.getsignal(each) for each in SIGNALS} == handlers
+
+
+def test_what_is_ignored_stays_ignored(handlers):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stopping_at_once():
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_a_wish_within_is_noted_and_the_second_stops(handlers):
+    with stopping_at_once():
+        with Wish() as wish:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert wish.signal == signal.SIGTERM
+            with pytest.raises(Stopped):
+                os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
