@@ -1,6 +1,6 @@
 """Translation models: short trainings that leave nothing behind, their losses, and the scores of what they write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +60,22 @@ class Schooled:
 
 
 def schooled(
-    recipe: Recipe[Any], data: Prepared, seed: int, computer: Computer, pairs: Encoded | None = None
+    recipe: Recipe[Any],
+    data: Prepared,
+    seed: int,
+    computer: Computer,
+    pairs: Encoded | None = None,
+    half_way: Callable[[Seq2Seq], None] | None = None,
 ) -> Schooled:
     """Trains a fresh model as its recipe says, on all pairs or on these, without validations and checkpoints.
+
+    Args:
+        recipe: says how.
+        data: its pieces and pairs.
+        seed: of everything random.
+        computer: where.
+        pairs: what is learned from, where that is not all.
+        half_way: is shown the model that would be kept after half of the updates; that takes no time of the training.
 
     Raises:
         NotForThisModel: the model cannot translate.
@@ -70,8 +83,14 @@ def schooled(
     """
     trainer = trainer_for(recipe, sizes_of(data), data.train if pairs is None else pairs, seed, computer)
     clock = stopwatch(computer)
-    began = clock()
-    tokens = sum(update.tokens for update in trainer.updates(recipe.training.updates))
+    began, tokens = clock(), 0
+    for i, update in enumerate(trainer.updates(recipe.training.updates), 1):
+        tokens += update.tokens
+        if half_way and i == recipe.training.updates // 2:
+            paused = clock()
+            with trainer.optimization.averaged():
+                half_way(trainer.model)
+            began += clock() - paused
     seconds = clock() - began
     put(trainer.model, deciding(trainer))
     return Schooled(trainer.model, seconds, tokens)

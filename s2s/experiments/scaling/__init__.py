@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from s2s.experiments.translating import flops_per_token, resized, schooled, size
 from s2s.experiments.trials import HIGHEST, LOWEST, Trial, best_trial, inside, next_trials
 from s2s.experiments.tuning import TRIAL_SEED, loss_of, short_training
 from s2s.experiments.whole_runs import prepared, seconds_for, shortened
-from s2s.models.contract import parameter_count
+from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.recipe.schema import Section
 from s2s.tasks.source_use import source_use
 from s2s.tasks.translation.recipe import Recipe
@@ -25,8 +25,8 @@ from s2s.training.devices import NAMES
 
 # tried in turn, since heads do not divide every width: small models are far apart in size
 _NEARBY = (1.0, 0.95, 1.05, 0.9, 1.1, 0.85, 1.15)
-# of the updates of a size's whole training: how long rates are tried
-_TRIAL = 0.5
+# of the updates of a size's whole training: how long rates are tried, as when the models' own are chosen
+_TRIAL = 0.15
 # three rates, and now and then a fourth; the best of them and half of it in full, and now and then a quarter
 _TRIALS, _WHOLE = 3.3, 2.3
 # of a training at the comparison's size: what of its time does not become less with the model, and how it grows
@@ -79,7 +79,6 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         "factor": factor,
         "wanted": wanted,
         "rate": best.rate,
-        "base_rate": contestant.learning_rate,
         "rates": [[trial.rate, loss] for trial, loss in rising if not trial.whole],
         "whole": [[trial.rate, loss] for trial, loss in rising if trial.whole],
         "inside": best in losses and inside(best, losses),
@@ -100,7 +99,13 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
     """What a whole training leaves behind."""
     data = prepared(recipe)
     sizes = sizes_of(data)
-    short = schooled(recipe, data, seed, contest.computer)
+    halves: list[float] = []
+
+    def look(model: Seq2Seq) -> None:
+        halves.append(mean_loss(model, data.validation, recipe.batches, contest.computer))
+
+    short = schooled(recipe, data, seed, contest.computer, half_way=look)
+    look(short.model)
     worth = source_use(short.model, data.validation, recipe.batches, contest.computer)
     return {
         "parameters": parameter_count(short.model),
@@ -109,7 +114,8 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
         "updates": recipe.training.updates,
         "tokens": short.tokens,
         "flops": flops_per_token(recipe, sizes, data.train) * short.tokens,
-        "loss": mean_loss(short.model, data.validation, recipe.batches, contest.computer),
+        "half": halves[0],
+        "loss": halves[-1],
         "source_use": asdict(worth) if worth else None,
         "baseline": unigram_loss(data.train, data.validation, sizes[1]),
         "seconds": short.seconds,
@@ -117,19 +123,18 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
 
 
 def _trials(contest: Contest, contestant: Contestant, whole: Recipe[Any], part: str) -> dict[Trial, Kept]:
-    """A size's trials with a seed of their own, each kept: with half of the updates, the best of them with all.
+    """A size's trials with a seed of their own, each kept: with a share of the updates, the best of them with all.
 
-    The first are the rate of the comparison's size and its neighbours. What is trained with all updates is trained with
-    half of them, too, which says whether it still learns.
+    The first are the rate of the comparison's size and its neighbours.
     """
     folder = contest.cells_of(EXPERIMENT.name)
     folder.mkdir(parents=True, exist_ok=True)
-    half, middle = shortened(whole, _TRIAL), contestant.learning_rate
+    share, middle = shortened(whole, _TRIAL), contestant.learning_rate
     near = [rate for rate in (middle / 2, middle, 2 * middle) if LOWEST <= rate <= HIGHEST or rate == middle]
     made: dict[Trial, Kept] = {}
     while new := next_trials((), {trial: loss_of(one) for trial, one in made.items()}, 1, near):
-        for trial in dict.fromkeys(each for one in new for each in (replace(one, whole=False), one)):
-            recipe = _at(whole if trial.whole else half, trial.rate)
+        for trial in new:
+            recipe = _at(whole if trial.whole else share, trial.rate)
             cell = Cell(contestant.name, f"{part}-{trial.part}")
             # one that failed would fail again
             one = partial(_trial, contest, recipe)
@@ -175,6 +180,7 @@ def _numbers(contest: Contest) -> dict[str, object]:
     return {
         "factors": ", ".join(f"{factor:g}" for factor in sizes.factors),
         "share": f"{100 * sizes.updates:g}",
+        "trial": f"{100 * _TRIAL:g}",
         "margin": MARGIN,
     }
 

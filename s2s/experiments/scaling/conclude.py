@@ -2,7 +2,6 @@
 
 import math
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -110,11 +109,15 @@ def _falling(x: list[float], losses: list[float]) -> Estimate:
 
 def gates(law: Law) -> list[Gate]:
     """What must be true of a model's trainings and of its law before anything is said of its exponent."""
-    both = ((run["factor"], _half(run), _whole(run)) for run in law.first())
-    falls = {factor: half - whole for factor, half, whole in both if half is not None and whole is not None}
+    falls = {
+        factor: statistics.mean(half - run["loss"] for run, half in known)
+        for factor in law.factors
+        if (known := [(run, half) for run in law.at(factor) if (half := _half(run)) is not None])
+    }
     closed = [_converged(falls)]
     outside = next((run for run in law.first() if not run["inside"]), law.first()[-1])
-    rate = rate_inside(outside["rate"], [rate for rate, _ in outside["rates"]], outside["inside"])
+    tried = {rate for rate, _ in [*outside["rates"], *outside["whole"]]}
+    rate = rate_inside(outside["rate"], [*tried], outside["inside"])
     at = f"at {outside['factor']:g} times the size " if not rate.passed else "e.g. at the largest size "
     closed.append(Gate(rate.name, rate.passed, at + rate.sentence))
     worth = [run["source_use"] for run in law.at(law.factors[-1]) if run["source_use"]]
@@ -125,7 +128,7 @@ def gates(law: Law) -> list[Gate]:
 
 
 def _converged(falls: dict[float, float]) -> Gate:
-    """Whether as many updates again, with a schedule of their own, gained less than `LEARNING` at every size."""
+    """Whether the second half of the updates gained less than `LEARNING` at every size, on average over seeds."""
     if not falls:
         return Gate("converged", False, "nothing says whether it still learns")
     worst = max(falls, key=lambda factor: falls[factor])
@@ -146,14 +149,9 @@ def _holds(fitted: Saturating | None) -> Gate:
     return Gate(name, fitted.explained >= _EXPLAINED and likely, said)
 
 
-def _half(run: Measured, rate: float | None = None) -> float | None:
-    """The loss with half of the updates, at the rate chosen or at another one."""
-    return dict(map(tuple, run["rates"])).get(run["rate"] if rate is None else rate)
-
-
-def _whole(run: Measured) -> float | None:
-    """That of the trial with all of them, which has the same seed."""
-    return dict(map(tuple, run["whole"])).get(run["rate"])
+def _half(run: Measured) -> float | None:
+    """The loss half way; None in measurements of before it was looked at."""
+    return run.get("half")
 
 
 def _finding(model: str, laws: Laws, pairs: Pairwise, closed: dict[str, list[Gate]]) -> Finding:
@@ -183,17 +181,12 @@ def _variations(law: Law, other: Law) -> dict[str, bool]:
     """Whether the larger exponent is the same model's with another choice."""
     sign = _b(law.fitted) > _b(other.fitted)
     kept = {"no floor": (law.power.value > other.power.value) == sign}
-    choices: dict[str, Callable[[Measured], float | None]] = {
-        "half the updates": _half,
-        "half the updates, one rate at all sizes": lambda run: _half(run, run["base_rate"]),
-    }
-    for name, chosen in choices.items():
-        again = []
-        for each in (law, other):
-            points = [(run["inner"], loss) for run in each.first() if (loss := chosen(run)) is not None]
-            again.append(fit(points) if len(points) == len(each.factors) else None)
-        if all(again):
-            kept[name] = (_b(again[0]) > _b(again[1])) == sign
+    again = []
+    for each in (law, other):
+        points = [(run["inner"], half) for run in each.runs.values() if (half := _half(run)) is not None]
+        again.append(fit(points) if len(points) == len(each.runs) else None)
+    if all(again):
+        kept["half the updates"] = (_b(again[0]) > _b(again[1])) == sign
     return kept
 
 
@@ -284,12 +277,12 @@ def _sizes(laws: Laws) -> Table:
 
 def _rates(laws: Laws) -> Table:
     rows = [
-        (model, run["factor"], rate, loss, whole.get(rate), "yes" if rate == run["rate"] else "no")
+        (model, run["factor"], rate, short.get(rate), whole.get(rate), "yes" if rate == run["rate"] else "no")
         for model, law in laws.items()
         for run in law.first()
-        for whole in [dict(map(tuple, run["whole"]))]
-        for rate, loss in run["rates"]
+        for short, whole in [(dict(map(tuple, run["rates"])), dict(map(tuple, run["whole"])))]
+        for rate in sorted({*short, *whole})
     ]
     said = "validation loss with {} the updates (nats per token)"
-    columns = ("model", "size", "rate", said.format("half of"), said.format("all"), "chosen")
+    columns = ("model", "size", "rate", said.format("a share of"), said.format("all"), "chosen")
     return table("rates", "Rates tried at each size", columns, rows)
