@@ -63,18 +63,18 @@ def stopping_at_once() -> Iterator[None]:
     Raises:
         Stopped: one came.
     """
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped(number)
-
     usable = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     wanted = [each for each in _SIGNALS if usable and signal.getsignal(each) not in (signal.SIG_IGN, None)]
-    before = {number: signal.signal(number, stop) for number in wanted}
+    before = {number: signal.signal(number, _stop) for number in wanted}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
 
 
 @dataclass(frozen=True)
