@@ -89,7 +89,6 @@ def test_equal_laws_are_a_tie_and_noise_is_no_verdict(five):
 @pytest.mark.parametrize(
     ("change", "standing", "words"),
     [
-        ({"half": 9.0}, "still learning", "at 2 times the size, twice"),
         ({"inside": False}, "not measurable", "at 2 times the size its rate 0.004 lies at an end of"),
         ({"loss": 9.0, "half": 9.0}, "not measurable", "R² is"),
     ],
@@ -156,16 +155,35 @@ def test_missing_sizes_and_models_are_left_out(five):
 def test_what_was_half_way_is_the_mean_of_the_seeds_and_may_be_of_before_it_was_looked_at(five):
     measured = {cell: _planted(cell, 0.4) for cell in EXPERIMENT.cells(five)}
     slow = next(cell for cell in measured if (cell.model, cell.part) == ("rnn", "law-25"))
+    other = next(cell for cell in measured if (cell.model, cell.part) == ("rnn", "law-100"))
+    measured[other]["half"] = measured[other]["loss"] + 1
     # 0.08 and 0.01 are 0.045 on average
     measured[slow]["half"] = measured[slow]["loss"] + 0.08
     assert EXPERIMENT.conclude(five, measured).findings[0].standing == "tie"
     measured[slow]["half"] = measured[slow]["loss"] + 0.1
-    assert EXPERIMENT.conclude(five, measured).findings[0].standing == "still learning"
+    (rnn, _) = EXPERIMENT.conclude(five, measured).findings
+    assert rnn.standing == "still learning"
+    assert "at 1 times the size, twice the tokens lowered its loss by 0.50 nats" in rnn.verdict
     for found in measured.values():
         del found["half"]
     (rnn, _) = EXPERIMENT.conclude(five, measured).findings
     assert rnn.standing == "still learning"
     assert "nothing says whether it still learns" in rnn.verdict
+
+
+def test_a_single_size_that_still_learns_is_left_out_and_nothing_else_is_asked_of_it(five):
+    measured = {cell: _planted(cell, 0.4) for cell in EXPERIMENT.cells(five)}
+    slow = [cell for cell in measured if (cell.model, cell.part) == ("rnn", "law-25")]
+    without = {cell: found for cell, found in measured.items() if cell not in slow}
+    for cell in slow:
+        measured[cell] |= {"loss": 3.0, "half": 4.0, "inside": False}
+    rnn, _ = EXPERIMENT.conclude(five, measured).findings
+    alone, _ = EXPERIMENT.conclude(five, without).findings
+    assert (rnn.value, rnn.low, rnn.high, rnn.standing) == (alone.value, alone.low, alone.high, alone.standing)
+    assert rnn.value == pytest.approx(0.4, abs=0.05)
+    tables = {table.name: table for table in EXPERIMENT.conclude(five, measured).tables}
+    assert [row[1:3] for row in tables["laws"].rows] == [[4, 8], [5, 10]]
+    assert any("this size is left out" in str(row) for row in tables["gates"].rows)
 
 
 @pytest.mark.parametrize("best", [0.001, 0.002, 0.004, 0.032, LOWEST / 4, HIGHEST * 4])

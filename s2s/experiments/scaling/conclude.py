@@ -44,6 +44,11 @@ class Law:
         """The sizes, rising."""
         return sorted({factor for factor, _ in self.runs})
 
+    @property
+    def through(self) -> Runs:
+        """The measurements that the law is fitted to, see `settled`."""
+        return settled(self.runs)
+
     def at(self, factor: float) -> list[Measured]:
         """All seeds of a size."""
         return [run for (of, _), run in self.runs.items() if of == factor]
@@ -84,13 +89,28 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
 
 
 def _law(runs: Runs) -> Law:
-    losses = [run["loss"] for run in runs.values()]
-    inner, flops = ([run[key] for run in runs.values()] for key in ("inner", "flops"))
-    return Law(
-        runs,
-        fit([(run["inner"], run["loss"]) for run in runs.values()]),
-        *(_falling(x, losses) for x in (inner, flops)),
-    )
+    through = settled(runs).values()
+    losses = [run["loss"] for run in through]
+    inner, flops = ([run[key] for run in through] for key in ("inner", "flops"))
+    return Law(runs, fit([*zip(inner, losses, strict=True)]), *(_falling(x, losses) for x in (inner, flops)))
+
+
+def settled(runs: Runs) -> Runs:
+    """All measurements but those of the size that learns most, where it still learns at its end."""
+    falls = falls_of(runs)
+    worst = max(falls, key=lambda factor: falls[factor], default=None)
+    if worst is None or falls[worst] < LEARNING:
+        return runs
+    return {key: run for key, run in runs.items() if key[0] != worst}
+
+
+def falls_of(runs: Runs) -> dict[float, float]:
+    """By size, how much the second half of the updates lowered the loss, in nats: the mean over seeds."""
+    falls: dict[float, list[float]] = {}
+    for (factor, _), run in runs.items():
+        if (half := _half(run)) is not None:
+            falls.setdefault(factor, []).append(half - run["loss"])
+    return {factor: statistics.mean(own) for factor, own in falls.items()}
 
 
 def fit(points: list[tuple[float, float]]) -> Saturating | None:
@@ -109,12 +129,8 @@ def _falling(x: list[float], losses: list[float]) -> Estimate:
 
 def gates(law: Law) -> list[Gate]:
     """What must be true of a model's trainings and of its law before anything is said of its exponent."""
-    falls = {
-        factor: statistics.mean(half - run["loss"] for run, half in known)
-        for factor in law.factors
-        if (known := [(run, half) for run in law.at(factor) if (half := _half(run)) is not None])
-    }
-    closed = [_converged(falls)]
+    closed = [_converged(falls_of(law.runs))]
+    law = replace(law, runs=law.through)
     outside = next((run for run in law.first() if not run["inside"]), law.first()[-1])
     tried = {rate for rate, _ in [*outside["rates"], *outside["whole"]]}
     rate = rate_inside(outside["rate"], [*tried], outside["inside"])
@@ -128,12 +144,15 @@ def gates(law: Law) -> list[Gate]:
 
 
 def _converged(falls: dict[float, float]) -> Gate:
-    """Whether the second half of the updates gained less than `LEARNING` at every size, on average over seeds."""
+    """Whether the second half of the updates gained less than `LEARNING` at every size but one, which is left out."""
     if not falls:
         return Gate("converged", False, "nothing says whether it still learns")
-    worst = max(falls, key=lambda factor: falls[factor])
+    *rest, worst = sorted(falls, key=lambda factor: falls[factor])
     said = f"at {worst:g} times the size, twice the tokens lowered its loss by {falls[worst]:.2f} nats"
-    return Gate("converged", falls[worst] < LEARNING, f"{said} (below {LEARNING:g} wanted at each size)")
+    if rest and falls[worst] >= LEARNING > falls[rest[-1]]:
+        others = f"this size is left out; at the others by {falls[rest[-1]]:.2f} at most"
+        return Gate("converged", True, f"{said}: {others} (below {LEARNING:g} wanted)")
+    return Gate("converged", falls[worst] < LEARNING, f"{said} (below {LEARNING:g} wanted at each size but one)")
 
 
 def _holds(fitted: Saturating | None) -> Gate:
@@ -183,8 +202,8 @@ def _variations(law: Law, other: Law) -> dict[str, bool]:
     kept = {"no floor": (law.power.value > other.power.value) == sign}
     again = []
     for each in (law, other):
-        points = [(run["inner"], half) for run in each.runs.values() if (half := _half(run)) is not None]
-        again.append(fit(points) if len(points) == len(each.runs) else None)
+        points = [(run["inner"], half) for run in each.through.values() if (half := _half(run)) is not None]
+        again.append(fit(points) if len(points) == len(each.through) else None)
     if all(again):
         kept["half the updates"] = (_b(again[0]) > _b(again[1])) == sign
     return kept
@@ -202,7 +221,8 @@ def _against_size(laws: Laws, closed: dict[str, list[Gate]]) -> Figure:
         shown.append(series(model, model, x, losses, intervals=False))
         if law.fitted and not failed(closed[model]):
             # so many places make the curve round
-            places = np.geomspace(x[0], x[-1], 30).tolist()
+            ends = [run["inner"] for run in law.through.values()]
+            places = np.geomspace(min(ends), max(ends), 30).tolist()
             name = f"{model}: {law.fitted.floor:.2f} + a N^−{law.fitted.exponent:.2f}"
             shown.append(series(name, model, places, [law.fitted.at(place) for place in places], reference=True))
     caption = "Means over seeds. Dashed: the law E + a N^−b, where its gates hold."
@@ -229,8 +249,8 @@ def _laws(laws: Laws, closed: dict[str, list[Gate]]) -> Table:
     ]
     columns = [
         Column("model"),
-        Column("sizes", lambda row: len(row["law"].factors)),
-        Column("trainings", lambda row: len(row["law"].runs)),
+        Column("sizes", lambda row: len({factor for factor, _ in row["law"].through})),
+        Column("trainings", lambda row: len(row["law"].through)),
         Interval("b of E + a N^−b", lambda row: row["fitted"] and row["fitted"].estimate(), 3),
         Column("E (nats per token)", lambda row: row["fitted"] and row["fitted"].floor, 3),
         Column("R²", lambda row: row["any"] and row["any"].explained, 3),
