@@ -51,6 +51,13 @@ class Kept:
 def keep(folder: Path, name: str) -> None:
     """Copies what is worth keeping of a comparison: all that was measured and found, and the pictures of its pages."""
     kept = Kept.of(folder)
+    profile = PLACES.get(kept.summary.profile)
+    if not name and profile and profile.is_dir():
+        there = Kept.of(profile).summary.command
+        if there != kept.summary.command:
+            raise SystemExit(
+                f"{profile} is that of `{there}`; if this one shall replace it, say --as {kept.summary.profile}"
+            )
     name = name or kept.summary.profile
     if name not in PLACES:
         raise SystemExit(f"{folder}: {name}: kept are comparisons called {', '.join(PLACES)}; name one by --as")

@@ -7,7 +7,7 @@ pass one is no verdict, and says which.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -270,32 +270,23 @@ def beside(
     margin: float = TIE,
     digits: int = 1,
 ) -> Judgement:
-    """How a model stands to another, by the differences of all pairs, see `judged`; `other` is empty without one.
-
-    Where that is undecided, it is told to whom else the model is proven to be equal.
-    """
+    """How a model stands to another, by the differences of all pairs, see `judged`; `other` is empty without one."""
     if not other:
         return Judgement("not measurable", "no other model was measured")
-    said = _of_pair((model, other), pairs, gates, unit, margin, digits)
-    if said.standing != "undecided":
-        return said
-    # a tie with another than the best decides nothing, but it is known
-    rest = (_of_pair((model, name), pairs, gates, unit, margin, digits) for name in gates if name not in (model, other))
-    equal = [each.sentence for each in rest if each.standing == "tie"]
-    return replace(said, sentence="; ".join([said.sentence, *equal]))
+    difference, p = pairs.beside(model, other)
+    return judged((model, other), difference, gates, p, unit, margin, digits, len(pairs))
 
 
-def _of_pair(
-    names: tuple[str, str],
-    pairs: Pairwise,
-    gates: Mapping[str, Sequence[Gate]],
-    unit: str,
-    margin: float,
-    digits: int,
-) -> Judgement:
-    """`judged`, of one of several pairs."""
-    difference, p = pairs.beside(*names)
-    return judged(names, difference, gates, p, unit, margin, digits, len(pairs))
+def ties(
+    model: str, names: Sequence[str], pairs: Pairwise, gates: Mapping[str, Sequence[Gate]], unit: str = "BLEU"
+) -> dict[str, Judgement]:
+    """To which of others a model is proven to be equal, each with the sentence that says so.
+
+    A tie with another than the best decides nothing, but it is known. Its p-value counts for all pairs as that with the
+    best does, see `judged`.
+    """
+    said = {name: beside(model, name, pairs, gates, unit) for name in names if name != model}
+    return {name: each for name, each in said.items() if each.standing == "tie"}
 
 
 def judged(

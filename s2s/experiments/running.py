@@ -10,7 +10,6 @@ import math
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -20,7 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TypeVar
 
 import torch
@@ -237,7 +236,7 @@ class Workers:
             )
         # the processes begin when calls are submitted
         with threads.free_children():
-            places = {self._pool.submit(_called, call, item): place for place, item in enumerate(items)}
+            places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
         yield from ((places[future], future.result()) for future in as_completed(places))
 
 
@@ -245,9 +244,8 @@ def _prepare(device: DeviceSettings) -> None:
     """An interruption is the parent's to handle, and nothing outlives the parent."""
     threads.let_go()
     prepare_process(device)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # what the parent ends leaves no locks behind
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
     def follow() -> None:
@@ -256,15 +254,3 @@ def _prepare(device: DeviceSettings) -> None:
             os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-def _called(call: Callable[[Item], Given], item: Item) -> Given:
-    """A call, unless the process shall end: the pool takes its end for that of one call, and comes with the next."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
-        sys.exit()
-    return call(item)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit()

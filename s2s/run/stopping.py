@@ -63,18 +63,23 @@ def stopping_at_once() -> Iterator[None]:
     Raises:
         Stopped: one came.
     """
+    came: list[int] = []
+
+    def _interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        # who waits for others, as Ray does, knows this one and passes on no other
+        raise KeyboardInterrupt
+
     usable = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     wanted = [each for each in _SIGNALS if usable and signal.getsignal(each) not in (signal.SIG_IGN, None)]
-    before = {number: signal.signal(number, _stop) for number in wanted}
+    before = {number: signal.signal(number, _interrupt) for number in wanted}
     try:
         yield
+    except KeyboardInterrupt:
+        raise Stopped(came[-1] if came else signal.SIGINT) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise Stopped(number)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from s2s.evaluation.gates import (
     speed_changed,
     standing,
     steady_rounds,
+    ties,
     uses_its_source,
 )
 from s2s.evaluation.inference import Estimate, holm
@@ -236,7 +237,7 @@ def test_power_is_told_for_as_many_pairs_as_were_tested():
     assert beside("gru", "", pairs, gates).sentence == "no other model was measured"
 
 
-def test_a_tie_with_another_than_the_best_is_told_beside_what_is_undecided():
+def test_ties_with_others_than_the_best_are_told_as_those_with_the_best():
     pairs = Pairwise(
         {
             ("best", "middle"): Difference(-0.7, 0.3, 8),
@@ -246,16 +247,12 @@ def test_a_tie_with_another_than_the_best_is_told_beside_what_is_undecided():
         }
     )
     gates = {"best": [], "middle": [], "twin": [], "learning": [Gate("converged", False, "it falls")]}
-    said = beside("middle", "best", pairs, gates)
-    assert said.standing == "undecided"
+    assert beside("middle", "best", pairs, gates).standing == "undecided"
     equal = judged(("middle", "twin"), Difference(0.1, 0.1, 8), gates, pairs.p["middle", "twin"], pairs=4)
     assert equal.standing == "tie"
-    assert said.sentence.endswith(f"more seldom; {equal.sentence}")
-    # what is decided beside the best, and what is no measure, is said alone
-    sure = Pairwise(pairs | {("best", "middle"): Difference(-9.0, 0.3, 8)})
-    assert beside("middle", "best", sure, gates).sentence.startswith("worse than best")
-    assert ";" not in beside("middle", "best", sure, gates).sentence
-    assert "learning" not in said.sentence
+    # neither who is no measure, nor who is nobody's equal, nor the model itself
+    assert ties("middle", [*gates], pairs, gates) == {"twin": equal}
+    assert ties("best", [*gates], pairs, gates) == {}
 
 
 def test_who_is_no_measure_is_not_compared_with_unless_nobody_else_is_there():

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from s2s.evaluation.inference import Estimate
@@ -96,7 +97,7 @@ def test_equal_laws_are_a_tie_and_noise_is_no_verdict(five):
 def test_what_a_single_size_lacks_closes_the_row(five, change, standing, words):
     measured = {cell: _planted(cell, 0.4) for cell in EXPERIMENT.cells(five)}
     for cell in measured:
-        if (cell.model, cell.part) == ("rnn", "law-200"):
+        if (cell.model, cell.part) == ("rnn", "size-200"):
             measured[cell] |= change
     result = EXPERIMENT.conclude(five, measured)
     rnn, transformer = result.findings
@@ -114,12 +115,20 @@ def test_sizes_that_lie_too_far_from_their_law_for_their_seeds_close_it(five, mi
     points = [(1e5 * 2**i, 0.5 + 2 * (2**i) ** -0.5) for i in range(5)]
     runs = {(cell.part, cell.seed): _planted(cell, 0.5) for cell in EXPERIMENT.cells(five) if cell.model == "rnn"}
     by_factor = {(run["factor"], seed): run for (_, seed), run in runs.items()}
-    law = Law(by_factor, replace(fit(points), misfit=misfit), Estimate(0.5, None, None), Estimate(0.5, None, None))
+    law = Law(
+        by_factor,
+        frozenset(),
+        replace(fit(points), misfit=misfit),
+        Estimate(0.5, None, None),
+        Estimate(0.5, None, None),
+    )
     assert gates(law)[-1].passed is holds
 
 
 def test_a_model_of_two_sizes_says_that_these_make_no_law(five):
-    there = {c: _planted(c, 0.4) for c in EXPERIMENT.cells(five) if c.model == "rnn" or c.part in ("law-25", "law-50")}
+    there = {
+        c: _planted(c, 0.4) for c in EXPERIMENT.cells(five) if c.model == "rnn" or c.part in ("size-25", "size-50")
+    }
     _, transformer = EXPERIMENT.conclude(five, there).findings
     assert "fewer than three sizes make no law" in transformer.verdict
 
@@ -144,7 +153,7 @@ def test_a_model_that_does_not_read_has_no_exponent(five):
 
 def test_missing_sizes_and_models_are_left_out(five):
     cells = EXPERIMENT.cells(five)
-    few = {cell: _planted(cell, 0.4) for cell in cells if cell.model == "rnn" and cell.part in ("law-25", "law-50")}
+    few = {cell: _planted(cell, 0.4) for cell in cells if cell.model == "rnn" and cell.part in ("size-25", "size-50")}
     (finding,) = EXPERIMENT.conclude(five, few).findings
     assert finding.value is None
     assert "fewer than three sizes" in finding.verdict
@@ -154,8 +163,8 @@ def test_missing_sizes_and_models_are_left_out(five):
 
 def test_what_was_half_way_is_the_mean_of_the_seeds_and_may_be_of_before_it_was_looked_at(five):
     measured = {cell: _planted(cell, 0.4) for cell in EXPERIMENT.cells(five)}
-    slow = next(cell for cell in measured if (cell.model, cell.part) == ("rnn", "law-25"))
-    other = next(cell for cell in measured if (cell.model, cell.part) == ("rnn", "law-100"))
+    slow = next(cell for cell in measured if (cell.model, cell.part) == ("rnn", "size-25"))
+    other = next(cell for cell in measured if (cell.model, cell.part) == ("rnn", "size-100"))
     measured[other]["half"] = measured[other]["loss"] + 1
     # 0.08 and 0.01 are 0.045 on average
     measured[slow]["half"] = measured[slow]["loss"] + 0.08
@@ -163,17 +172,17 @@ def test_what_was_half_way_is_the_mean_of_the_seeds_and_may_be_of_before_it_was_
     measured[slow]["half"] = measured[slow]["loss"] + 0.1
     (rnn, _) = EXPERIMENT.conclude(five, measured).findings
     assert rnn.standing == "still learning"
-    assert "at 1 times the size, twice the tokens lowered its loss by 0.50 nats" in rnn.verdict
+    assert "at 1 times the size, the second half of the updates lowered its loss by 0.50 nats" in rnn.verdict
     for found in measured.values():
         del found["half"]
     (rnn, _) = EXPERIMENT.conclude(five, measured).findings
     assert rnn.standing == "still learning"
-    assert "nothing says whether it still learns" in rnn.verdict
+    assert "nothing says of every size whether it still learns" in rnn.verdict
 
 
 def test_a_single_size_that_still_learns_is_left_out_and_nothing_else_is_asked_of_it(five):
     measured = {cell: _planted(cell, 0.4) for cell in EXPERIMENT.cells(five)}
-    slow = [cell for cell in measured if (cell.model, cell.part) == ("rnn", "law-25")]
+    slow = [cell for cell in measured if (cell.model, cell.part) == ("rnn", "size-25")]
     without = {cell: found for cell, found in measured.items() if cell not in slow}
     for cell in slow:
         measured[cell] |= {"loss": 3.0, "half": 4.0, "inside": False}
@@ -182,8 +191,29 @@ def test_a_single_size_that_still_learns_is_left_out_and_nothing_else_is_asked_o
     assert (rnn.value, rnn.low, rnn.high, rnn.standing) == (alone.value, alone.low, alone.high, alone.standing)
     assert rnn.value == pytest.approx(0.4, abs=0.05)
     tables = {table.name: table for table in EXPERIMENT.conclude(five, measured).tables}
-    assert [row[1:3] for row in tables["laws"].rows] == [[4, 8], [5, 10]]
-    assert any("this size is left out" in str(row) for row in tables["gates"].rows)
+    # by all models, for laws of different sizes differ where the models do not
+    assert [row[1:3] for row in tables["laws"].rows] == [[4, 8], [4, 8]]
+    assert any("and is left out" in str(row) for row in tables["gates"].rows)
+    # three sizes would follow any law
+    few = {cell: found for cell, found in measured.items() if cell.part != "size-400"}
+    assert EXPERIMENT.conclude(five, few).findings[0].standing != "tie"
+    assert {row[1] for t in EXPERIMENT.conclude(five, few).tables if t.name == "laws" for row in t.rows} == {4}
+
+
+def test_models_alike_are_told_apart_no_more_often_where_one_of_them_still_learns_at_a_size(five):
+    """A curve that is no power law: through different sizes its exponents differ."""
+    called = 0
+    for seed in range(50):
+        drawn = np.random.default_rng(seed)
+        measured = {}
+        for cell in EXPERIMENT.cells(five):
+            factor = next(f for f in FIVE.factors if part_of(f) == cell.part)
+            loss = (0.5 + 1.2 * factor**-0.2 + 0.35 * factor**-0.9) * (1 + 0.004 * drawn.standard_normal())
+            fall = 0.06 if (cell.model, factor) == ("rnn", 0.25) else 0.01
+            measured[cell] = _planted(cell, 0.4, loss=loss, half=loss + fall)
+        called += EXPERIMENT.conclude(five, measured).findings[0].standing in ("better", "worse")
+    # 3 are expected of a test that holds its level; through different sizes it was a fifth
+    assert called <= 6
 
 
 @pytest.mark.parametrize("best", [0.001, 0.002, 0.004, 0.032, LOWEST / 4, HIGHEST * 4])
@@ -202,7 +232,7 @@ def test_a_size_finds_its_own_rate(contest, monkeypatch, best, whole):
     monkeypatch.setattr(scaling, "short_training", lambda recipe, *_: (loss(recipe), 1.0))
     monkeypatch.setattr(scaling, "_trained", lambda contest, recipe, seed: {"trained": recipe.training.learning_rate})
     base = replace(made.contestants[0], recipe=scaling._at(made.contestants[0].recipe, 0.004))
-    found = EXPERIMENT.measure(replace(made, contestants=(base,)), Cell("rnn", "law-100", 1))
+    found = EXPERIMENT.measure(replace(made, contestants=(base,)), Cell("rnn", "size-100", 1))
     assert len(set(asked)) == len(asked)
     short, full = (dict(map(tuple, found[key])) for key in ("rates", "whole"))
     assert len(short) >= 3
@@ -223,7 +253,7 @@ def test_real_sizes_agree_and_nothing_is_measured_twice(contest, monkeypatch):
     assert {cell.seed for cell in cells} == {1}
     measured = {cell: EXPERIMENT.measure(made, cell) for cell in cells}
     size = size_of("rnn", made.contestants[0].settings, 400, 400)
-    for part in ("law-50", "law-100"):
+    for part in ("size-50", "size-100"):
         sizes = [found for cell, found in measured.items() if cell.part == part]
         assert len({found["wanted"] for found in sizes}) == 1
         assert len({found["tokens"] for found in sizes}) == 1
@@ -278,13 +308,13 @@ def test_embeddings_are_those_of_both_languages_and_the_output(contest, kind):
 
 
 def test_parts_are_names_of_files():
-    assert [part_of(factor) for factor in (0.125, 0.25, 1, 2)] == ["law-12-5", "law-25", "law-100", "law-200"]
+    assert [part_of(factor) for factor in (0.125, 0.25, 1, 2)] == ["size-12-5", "size-25", "size-100", "size-200"]
 
 
 def test_the_first_seed_costs_more(five):
     cells = {(cell.part, cell.seed): cell.seconds for cell in EXPERIMENT.cells(five) if cell.model == "rnn"}
-    assert cells[("law-100", 1)] == pytest.approx((1 + 2.3 + 3.3 * 0.15) * cells[("law-100", 2)])
-    assert cells[("law-25", 2)] < cells[("law-100", 2)] < cells[("law-400", 2)]
+    assert cells[("size-100", 1)] == pytest.approx((1 + 2.3 + 3.3 * 0.15) * cells[("size-100", 2)])
+    assert cells[("size-25", 2)] < cells[("size-100", 2)] < cells[("size-400", 2)]
 
 
 def test_a_tagger_is_told_so(contest, monkeypatch):

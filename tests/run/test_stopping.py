@@ -37,9 +37,15 @@ def test_what_is_ignored_stays_ignored(handlers):
 def test_a_wish_within_is_noted_and_the_second_stops(handlers):
     with stopping_at_once():
         with Wish() as wish:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert wish.signal == signal.SIGTERM
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert wish.signal == signal.SIGHUP
             with pytest.raises(Stopped):
-                os.kill(os.getpid(), signal.SIGTERM)
-        with pytest.raises(Stopped):
+                os.kill(os.getpid(), signal.SIGHUP)
+        with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_who_waits_for_others_sees_what_ctrl_c_raises(handlers):
+    with stopping_at_once(), pytest.raises(KeyboardInterrupt) as seen:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert seen.type is KeyboardInterrupt

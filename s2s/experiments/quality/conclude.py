@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import TIE, Gate, Judgement, beside, slope_per_doubling, uses_its_source
+from s2s.evaluation.gates import TIE, Gate, Judgement, beside, slope_per_doubling, ties, uses_its_source
 from s2s.evaluation.inference import Estimate, draws, estimate, paired_p
 from s2s.evaluation.metrics import metrics, scores_of
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
@@ -141,12 +141,17 @@ def _judgement(model: str, runs: Runs, pairs: Mapping[tuple[str, str], Pair]) ->
         return Judgement("not measurable", "no other model was measured at the same seed")
     other = max(others, key=lambda name: _score("bleu", runs[name]).value)
     apart = Pairwise({models: pair.over_both for models, pair in pairs.items() if pair.over_both})
-    said = beside(model, other, apart, {name: gates(own) for name, own in runs.items()})
+    closed = {name: gates(own) for name, own in runs.items()}
+    said = beside(model, other, apart, closed)
     if said.standing == "still learning" and (far := doublings_behind(runs[model], runs[other])) is not None:
         away = f"{far:.1f} more doublings" if far < _FAR else f"more than {_FAR} doublings"
         said = replace(said, sentence=f"{said.sentence}; to {other}'s it would be {away} at that pace")
-    if said.standing == "tie" and (budget := _at_this_budget(model, other, runs)):
-        said = replace(said, sentence=f"{said.sentence}; {budget}")
+    if said.standing in ("tie", "undecided"):
+        equal = {other: said} if said.standing == "tie" else ties(model, others, apart, closed)
+        told = [] if said.standing == "tie" else [said.sentence]
+        for name, each in equal.items():
+            told += filter(None, [each.sentence, _at_this_budget(model, name, runs)])
+        said = replace(said, sentence="; ".join(told))
     return replace(said, variations=variations(model, other, runs)) if said.decided else said
 
 

@@ -152,8 +152,8 @@ def _at(recipe: Recipe[Any], rate: float) -> Recipe[Any]:
 
 
 def part_of(factor: float) -> str:
-    """A size's name among the tasks: `law-25` is a quarter of the comparison's parameters."""
-    return f"law-{factor * 100:g}".replace(".", "-")
+    """A size's name among the tasks: `size-25` is a quarter of the comparison's parameters."""
+    return f"size-{factor * 100:g}".replace(".", "-")
 
 
 @functools.cache

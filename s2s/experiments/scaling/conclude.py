@@ -26,6 +26,8 @@ from s2s.results import Figure, Finding, Table
 MARGIN = 0.05
 """Difference of two exponents that nobody cares about."""
 _EXPLAINED = 0.95
+# sizes that must be left where one is left out: a law has three free numbers
+_LEAST = 4
 # by factor and seed
 Runs = dict[tuple[float, int], Measured]
 
@@ -35,6 +37,7 @@ class Law:
     """A model's losses at its sizes, and the law through them."""
 
     runs: Runs  # measurements by factor and seed
+    left: frozenset[float]  # sizes that are left out, the same for all models, see `left_out`
     fitted: Saturating | None  # of the number of parameters without embeddings; None below three sizes
     power: Estimate  # b of L = a N^−b: the same without a floor
     compute: Estimate  # the same against floating-point operations
@@ -46,8 +49,8 @@ class Law:
 
     @property
     def through(self) -> Runs:
-        """The measurements that the law is fitted to, see `settled`."""
-        return settled(self.runs)
+        """The measurements that the law is fitted to."""
+        return {key: run for key, run in self.runs.items() if key[0] not in self.left}
 
     def at(self, factor: float) -> list[Measured]:
         """All seeds of a size."""
@@ -63,12 +66,13 @@ Laws = dict[str, Law]
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """The laws, whether they hold, and whether one model gains more than another."""
-    laws: Laws = {}
+    by_model: dict[str, Runs] = {}
     for model in contest.models:
         own = {(m["factor"], cell.seed or 0): m for cell, m in measured.items() if cell.model == model}
-        runs = dict(sorted(own.items()))
-        if len({factor for factor, _ in runs}) > 1:
-            laws[model] = _law(runs)
+        if len({factor for factor, _ in own}) > 1:
+            by_model[model] = dict(sorted(own.items()))
+    left = left_out(by_model)
+    laws = {model: _law(runs, left) for model, runs in by_model.items()}
     if not laws:
         return Conclusion(seeds=sorted({cell.seed or 0 for cell in measured}))
     closed = {model: gates(law) for model, law in laws.items()}
@@ -88,20 +92,21 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     )
 
 
-def _law(runs: Runs) -> Law:
-    through = settled(runs).values()
+def _law(runs: Runs, left: frozenset[float]) -> Law:
+    through = [run for (factor, _), run in runs.items() if factor not in left]
     losses = [run["loss"] for run in through]
     inner, flops = ([run[key] for run in through] for key in ("inner", "flops"))
-    return Law(runs, fit([*zip(inner, losses, strict=True)]), *(_falling(x, losses) for x in (inner, flops)))
+    return Law(runs, left, fit([*zip(inner, losses, strict=True)]), *(_falling(x, losses) for x in (inner, flops)))
 
 
-def settled(runs: Runs) -> Runs:
-    """All measurements but those of the size that learns most, where it still learns at its end."""
-    falls = falls_of(runs)
-    worst = max(falls, key=lambda factor: falls[factor], default=None)
-    if worst is None or falls[worst] < LEARNING:
-        return runs
-    return {key: run for key, run in runs.items() if key[0] != worst}
+def left_out(by_model: dict[str, Runs]) -> frozenset[float]:
+    """The size at which models still learn, where it is one alone and enough others are left; else none.
+
+    All laws go through the same sizes: through different ones, models that are alike would differ.
+    """
+    sizes = {factor for runs in by_model.values() for factor, _ in runs}
+    learning = {size for runs in by_model.values() for size, fall in falls_of(runs).items() if fall >= LEARNING}
+    return frozenset(learning) if len(learning) == 1 and len(sizes) > _LEAST else frozenset()
 
 
 def falls_of(runs: Runs) -> dict[float, float]:
@@ -129,7 +134,7 @@ def _falling(x: list[float], losses: list[float]) -> Estimate:
 
 def gates(law: Law) -> list[Gate]:
     """What must be true of a model's trainings and of its law before anything is said of its exponent."""
-    closed = [_converged(falls_of(law.runs))]
+    closed = [_converged(law)]
     law = replace(law, runs=law.through)
     outside = next((run for run in law.first() if not run["inside"]), law.first()[-1])
     tried = {rate for rate, _ in [*outside["rates"], *outside["whole"]]}
@@ -143,16 +148,19 @@ def gates(law: Law) -> list[Gate]:
     return [*closed, _holds(law.fitted)]
 
 
-def _converged(falls: dict[float, float]) -> Gate:
-    """Whether the second half of the updates gained less than `LEARNING` at every size but one, which is left out."""
-    if not falls:
-        return Gate("converged", False, "nothing says whether it still learns")
-    *rest, worst = sorted(falls, key=lambda factor: falls[factor])
-    said = f"at {worst:g} times the size, twice the tokens lowered its loss by {falls[worst]:.2f} nats"
-    if rest and falls[worst] >= LEARNING > falls[rest[-1]]:
-        others = f"this size is left out; at the others by {falls[rest[-1]]:.2f} at most"
-        return Gate("converged", True, f"{said}: {others} (below {LEARNING:g} wanted)")
-    return Gate("converged", falls[worst] < LEARNING, f"{said} (below {LEARNING:g} wanted at each size but one)")
+def _converged(law: Law) -> Gate:
+    """Whether the second half of the updates gained less than `LEARNING` at every size that the law goes through."""
+    falls = falls_of(law.runs)
+    if len(falls) < len(law.factors):
+        return Gate("converged", False, "nothing says of every size whether it still learns")
+    said = [_fell(size, falls[size]) + ", and is left out" for size in sorted(law.left & falls.keys())]
+    worst = max((size for size in falls if size not in law.left), key=lambda size: falls[size])
+    said.append(f"{_fell(worst, falls[worst])} (below {LEARNING:g} wanted at each size that is not left out)")
+    return Gate("converged", falls[worst] < LEARNING, "; ".join(said))
+
+
+def _fell(size: float, by: float) -> str:
+    return f"at {size:g} times the size, the second half of the updates lowered its loss by {by:.2f} nats"
 
 
 def _holds(fitted: Saturating | None) -> Gate:
