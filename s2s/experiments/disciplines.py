@@ -80,7 +80,19 @@ class Discipline(ABC, Generic[R]):
 
 
 class Translation(Discipline[Recipe[Any]]):
-    """Models that write a target for each source, over one vocabulary of the size that the recipe says."""
+    """Models that write a target for each source, over vocabularies of the size that the resolved recipe says."""
+
+    def resolved(self, recipe: Recipe[Any]) -> Recipe[Any]:
+        """With the numbers of pieces that there are: of words or characters a recipe says no more than a limit."""
+        data, given = prepared(recipe), recipe.tokenizer
+        source, target = sizes_of(data)
+        sides = {
+            "shared": False,
+            "source": given.of("source").model_copy(update={"size": source}),
+            "target": given.of("target").model_copy(update={"size": target}),
+        }
+        changes = {"size": source} if len(data.tokenizers) == 1 else sides
+        return recipe.model_copy(update={"tokenizer": given.model_copy(update=changes)})
 
     def prepared(self, recipe: Recipe[Any]) -> Prepared:
         return prepared(recipe)

@@ -14,16 +14,18 @@ from s2s.experiments.disciplines import DISCIPLINES, discipline_of, trained
 from s2s.experiments.matching import TOLERANCE
 from s2s.experiments.trials import Trial
 from s2s.experiments.tuning import Tried, chosen, described, short_training
-from s2s.experiments.whole_runs import cost_of, pauses, prepared_texts
+from s2s.experiments.whole_runs import cost_of, pauses, prepared, prepared_texts
 from s2s.models.contract import parameter_count
 from s2s.questions import TABLES
 from s2s.recipe.installed import models
 from s2s.recipe.reading import dump, shipped
+from s2s.recipe.schema import TokenizerSettings
 from s2s.results import read_summary
 from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.tasks.classification.task import Classification, build_classifier
 from s2s.training.checkpoint import read_tensors
+from s2s.training.devices import choose
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +76,27 @@ def test_what_only_the_data_tells_is_found_once_and_changes_nothing(labelled):
     again = prepared_texts(found)
     assert again.hashes() == data.hashes()
     assert discipline_of(found).resolved(found) == found
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["word", "char", "bytes", "unigram"])
+def test_translators_are_matched_by_the_vocabulary_that_there_is(contest, kind, shared):
+    """A recipe says no more than a limit for words and characters; by that, models of equal size would not be equal."""
+    recipe = contest(["transformer"]).contestants[0].recipe
+    settings = TokenizerSettings(kind=kind, size=400 if kind == "unigram" else 8000, shared=shared)
+    tie = recipe.model.model_copy(update={"tie": "all" if shared else "target"})
+    found = discipline_of(recipe).resolved(recipe.model_copy(update={"tokenizer": settings, "model": tie}))
+    data = prepared(found)
+    assert found.tokenizer.sizes == (data.source_tokenizer.size, data.target_tokenizer.size)
+    assert found.tokenizer.shared is shared
+    # with that as its limit, the pieces are the same
+    before = prepared(recipe.model_copy(update={"tokenizer": settings}))
+    assert before.hashes()["training_data"] == data.hashes()["training_data"]
+    blueprint = discipline_of(found).blueprint(found)
+    trainer = discipline_of(found).trainer(found, 1, choose(found.device))
+    assert parameter_count(trainer.model) == blueprint.parameters(found.model.kind, found.model)
+    again = discipline_of(found).resolved(found)
+    assert again == found
 
 
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
