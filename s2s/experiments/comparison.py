@@ -6,7 +6,7 @@ measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -83,13 +83,13 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
     begun(folder)
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     stands = "stopped; every finished measurement is kept"
-    with resumable(folder, command, lambda: stands), stopping_at_once(), alone(folder):
+    with resumable(folder, command, lambda: stands), stopping_at_once() as check, alone(folder):
         sweep(folder)
         asked = summary or begun(folder)
         # nothing is written for what cannot be measured
         contenders.entries_of(task_of(folder), asked)
         note(folder, asked)
-        _go_on(folder, console, cluster)
+        _go_on(folder, console, cluster, check)
 
 
 def check_concluded(folder: Path) -> None:
@@ -175,14 +175,14 @@ def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]
     return "\n".join(lines), sum(one.seconds for one in each)
 
 
-def _go_on(folder: Path, console: Console, cluster: Cluster | None) -> None:
+def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None]) -> None:
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
     prepare_process(base.device)
     entrants = _planned(folder, summary, base)
     chosen = _chosen(summary)
     workers = _workers(entrants, base, cluster)
     text, ahead = _told(entrants, summary, workers.number)
-    with Watch(ahead, console) as watch, workers:
+    with Watch(ahead, console, check) as watch, workers:
         watch.say(text)
         contest, seconds = _contest(entrants, summary, watch, workers)
         watch.say(

@@ -28,7 +28,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured
-from s2s.files import write_atomically
+from s2s.files import full, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.manifest import processor
 from s2s.training import threads
@@ -63,8 +63,13 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precisio
     try:
         ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision))
     except UserError as error:
+        # where there is no room, there is none for any other measurement
+        if isinstance(error.__context__, OSError) and full(error.__context__):
+            raise error.__context__ from None
         ended = Kept(None, error.what, time.perf_counter() - started)
     except Exception as error:
+        if isinstance(error, OSError) and full(error):
+            raise
         # whatever went wrong in one cell, the others are still worth measuring; its cell says why
         write_atomically(path.with_suffix(".txt"), traceback.format_exc())
         what = str(error).strip().splitlines()
@@ -109,11 +114,12 @@ class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
     All measurements that are still to be made take about the expected seconds. It writes a line for each where the
-    console is no terminal.
+    console is no terminal. Whenever it is told something it asks `check`, which raises where all shall end.
     """
 
-    def __init__(self, expected: float, console: Console) -> None:
+    def __init__(self, expected: float, console: Console, check: Callable[[], None] = lambda: None) -> None:
         self._console = console
+        self._check = check
         self._expected = expected
         self._done = 0.0
         self._began = time.perf_counter()
@@ -139,11 +145,13 @@ class Watch:
 
     def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
         """Says what is measured now."""
+        self._check()
         if cells:
             self._bar.update(self._line, description=f"{experiment}: {len(cells)} to measure, {_words(cells[0])}")
 
     def ends(self, experiment: str, cell: Cell, ended: Kept, seconds: float) -> None:
         """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
+        self._check()
         self._done += seconds
         spent = time.perf_counter() - self._began
         left = _clock((self._expected - self._done) * spent / max(self._done, 1e-9))
@@ -234,9 +242,14 @@ class Workers:
             self._pool = ProcessPoolExecutor(
                 self.number, mp_context=context, initializer=_prepare, initargs=(self._device,)
             )
-        # the processes begin when calls are submitted
-        with threads.free_children():
-            places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
+        # The processes begin when calls are submitted, and inherit what is blocked: before they can ignore an
+        # interruption, which is their parent's, they import for a second.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+        try:
+            with threads.free_children():
+                places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         yield from ((places[future], future.result()) for future in as_completed(places))
 
 

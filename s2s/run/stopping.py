@@ -55,10 +55,13 @@ class Wish:
 
 
 @contextmanager
-def stopping_at_once() -> Iterator[None]:
+def stopping_at_once() -> Iterator[Callable[[], None]]:
     """Within it, all signals to stop end what is done as Ctrl-C does: whoever has processes ends them, too.
 
     Signals that are ignored stay so (nohup). A `Wish` within it takes them over for its time.
+
+    Yields:
+        What ends it where a signal came and was lost: Python drops what is raised while it collects garbage.
 
     Raises:
         Stopped: one came.
@@ -70,11 +73,15 @@ def stopping_at_once() -> Iterator[None]:
         # who waits for others, as Ray does, knows this one and passes on no other
         raise KeyboardInterrupt
 
+    def _check() -> None:
+        if came:
+            raise KeyboardInterrupt
+
     usable = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     wanted = [each for each in _SIGNALS if usable and signal.getsignal(each) not in (signal.SIG_IGN, None)]
     before = {number: signal.signal(number, _interrupt) for number in wanted}
     try:
-        yield
+        yield _check
     except KeyboardInterrupt:
         raise Stopped(came[-1] if came else signal.SIGINT) from None
     finally:

@@ -1,7 +1,9 @@
 """Measurements are kept, not repeated, and one that fails leaves the others alone."""
 
+import errno
 import io
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from rich.console import Console
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell
 from s2s.experiments.running import Kept, Watch, keep, kept
+from s2s.files import explained
 
 TASK = Cell("rnn", "copy", seed=3, seconds=2)
 
@@ -66,6 +69,37 @@ def test_an_interruption_is_not_taken_for_a_failure(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         keep(tmp_path, stop, TASK)
     assert kept(tmp_path, TASK) is None
+
+
+def full_disk(path):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def full_disk_in_a_run(path):
+    try:
+        full_disk(path)
+    except OSError as error:
+        raise explained(error) from None
+
+
+@pytest.mark.parametrize("write", [full_disk, full_disk_in_a_run])
+def test_a_full_disk_is_not_taken_for_a_failure_of_what_was_measured(tmp_path, write):
+    with pytest.raises(OSError, match="No space left"):
+        keep(tmp_path, lambda cell: write(tmp_path / "x"), TASK)
+    assert kept(tmp_path, TASK) is None
+    # another trouble with a file is one measurement's
+    assert "gone" in keep(tmp_path, lambda cell: (tmp_path / "gone").read_text(), TASK).failed
+
+
+def test_a_wish_to_stop_that_was_lost_ends_the_next_measurement():
+    class Lost(Exception):
+        pass
+
+    def lost():
+        raise Lost
+
+    with Watch(8.0, Console(file=io.StringIO()), lost) as watch, pytest.raises(Lost):
+        watch.ends("long-range", TASK, Kept({}, "", 10.0), 2.0)
 
 
 def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(monkeypatch):

@@ -27,6 +27,24 @@ def test_each_signal_ends_what_is_done_and_the_next_finds_who_was_there_before(n
     assert {each: signal.getsignal(each) for each in SIGNALS} == handlers
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_whose_exception_python_drops_is_found_when_asked_for(handlers):
+    class Collected:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def work(check):
+        kept = Collected()
+        del kept
+        check()
+
+    with pytest.raises(Stopped) as stop, stopping_at_once() as check:
+        work(check)
+    assert stop.value.signal == signal.SIGTERM
+    with stopping_at_once() as check:
+        check()
+
+
 def test_what_is_ignored_stays_ignored(handlers):
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stopping_at_once():
