@@ -43,8 +43,9 @@ def whole(path: Path) -> Iterator[Path]:
     Raises:
         OSError: it cannot be written; `filename` says what.
     """
-    path = path.resolve()
+    # what /dev/stdout leads to has no name where it is a pipe
     special = path.exists() and not (path.is_file() or path.is_dir())
+    path = path if special else path.resolve()
     place = path if special else _aside(path)
     try:
         yield place

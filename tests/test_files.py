@@ -39,6 +39,14 @@ def test_a_link_is_followed_and_a_device_is_written_as_it_is(tmp_path):
     assert str(refused.value.filename) == "/dev/full"
 
 
+def test_a_pipe_that_has_no_name_of_its_own_is_written_as_it_is():
+    code = (
+        "from pathlib import Path; from s2s.files import write_atomically; write_atomically(Path('/dev/stdout'), 'x')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("x", "")
+
+
 def test_a_folder_is_replaced_whole(tmp_path):
     for text in ("one", "two"):
         with whole(tmp_path / "folder") as place:

@@ -165,6 +165,12 @@ def extended(summary: Summary, asked: Order) -> Summary:
     if not (asked.words or asked.seeds or asked.experiments):
         return summary
     summary = _with_models(summary, asked.words)
+    if asked.seeds and asked.seeds < len(summary.seeds):
+        raise UserError(
+            f"--seeds {asked.seeds}: it has {len(summary.seeds)}, and what is measured stays",
+            where="command line",
+            remedy=f"give {len(summary.seeds)} or more, or begin another comparison with --out",
+        )
     plan = plan_of(summary.task, summary.profile)
     new = _experiments(asked.experiments, summary.task, plan) if asked.experiments else []
     # those that it has come first: a kept comparison may not begin with 1

@@ -41,10 +41,15 @@ def contenders(words: Sequence[str]) -> list[str]:
         if ":" in word and not all("=" in text for text in (settings_in(word) or [""])):
             raise UserError(f"{shown(word)} is no model with settings", remedy=f"write it as {_EXAMPLE}")
     different = {(kind_of(word), tuple(sorted(_settings(word).items(), key=str))) for word in words}
-    if len(words) < 2 or len(different) < len(words):
+    if len(words) < 2:
         raise UserError(
             f"a comparison needs two different models or more; given: {', '.join(words) or 'none'}",
             remedy="s2s compare rnn transformer; `s2s models` lists what is installed",
+        )
+    if len(different) < len(words):
+        raise UserError(
+            f"a comparison needs different models; one is there twice: {', '.join(words)}",
+            remedy=f"leave one out, or give it settings of its own: {_EXAMPLE}",
         )
     return list(words)
 

@@ -112,7 +112,7 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
     [
         (("rnn", "tranformer"), {}, r"'tranformer' is not an installed model\n.*did you mean transformer"),
         (("rnn",), {}, r"two different models or more; given: rnn"),
-        (("rnn", "rnn"), {}, r"two different models or more; given: rnn, rnn"),
+        (("rnn", "rnn"), {}, r"different models; one is there twice: rnn, rnn"),
         ((), {}, r"given: none"),
         (("rnn", "gru"), {"experiments": ("gradient",)}, r"--experiment: 'gradient' is no experiment\n.*gradients"),
         (
@@ -155,7 +155,7 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
         (("rnn", "transformer:rope"), {}, r"transformer:rope.* is no model with settings\n.*transformer:encoder_pos"),
         (("rnn", "transformer:"), {}, r"transformer:.* is no model with settings"),
         (("rnn", "tranformer:norm=post"), {}, r"'tranformer' is not an installed model\n.*did you mean transformer"),
-        (("rnn:dropout=0,residual=true", "rnn:residual=true,dropout=0"), {}, "two different models or more"),
+        (("rnn:dropout=0,residual=true", "rnn:residual=true,dropout=0"), {}, "one is there twice"),
         (("rnn", "transformer:norm=["), {}, r"is not a YAML value"),
         (("rnn", "lstm", "lstm.bidirectional=maybe"), {}, r"lstm: bidirectional: is .maybe., expected true or false"),
         (("rnn", "gru", "gru.dropout=["), {}, r"command line: gru.dropout=\[: '\[' is not a YAML value"),
@@ -190,7 +190,7 @@ WORDS = ("rnn", "lstm", "data.train=2_000")
             {"experiments": ("memory", "decoding")},
             {"seeds": 2, "experiments": ("memory", "decoding")},
         ),
-        ({"experiments": ("quality",)}, {"seeds": 1}, {"seeds": 1, "experiments": ("quality",)}),
+        ({"experiments": ("quality",)}, {"seeds": 5}, {"seeds": 5, "experiments": ("quality",)}),
         (
             {"profile": "lecture", "experiments": ("quality",)},
             {"experiments": plan_of("translation", "lecture").experiments},
@@ -220,12 +220,20 @@ def test_a_comparison_with_further_models_is_one_that_was_begun_with_them():
 
 def test_further_models_are_checked():
     begun = order(_order(*WORDS)).summary
-    with pytest.raises(UserError, match="two different models or more; given: rnn, lstm, rnn"):
+    with pytest.raises(UserError, match="one is there twice: rnn, lstm, rnn"):
         extended(begun, _order("rnn"))
     with pytest.raises(UserError, match="'tranformer' is not an installed model"):
         extended(begun, _order("tranformer"))
     with pytest.raises(UserError, match="gru would change how long all others may learn"):
         extended(order(_order(*WORDS, match="time")).summary, _order("gru"))
+
+
+def test_fewer_seeds_than_there_are_are_refused():
+    begun = order(_order(*WORDS, seeds=3)).summary
+    assert len(extended(begun, _order(seeds=4)).seeds) == 4
+    assert extended(begun, _order(seeds=3)).seeds == begun.seeds
+    with pytest.raises(UserError, match="--seeds 2: it has 3, and what is measured stays"):
+        extended(begun, _order(seeds=2))
 
 
 def test_more_of_what_does_not_exist_is_refused():

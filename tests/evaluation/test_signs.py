@@ -162,6 +162,11 @@ def test_a_loss_that_comes_down_too_slowly_is_told_from_one_that_stays():
     assert "learned nothing" not in _found(learning_signs(slow, 5.5))
 
 
+def test_of_too_few_updates_nobody_says_that_the_loss_does_not_fall():
+    brief = Learning([6.0 - 0.1 * n for n in range(4)], [100] * 4, [(2, {"loss": 5.9}), (4, {"loss": 5.8})])
+    assert not {"learned nothing", "rate too low"} & _found(learning_signs(brief, 5.5))
+
+
 def test_a_loss_that_ends_far_above_its_lowest_is_a_rate_too_high():
     assert "rate too high" in _found(learning_signs(_log(lambda n: _learns(n) + 2 * (n > 300)), None))
 

@@ -132,18 +132,18 @@ def guessing(log: Learning, ignorant: float) -> list[Sign]:
     loss = min([statistics.fmean(log.losses[-_WINDOW:]), *log.validation()[1]])
     tokens, losses = _windows(log)
     slope = slope_per_doubling(tokens, losses)
-    falling = slope is not None and -slope >= LEARNING
+    falling, level = slope is not None and -slope >= LEARNING, slope is not None and -slope < LEARNING
     at_it = loss >= _GUESSING * ignorant
     said = f"the loss was {loss:.3f} nats at best; who knows only how often each answer is right has {ignorant:.3f}"
-    moving = f"; it {'still falls' if falling else 'does not fall any more'}"
+    moving = "; it still falls" if falling else "; it does not fall any more"
+    if slope is None:
+        moving = "; too few updates to say whether it falls"
     threshold = f"where it is above {_GUESSING:.0%} of that: what is read then hardly counts"
     measured = said + (moving if at_it else "")
     nothing = "lower training.learning_rate and raise training.warmup; are texts and answers of data.train misaligned?"
     slow = "raise training.learning_rate, shorten training.warmup, raise training.updates"
     return [
-        plain_sign(
-            "learned nothing", at_it and not falling, measured, loss, f"{threshold}; and does not fall", nothing
-        ),
+        plain_sign("learned nothing", at_it and level, measured, loss, f"{threshold}; and does not fall", nothing),
         plain_sign("rate too low", at_it and falling, measured, loss, f"{threshold}; and still falls", slow),
     ]
 

@@ -124,7 +124,9 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
         if not folder.exists() or (folder.is_dir() and untouched(folder, _CELLS)):
             return
         raise UserError("holds something else", str(folder), "name another folder with --out") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except NotADirectoryError:
+        raise UserError("is no folder, or lies in none", str(folder), "name another folder with --out") from None
+    except (ValueError, RecursionError) as error:
         before = str(error)
     if before != _asked(name, settings):
         raise UserError(
