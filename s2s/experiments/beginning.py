@@ -4,6 +4,7 @@
 for the task that they were made on, and outlive a lost file.
 """
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 # does, and is the same for all models
 _MAY_CHANGE = ("data.root", "device", "run", "name", "description")
 _MAY_NOT = ("device.precision",)
+# beside the measurements: what identifies the texts that they were made on
+_DATA = "data.json"
 
 
 def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
@@ -97,6 +100,30 @@ def task_of(folder: Path) -> ComparedRecipe:
             f"{', '.join(_MAY_NOT)}), or begin another comparison with --out",
         )
     return now
+
+
+def check_data(folder: Path, recipe: ComparedRecipe) -> None:
+    """Refuses data that are others than those of the measurements; keeps what identifies them, where nothing does yet.
+
+    Raises:
+        UserError: a part of the corpus has changed.
+    """
+    path, now = folder / CELLS / _DATA, discipline_of(recipe).digests(recipe)
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        # of before this was kept: nothing says that they have changed
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, json.dumps(now, indent=1) + "\n")
+        return
+    except ValueError:
+        before = {}
+    if changed_parts := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise UserError(
+            f"{', '.join(changed_parts)}: other data than those that its measurements were made on",
+            where=str(folder / RECIPE),
+            remedy="bring the data back as they were, or begin another comparison with --out",
+        )
 
 
 def _may_change(key: str) -> bool:

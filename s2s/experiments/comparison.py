@@ -18,7 +18,7 @@ from rich.console import Console
 
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
-from s2s.experiments.beginning import begun, note, resolved, task_of
+from s2s.experiments.beginning import begun, check_data, note, resolved, task_of
 from s2s.experiments.choice import rechosen, set_aside
 from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.contest import (
@@ -87,7 +87,9 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
         sweep(folder)
         asked = summary or begun(folder)
         # nothing is written for what cannot be measured
-        contenders.entries_of(task_of(folder), asked)
+        task = task_of(folder)
+        contenders.entries_of(task, asked)
+        check_data(folder, task)
         note(folder, asked)
         _go_on(folder, console, cluster, check)
 

@@ -12,6 +12,7 @@ import datasets
 from rich.console import Console
 
 from s2s.contender import file_name
+from s2s.data.sources import digest_of
 from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R, check_translates
 from s2s.experiments.matching import Blueprint, translators
 from s2s.experiments.translating import sizes_of, trainer_for
@@ -59,6 +60,10 @@ class Discipline(ABC, Generic[R]):
         """The recipe's corpus in pieces, as the task trains on it."""
 
     @abstractmethod
+    def digests(self, recipe: R) -> dict[str, str]:
+        """What identifies the texts of each part of the recipe's corpus, by its name, on any machine."""
+
+    @abstractmethod
     def blueprint(self, recipe: R) -> Blueprint:
         """How the task makes a model of a section of this resolved recipe."""
 
@@ -97,6 +102,10 @@ class Translation(Discipline[Recipe[Any]]):
     def prepared(self, recipe: Recipe[Any]) -> Prepared:
         return prepared(recipe)
 
+    def digests(self, recipe: Recipe[Any]) -> dict[str, str]:
+        parts = prepared(recipe).corpus.parts()
+        return {name: digest_of(part["source"], part["target"]) for name, part in parts.items()}
+
     def blueprint(self, recipe: Recipe[Any]) -> Blueprint:
         return translators(*recipe.tokenizer.sizes)
 
@@ -133,6 +142,14 @@ class Classification(Discipline[ClassificationRecipe[Any]]):
 
     def prepared(self, recipe: ClassificationRecipe[Any]) -> PreparedLabelled:
         return prepared_texts(recipe)
+
+    def digests(self, recipe: ClassificationRecipe[Any]) -> dict[str, str]:
+        """Of texts and of the names of their classes."""
+        parts = prepared_texts(recipe).corpus.parts()
+        return {
+            name: digest_of(part.texts["text"], (part.names[number] for number in part.labels))
+            for name, part in parts.items()
+        }
 
     def blueprint(self, recipe: ClassificationRecipe[Any]) -> Blueprint:
         """The whole classifier: encoder, pooling and head."""

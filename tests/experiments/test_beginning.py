@@ -154,6 +154,29 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
 
 
 @pytest.mark.usefixtures("as_deep_as_they_are")
+def test_measurements_are_of_the_texts_that_they_were_made_on(counting, tmp_path):
+    folder = begin(tmp_path / "of data", "rnn", "lstm")
+    _go_on(folder)
+    kept, asked = folder / "cells" / "data.json", (folder / COMPARISON).read_bytes()
+    before = json.loads(kept.read_text())
+    assert set(before) == {"train", "validation"}
+    task = comparison.task_of(folder)
+    beginning.check_data(folder, task)
+    other = task.model_copy(update={"data": task.data.model_copy(update={"seed": 2})})
+    with pytest.raises(UserError, match="train, validation: other data than those"):
+        beginning.check_data(folder, other)
+    for wrong in (json.dumps(before | {"test": "x"}), json.dumps(before | {"validation": "x"}), "{"):
+        kept.write_text(wrong)
+        with pytest.raises(UserError, match="other data than those that its measurements were made on"):
+            _go_on(folder)
+    assert (folder / COMPARISON).read_bytes() == asked
+    # one of before they were kept is believed
+    kept.unlink()
+    _go_on(folder)
+    assert json.loads(kept.read_text()) == before
+
+
+@pytest.mark.usefixtures("as_deep_as_they_are")
 def test_a_comparison_that_lost_what_it_was_asked_has_a_copy_beside_its_measurements(counting, tmp_path):
     folder = begin(tmp_path / "both", "rnn", "lstm")
     _go_on(folder)

@@ -99,6 +99,14 @@ def test_translators_are_matched_by_the_vocabulary_that_there_is(contest, kind, 
     assert again == found
 
 
+def test_texts_are_known_by_what_they_say(contest):
+    translation = contest(["transformer"]).contestants[0].recipe
+    found = discipline_of(translation).digests(translation)
+    assert set(found) == {"train", "validation", "test"}
+    fewer = translation.model_copy(update={"data": translation.data.model_copy(update={"test": 20})})
+    assert {name for name, each in discipline_of(fewer).digests(fewer).items() if each != found[name]} >= {"test"}
+
+
 def test_a_short_training_ends_at_the_loss_of_a_whole_run(classifiers):
     made = classifiers(["gru"])
     recipe = made.contestant("gru").recipe
