@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from s2s.data.inspection import altered
 from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_kind
-from s2s.data.tokenizers import Tokenizer, train
+from s2s.data.tokenizers import UNK, Tokenizer, train
 from s2s.errors import UserError
 from s2s.recipe.schema import LONGEST_NAME, PieceSettings
 from s2s.tasks.inspection import IMBALANCE
@@ -131,10 +131,13 @@ def choose_pieces(texts: Sequence[str], sides: Sequence[Words], normalization: s
 
     for choice in tried:
         try:
-            return learned(*choice)
+            pieces = learned(*choice)
         except UserError:
             # more pieces than the text gives, or fewer than it has characters
             continue
+        # words that stand between other white space than single spaces are none to the tokenizer
+        if choice[0] != "word" or not any(UNK in text for text in pieces.tokenizer.encode_batch(list(some))):
+            return pieces
     spelt = any(side.spelt for side in sides)
     few = f"{words:,} words are too few to learn larger pieces from"
     return learned("char", characters + _SPECIALS + 1, "texts are single words: they are spelt" if spelt else few)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -25,7 +26,7 @@ from s2s.tasks.masked_lm.bias import probe
 from s2s.tasks.masked_lm.data import MaskedText
 from s2s.tasks.masked_lm.filling import fill_blank, weigh
 from s2s.tasks.masked_lm.recipe import MaskedTraining, MaskingSettings, WindowSettings
-from s2s.tasks.masked_lm.task import masked_loss, measure
+from s2s.tasks.masked_lm.task import MaskedScores, masked_loss, measure
 from s2s.training.devices import choose
 from s2s.training.trainer import Trainer, mean_loss
 
@@ -70,6 +71,14 @@ def test_a_run_says_what_it_read_and_how_well_it_names_pieces(run):
     assert found["texts"] == 10
     assert (run / "lengths.png").stat().st_size > 1000
     assert json.loads((run / "manifest.json").read_text())[0]["counts"]["train"] == 180
+
+
+def test_scores_of_other_texts_are_not_set_beside_each_other(run):
+    first, second = evaluate(run, keep=False), evaluate(run, keep=False)
+    assert MaskedScores.compare([first, second]) == ()
+    other = evaluate(run, "validation", keep=False)
+    with pytest.raises(UserError, match="have different test sets"):
+        MaskedScores.compare([first, replace(other, split="test")])
 
 
 def test_texts_without_a_piece_are_refused(run):

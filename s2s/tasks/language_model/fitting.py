@@ -37,8 +37,10 @@ def fitted_language_model(name: str, splits: Splits[Path], column: str | None = 
     everything = DocumentSource(settings).part("train")
     different = len(set(everything["text"] if everything else ()))
     held = fitting.parts(splits, different, "documents", splits.train)
-    texts = DocumentSource(settings.model_copy(update=held)).load().train["text"][:]
-    return fitting.page("language_model", name, splits.train, held, _chosen(texts) | {"source": source})
+    corpus = DocumentSource(settings.model_copy(update=held)).load()
+    others = [text for name, part in corpus.parts().items() if name != "train" for text in part["text"]]
+    choices = _chosen(corpus.train["text"][:], others) | {"source": source}
+    return fitting.page("language_model", name, splits.train, held, choices)
 
 
 def _column(table: Path, given: str | None) -> str:
@@ -55,9 +57,9 @@ def _unit(settings: DocumentSettings) -> str:
     return "paragraph" if counts["paragraph"] >= 100 or counts["line"] < 100 else "line"
 
 
-def _chosen(texts: list[str]) -> dict[str, object]:
+def _chosen(texts: list[str], held_out: list[str]) -> dict[str, object]:
     some = texts[:: max(1, -(-len(texts) // _MEASURED))]
-    words = fitting.look(texts, ())
+    words = fitting.look(texts, held_out)
     pieces = fitting.choose_pieces(some, [words], "identity")
     lengths = np.array([len(text) + 1 for text in pieces.tokenizer.encode_batch(some)])
     everything = lengths.mean() * len(texts)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from s2s.files import write_atomically
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
-from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
+from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_comparable, check_positions
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.insides import insides
 from s2s.tasks.masked_lm.recipe import MaskedRecipe
@@ -88,12 +88,17 @@ def examples_of(recipe: MaskedRecipe, pieces: Lists, size: int) -> MaskedText:
 
 @dataclass(frozen=True)
 class MaskedScores(Evaluation):
-    """How well the masked pieces of a split are named: the loss in nats for each, the right ones in percent."""
+    """How well the masked pieces of a split are named: the loss in nats for each, the right ones in percent.
+
+    Attributes:
+        digest: a hash of the texts.
+    """
 
     texts: int
     masked: int
     loss: float
     accuracy: float
+    digest: str
 
     def __str__(self) -> str:
         return (
@@ -104,6 +109,12 @@ class MaskedScores(Evaluation):
 
     def main_scores(self) -> dict[str, float]:
         return {"loss": self.loss, "accuracy": self.accuracy}
+
+    @classmethod
+    def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
+        """Without a test; other texts, or pieces, are refused."""
+        check_comparable(evaluations, lambda each: (each.digest, each.masked))
+        return ()
 
 
 class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], MaskedLM]):
@@ -186,7 +197,8 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
         examples = self.read(run, part)
         with meter("measuring", len(examples)) as advance:
             loss, accuracy, masked = measure(run.model, examples, run.computer, advance)
-        return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, len(part), masked, loss, accuracy)
+        found = (len(part), masked, loss, accuracy, self.source(run.recipe).digest(part))
+        return MaskedScores(str(run.path), run.checkpoint.name, scoring.split, *found)
 
     def inspect(self, run: MaskedRun, focus: Focus) -> Inspection:
         return insides(run, focus)
