@@ -137,6 +137,17 @@ def test_a_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_pa
         LabelledSource(_settings(tmp_path / "a.jsonl", classes=CLASSES, first_label=first)).load()
 
 
+def test_labels_that_look_alike_are_two_classes_only_where_they_are_declared(tmp_path):
+    labels = ("caf\u00e9", "cafe\u0301")
+    rows = "".join(f"a text\t{labels[n % 2]}\n" for n in range(4))
+    (tmp_path / "a.tsv").write_text(f"title\tkind\n{rows}", encoding="utf-8")
+    settings = {"corpus": "files", "train": str(tmp_path / "a.tsv"), "validation": 1, "text": "title", "label": "kind"}
+    with pytest.raises(UserError, match=r"differ in their characters: 'caf\\xe9' and 'cafe\\u0301'"):
+        LabelledSource(LabelledSettings.model_validate(settings)).load()
+    known = LabelledSettings.model_validate(settings | {"classes": labels})
+    assert LabelledSource(known).load().train.names == labels
+
+
 MISTAKES = {
     "column": ({"text": "titel"}, r"a.tsv:1: no column 'titel'(.|\n)*did you mean 'title'|did you mean title"),
     "label column": ({"label": "class"}, r"no column 'class'(.|\n)*data.text and data.label"),

@@ -1,6 +1,7 @@
 """Labelled texts: where they come from, with classes by number, and how they become pieces."""
 
 import difflib
+import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -122,6 +123,15 @@ def _different_labels(table: _Table) -> tuple[str, ...]:
             where="data.label",
             remedy="name the column of the classes, or declare them: data.classes=[NAME, NAME]",
         )
+    alike: dict[str, str] = {}
+    for word in words:
+        other = alike.setdefault(unicodedata.normalize("NFKC", word), word)
+        if other != word:
+            raise UserError(
+                f"two labels look alike and differ in their characters: {other!a:.60} and {word!a:.60}",
+                where="data.label",
+                remedy="write them alike, or declare both: data.classes=[NAME, NAME]",
+            )
     numbers = all(word.isdecimal() for word in words)
     return tuple(sorted(words, key=int) if numbers else sorted(words))
 
