@@ -141,7 +141,7 @@ def test_labels_that_look_alike_are_two_classes_only_where_they_are_declared(tmp
     labels = ("caf\u00e9", "cafe\u0301")
     rows = "".join(f"a text\t{labels[n % 2]}\n" for n in range(4))
     (tmp_path / "a.tsv").write_text(f"title\tkind\n{rows}", encoding="utf-8")
-    settings = {"corpus": "files", "train": str(tmp_path / "a.tsv"), "validation": 1, "text": "title", "label": "kind"}
+    settings = {"train": str(tmp_path / "a.tsv"), "validation": 1, "test": None, "text": "title", "label": "kind"}
     with pytest.raises(UserError, match=r"differ in their characters: 'caf\\xe9' and 'cafe\\u0301'"):
         LabelledSource(LabelledSettings.model_validate(settings)).load()
     known = LabelledSettings.model_validate(settings | {"classes": labels})
