@@ -139,7 +139,7 @@ def test_a_number_outside_the_classes_is_named_with_the_numbers_there_are(tmp_pa
 
 def test_labels_that_look_alike_are_two_classes_only_where_they_are_declared(tmp_path):
     labels = ("caf\u00e9", "cafe\u0301")
-    rows = "".join(f"a text\t{labels[n % 2]}\n" for n in range(4))
+    rows = "".join(f"text {n}\t{labels[n % 2]}\n" for n in range(4))
     (tmp_path / "a.tsv").write_text(f"title\tkind\n{rows}", encoding="utf-8")
     settings = {"train": str(tmp_path / "a.tsv"), "validation": 1, "test": None, "text": "title", "label": "kind"}
     with pytest.raises(UserError, match=r"differ in their characters: 'caf\\xe9' and 'cafe\\u0301'"):
