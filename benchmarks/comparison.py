@@ -71,7 +71,9 @@ def keep(folder: Path, name: str) -> None:
         (place / each).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / each, place / each)
     with tarfile.open(place / CELLS, "w:xz") as archive:
-        for path in sorted([*folder.glob("cells/*/*.json"), *folder.glob(f"cells/{RECIPE}")]):
+        for path in sorted(
+            [*folder.glob("cells/*/*.json"), *folder.glob("cells/data.json"), *folder.glob(f"cells/{RECIPE}")]
+        ):
             archive.add(path, path.relative_to(folder))
 
 

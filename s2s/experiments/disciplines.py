@@ -103,6 +103,7 @@ class Translation(Discipline[Recipe[Any]]):
         return prepared(recipe)
 
     def digests(self, recipe: Recipe[Any]) -> dict[str, str]:
+        """Of sources and targets, filtered and joined."""
         parts = prepared(recipe).corpus.parts()
         return {name: digest_of(part["source"], part["target"]) for name, part in parts.items()}
 

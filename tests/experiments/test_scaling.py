@@ -194,7 +194,11 @@ def test_a_single_size_that_still_learns_is_left_out_and_nothing_else_is_asked_o
     # by all models, for laws of different sizes differ where the models do not
     assert [row[1:3] for row in tables["laws"].rows] == [[4, 8], [4, 8]]
     assert any("and is left out" in str(row) for row in tables["gates"].rows)
-    # three sizes would follow any law
+    # three sizes would follow any law, also where only one model has so few
+    one = {cell: found for cell, found in measured.items() if (cell.model, cell.part) != ("rnn", "size-400")}
+    rnn, _ = EXPERIMENT.conclude(five, one).findings
+    assert (rnn.standing, rnn.value) == ("not measurable", None)
+    assert "at 0.25 times the size, the second half of the updates lowered its loss by 1.00 nats (below" in rnn.verdict
     few = {cell: found for cell, found in measured.items() if cell.part != "size-400"}
     assert EXPERIMENT.conclude(five, few).findings[0].standing != "tie"
     assert {row[1] for t in EXPERIMENT.conclude(five, few).tables if t.name == "laws" for row in t.rows} == {4}

@@ -79,6 +79,8 @@ def test_scores_of_other_texts_are_not_set_beside_each_other(run):
     other = evaluate(run, "validation", keep=False)
     with pytest.raises(UserError, match="have different test sets"):
         MaskedScores.compare([first, replace(other, split="test")])
+    with pytest.raises(UserError, match=f"other pieces: {first.masked} and {first.masked + 1} are masked"):
+        MaskedScores.compare([first, replace(second, masked=first.masked + 1)])
 
 
 def test_texts_without_a_piece_are_refused(run):

@@ -99,10 +99,10 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
     """What a whole training leaves behind."""
     data = prepared(recipe)
     sizes = sizes_of(data)
-    halves: list[float] = []
+    losses: list[float] = []
 
     def look(model: Seq2Seq) -> None:
-        halves.append(mean_loss(model, data.validation, recipe.batches, contest.computer))
+        losses.append(mean_loss(model, data.validation, recipe.batches, contest.computer))
 
     short = schooled(recipe, data, seed, contest.computer, half_way=look)
     look(short.model)
@@ -114,8 +114,8 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
         "updates": recipe.training.updates,
         "tokens": short.tokens,
         "flops": flops_per_token(recipe, sizes, data.train) * short.tokens,
-        "half": halves[0],
-        "loss": halves[-1],
+        "half": losses[0],
+        "loss": losses[1],
         "source_use": asdict(worth) if worth else None,
         "baseline": unigram_loss(data.train, data.validation, sizes[1]),
         "seconds": short.seconds,

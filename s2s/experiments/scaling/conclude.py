@@ -100,13 +100,13 @@ def _law(runs: Runs, left: frozenset[float]) -> Law:
 
 
 def left_out(by_model: dict[str, Runs]) -> frozenset[float]:
-    """The size at which models still learn, where it is one alone and enough others are left; else none.
+    """The size at which models still learn, where it is one alone and enough others are left of each model; else none.
 
     All laws go through the same sizes: through different ones, models that are alike would differ.
     """
-    sizes = {factor for runs in by_model.values() for factor, _ in runs}
     learning = {size for runs in by_model.values() for size, fall in falls_of(runs).items() if fall >= LEARNING}
-    return frozenset(learning) if len(learning) == 1 and len(sizes) > _LEAST else frozenset()
+    fewest = min((len({factor for factor, _ in runs} - learning) for runs in by_model.values()), default=0)
+    return frozenset(learning) if len(learning) == 1 and fewest >= _LEAST else frozenset()
 
 
 def falls_of(runs: Runs) -> dict[float, float]:

@@ -112,8 +112,16 @@ class MaskedScores(Evaluation):
 
     @classmethod
     def compare(cls, evaluations: Sequence[Self]) -> Sequence[object]:
-        """Without a test; other texts, or pieces, are refused."""
-        check_comparable(evaluations, lambda each: (each.digest, each.masked))
+        """Without a test; losses of other texts, or of other pieces of them, are refused."""
+        check_comparable(evaluations, lambda each: each.digest)
+        first = evaluations[0]
+        for other in evaluations[1:]:
+            if other.masked != first.masked:
+                raise UserError(
+                    f"{first.run} and {other.run} cut the texts into other pieces: {first.masked:,} and "
+                    f"{other.masked:,} are masked",
+                    remedy="compare runs with one tokenizer and one masking.share",
+                )
         return ()
 
 
