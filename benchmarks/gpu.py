@@ -118,6 +118,7 @@ def main() -> None:
     options.out = options.out.resolve()
     options.data = options.data or (Path(os.environ["S2S_DATA"]) if "S2S_DATA" in os.environ else None)
     if options.part:
+        gpu_parts.prepare_process(gpu_parts.DeviceSettings())
         found = gpu_parts.PARTS[options.part](options)
         write(options.out / f".{options.part}.json", found)
         return

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,13 @@ from s2s.errors import UserError
 from s2s.experiments.instruments import counted_flops, peak_bytes, spent, unfused
 from s2s.models.contract import parameter_count
 from s2s.models.transformer import Settings, build
-from s2s.recipe.schema import SeedSettings
+from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.checkpoint import read_tensors
-from s2s.training.devices import Computer
+from s2s.training.devices import Computer, prepare_process
 from s2s.training.loss import cross_entropy
 
 ROOT = Path(__file__).parents[1]
@@ -82,9 +84,11 @@ def machine(options: Options) -> Found:
 
 
 def tests(options: Options) -> Found:
-    """The equalities of the fast tests, computed on the device."""
-    where = ["tests/devices/test_on_device.py"]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *where]
+    """The equalities of the fast tests, and every task, computed on the device."""
+    where = ["tests/devices/test_on_device.py", "tests/devices/test_tasks.py"]
+    # four contexts on a GPU
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0" if options.tiny else "4", "-m", ""]
+    command += ["-p", "no:cacheprovider", *where]
     environment = os.environ | {"S2S_TEST_DEVICE": options.device, "S2S_TEST_ALL": "0" if options.tiny else "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr)
@@ -107,12 +111,13 @@ validation: {every: 20, metric: loss, sentences: 3}
 def resume(options: Options) -> Found:
     """Whether a run that is killed and resumed ends with the bits of one that was not."""
     kinds = ["transformer"] if options.tiny else ["transformer", "lstm-attention", "mingru"]
-    return {kind: _killed(options, kind) for kind in kinds}
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(kinds, pool.map(partial(_killed, options), kinds), strict=True))
 
 
 def _killed(options: Options, kind: str) -> Found:
     folder = options.out / "resume"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     recipe = folder / f"{kind}.yaml"
     recipe.write_text(RUN.replace("KIND", kind), encoding="utf-8")
     asked = [f"device.kind={options.device}", "device.deterministic=true"]

@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 # before torch or datasets are imported, here or in a process that a test starts
 os.environ["HF_HUB_OFFLINE"] = "1"
+if "S2S_TEST_DEVICE" not in os.environ:
+    # a GPU would be every recipe's choice, and what is compared here to the last bit is a processor's
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # test processes beside each other share the cores, and threads that spin while they wait take them from each other;
 # plugins have imported numpy by now, so its threads are those that the first process names for the others
 os.environ["OPENBLAS_NUM_THREADS"] = "1"

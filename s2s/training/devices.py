@@ -69,7 +69,7 @@ class Computer:
 def prepare_process(settings: DeviceSettings) -> None:
     """Makes this process one that computes as a recipe asks: its threads, its memory, and whether its bits are fixed.
 
-    Numbers too small to be normal are 0 from then on.
+    On a GPU attention is computed by torch's own kernels, not by cuDNN's. Numbers too small to be normal are 0 from then on.
 
     Called once by each command and each worker, before anything is computed; nothing else changes these. Where
     `threads` is null, they stay as they are.
@@ -82,6 +82,8 @@ def prepare_process(settings: DeviceSettings) -> None:
     if settings.deterministic != torch.are_deterministic_algorithms_enabled():
         # imports torch's compiler: a second that only those pay who ask
         torch.use_deterministic_algorithms(settings.deterministic)
+    # it plans anew for every shape, and hardly two batches have the same: 250 ms an update instead of 56 (docs/gpu.md)
+    torch.backends.cuda.enable_cudnn_sdp(False)
     _keep_freed_memory()
     _flush_denormals()
 

@@ -4,6 +4,7 @@ Its tensors say that they are on `pretend`. As Apple's GPUs, it knows no float64
 with tensors that are elsewhere. What leaves it is counted, since a real GPU would stand still meanwhile.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from s2s.decoding import beam, translator
+from s2s.recipe.schema import DeviceSettings
 from s2s.training import checkpoint, devices
 from s2s.training.devices import Computer
 
@@ -90,6 +92,9 @@ class _Backend:
 
 
 _setup = getattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend", None)
+if "S2S_TEST_DEVICE" in os.environ:
+    # beside a real one, torch would ask it for memory that a GPU can read
+    _setup = None
 if _setup is not None:
     # here, when tests are collected: autograd counts the devices once, at the first gradient of the process
     _setup(NAME, backend_module=_Backend())
@@ -129,7 +134,10 @@ def counts(pretend) -> Counter[str]:
 
 
 @pytest.fixture
-def chosen(pretend, monkeypatch) -> Computer:
-    """The device, as every command's choice."""
+def chosen(request, device, monkeypatch) -> Computer:
+    """The device, as every command's choice; a real one where S2S_TEST_DEVICE names it."""
+    if device.type != "cpu":
+        return devices.choose(DeviceSettings())
+    pretend = request.getfixturevalue("pretend")
     monkeypatch.setattr(devices, "Computer", lambda *chosen, **named: pretend)
     return pretend

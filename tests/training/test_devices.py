@@ -102,3 +102,9 @@ def test_seeds_of_different_places_differ_and_of_the_same_place_agree():
     assert len(set(seeds)) == 1000
     assert seeds == [seed_for(seed, update) for seed in range(5) for update in range(200)]
     assert all(0 <= s < 2**63 for s in seeds)
+
+
+def test_attention_is_not_planned_anew_for_every_shape():
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    prepare_process(DeviceSettings())
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
