@@ -21,12 +21,16 @@ from typing import Any
 
 import gpu_parts
 
+from s2s.recipe.schema import DeviceSettings
+from s2s.training.devices import prepare_process
+
 # seconds on an H100, generously; the most valuable first
 LIMITS = {
     "machine": 60,
     "tests": 150,
     "resume": 120,
-    "training": 150,
+    "training": 90,
+    "small": 60,
     "multi30k": 330,
     "decoding": 90,
     "scan": 60,
@@ -118,7 +122,7 @@ def main() -> None:
     options.out = options.out.resolve()
     options.data = options.data or (Path(os.environ["S2S_DATA"]) if "S2S_DATA" in os.environ else None)
     if options.part:
-        gpu_parts.prepare_process(gpu_parts.DeviceSettings())
+        prepare_process(DeviceSettings())
         found = gpu_parts.PARTS[options.part](options)
         write(options.out / f".{options.part}.json", found)
         return

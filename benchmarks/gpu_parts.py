@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ from s2s.errors import UserError
 from s2s.experiments.instruments import counted_flops, peak_bytes, spent, unfused
 from s2s.models.contract import parameter_count
 from s2s.models.transformer import Settings, build
-from s2s.recipe.schema import DeviceSettings, SeedSettings
+from s2s.recipe.installed import module_of
+from s2s.recipe.schema import SeedSettings
 from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.checkpoint import read_tensors
-from s2s.training.devices import Computer, prepare_process
+from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 
 ROOT = Path(__file__).parents[1]
@@ -210,6 +212,23 @@ def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
     return found
 
 
+def small(options: Options) -> Found:
+    """Milliseconds of an update of models of a comparison's size, with 1,024 tokens: hardly more than launching it."""
+    device, found = torch.device(options.device), Found()
+    data, measured = random_pairs(60 if options.tiny else 6000, 4000), 2 if options.tiny else 60
+    for kind in ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer"):
+        torch.manual_seed(1)
+        module = module_of(kind)
+        model = module.build(module.Settings(kind=kind, width=96, encoder_layers=2, decoder_layers=2), 4000, 4000)
+        computer, recipe = Computer(device, torch.bfloat16), TrainingSettings(updates=10_000, learning_rate=1e-4)
+        batches = BatchSettings(tokens=1024)
+        steps = translation_trainer(model.to(device), data, recipe, batches, SeedSettings(), computer).updates(10_000)
+        list(islice(steps, measured))
+        seconds = spent(lambda steps=steps: list(islice(steps, measured)), device)
+        found[kind] = short(1000 * seconds / measured)
+    return found
+
+
 def flops_a_token(settings: Settings, pieces: int, length: int = 32) -> float:
     """Floating-point operations of a model's products per target token of a pair of equal sides, there and back."""
     explicit = settings.model_copy(update={"attention": "explicit"})
@@ -368,6 +387,7 @@ PARTS: dict[str, Callable[[Options], Found]] = {
     "tests": tests,
     "resume": resume,
     "training": training,
+    "small": small,
     "multi30k": multi30k,
     "decoding": decoding,
     "scan": scanning,
