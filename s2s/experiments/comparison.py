@@ -163,9 +163,14 @@ def _chosen(summary: Summary) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
 
 
+def _needs_choice(summary: Summary) -> bool:
+    """Whether any measurement depends on the rate and the depth that trials choose."""
+    return summary.match == "time" or any(experiment.chosen for experiment in _chosen(summary))
+
+
 def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
-    each = [cost(TUNING, entrants, tuning.foreseen(entrants), beside)]
+    each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(summary) else [], beside)]
     each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
@@ -218,7 +223,12 @@ def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, s
 
 
 def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWorkers) -> tuple[Contest, float]:
-    """The contest with each model's learning rate and depth, and the seconds that choosing them took."""
+    """The contest with each model's learning rate and depth, and the seconds that choosing them took.
+
+    As it was, where nothing that is measured depends on them.
+    """
+    if not _needs_choice(summary):
+        return entrants, 0.0
     trials: dict[Cell, Kept] = {}
     foreseen = set(tuning.foreseen(entrants))
     # what is tried next depends on what the trials before it were like

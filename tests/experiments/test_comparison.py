@@ -302,3 +302,21 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     page = draw(folder).read_text(encoding="utf-8")
     assert ", on New (fp32)." in page
     assert ", on Old (fp32) and New (fp32)." in page
+
+
+def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others_are_asked_for(
+    counting, tmp_path, monkeypatch
+):
+    memory = comparison.EXPERIMENTS["memory"]
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": replace(memory, chosen=False)})
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    assert "tuning" not in comparison.costs(folder, begun(folder), None)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert not (folder / "cells/tuning").exists()
+    assert read_summary(folder / COMPARISON).contenders == []
+    asked, counting.asked = counting.asked, []
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": memory})
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert {Path(path).name for path in (folder / "cells/tuning").glob("rnn--*")}
+    # what did not depend on the choice stays
+    assert asked and not counting.asked
