@@ -101,7 +101,7 @@ def tests(options: Options) -> Found:
 
 RUN = """
 name: resume
-data: {train: 400, validation: 8, test: 40}
+data: {train: 400, validation: 8, test: 4}
 tokenizer: {kind: char, size: 200}
 batches: {tokens: 400}
 model: {kind: KIND, width: 32, encoder_layers: 1, decoder_layers: 1, dropout: 0.2}

@@ -48,10 +48,12 @@ def pytest_runtest_protocol(item: pytest.Item):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _hears_control_c() -> None:
-    """Shells have the signal ignored for what they run in the background, and whoever is started there inherits it."""
+def _hears_signals() -> None:
+    """Shells and nohup have signals ignored for what they run in the background, and whoever is started inherits it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

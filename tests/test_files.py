@@ -103,7 +103,7 @@ while True:
     assert [path.name for path in home.iterdir()] == ["folder"], moment
     if status == 7:
         break
-    ended.append(found["a"])
+    ended.append(("" if status else "whole:") + found["a"])
 print(*ended)
 """
 
@@ -115,9 +115,12 @@ def test_whenever_a_replacement_is_struck_the_old_folder_or_the_new_one_is_left_
     assert not done.returncode, done.stderr
     left = done.stdout.split()
     # first the old one at every moment, then the new one, and some of those are within the removal of the old one
-    assert left == sorted(left, reverse=True)
-    assert left.count("old1") > 5
-    assert left.count("new1") > 5
+    ended = [folder for folder in left if not folder.startswith("whole:")]
+    assert ended == sorted(ended, reverse=True)
+    assert ended.count("old1") > 5
+    # an error may be taken no notice of, by Python itself or where the old one is removed
+    assert set(left) - set(ended) <= {"whole:new1"}
+    assert len(left) - left.count("old1") > 5
 
 
 def test_what_was_half_removed_is_never_put_back(tmp_path, monkeypatch):

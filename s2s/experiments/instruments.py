@@ -139,7 +139,8 @@ def free_bytes(device: torch.device) -> int | None:
 
 def _allocations(work: Callable[[], object]) -> list[int]:
     """What torch's allocator of processor memory gave out (above 0) and took back (below), in the order of time."""
-    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    # older versions of torch (2.11) warn where events of several cycles are not asked for
+    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
     with _without_chatter():
         profiler.start()
     try:

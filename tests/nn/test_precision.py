@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 def test_a_weight_is_cast_once(around, precision):
     torch.manual_seed(1)
     layer, x = torch.nn.Linear(8, 16, bias=False), torch.randn(3, 8)
-    with around(), products_in(precision, CPU), profile(activities=[ProfilerActivity.CPU]) as seen:
+    with around(), products_in(precision, CPU), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
         found = [layer(x) for _ in range(5)]
     casts = sum(event.count for event in seen.key_averages() if event.key == "aten::copy_")
     # what is read is cast each time
@@ -40,7 +40,7 @@ def test_onednn_and_torch_agree_on_linear_layers(bias):
         for given in (x, x.transpose(0, -2)):
             with torch.inference_mode():
                 expected = layer(given)
-                with ByOneDNN(), profile(activities=[ProfilerActivity.CPU]) as seen:
+                with ByOneDNN(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
                     found = layer(given)
             torch.testing.assert_close(found, expected)
             assert "mkldnn::_linear_pointwise" in {event.key for event in seen.key_averages()}
@@ -54,7 +54,11 @@ def test_products_are_onednns_where_torchs_are_slow_and_nothing_is_learned(slow,
     monkeypatch.setattr(precision_room, "slow_in_fp32", lambda: slow)
     layer, x, used = torch.nn.Linear(8, 16), torch.randn(3, 8), []
     for around in (contextlib.nullcontext, torch.no_grad, torch.inference_mode):
-        with around(), products_in(torch.float32, CPU), profile(activities=[ProfilerActivity.CPU]) as seen:
+        with (
+            around(),
+            products_in(torch.float32, CPU),
+            profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen,
+        ):
             layer(x)
         used.append("mkldnn::_linear_pointwise" in {event.key for event in seen.key_averages()})
     assert used == [False, False, slow]
