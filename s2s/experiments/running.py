@@ -25,6 +25,7 @@ from typing import TypeVar
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from tqdm import tqdm
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured
@@ -259,6 +260,8 @@ def _prepare(device: DeviceSettings) -> None:
     prepare_process(device)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # the lock that progress bars would make for several processes outlives one that is taken down, and Python warns of it
+    tqdm.set_lock(threading.RLock())
     parent = multiprocessing.parent_process()
 
     def follow() -> None:

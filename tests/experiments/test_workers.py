@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from tqdm import tqdm
+from tqdm.std import TqdmDefaultWriteLock
 
 from s2s.experiments.running import Workers, number_for
 from s2s.recipe.schema import DeviceSettings
@@ -46,6 +48,11 @@ def new_pages(size: int) -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     return statistics.median(once() for _ in range(20))
+
+
+def shared_lock_of_a_progress_bar(number: int) -> bool:
+    list(tqdm([number], disable=True))
+    return hasattr(TqdmDefaultWriteLock, "mp_lock")
 
 
 def interrupted() -> None:
@@ -89,3 +96,8 @@ def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_no
 def test_one_process_for_each_thread_and_one_on_a_gpu():
     assert number_for(Computer(torch.device("cpu"), torch.float32)) == torch.get_num_threads()
     assert number_for(Computer(torch.device("cuda"), torch.float32)) == 1
+
+
+def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down():
+    with Workers(2) as workers:
+        assert [found for _, found in workers.each(shared_lock_of_a_progress_bar, [1, 2])] == [False, False]
