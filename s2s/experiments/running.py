@@ -260,7 +260,7 @@ def _prepare(device: DeviceSettings) -> None:
     prepare_process(device)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # the lock that progress bars would make for several processes outlives one that is taken down, and Python warns of it
+    # the lock that progress bars would share outlives a process that is taken down, and Python warns of it
     tqdm.set_lock(threading.RLock())
     parent = multiprocessing.parent_process()
 
