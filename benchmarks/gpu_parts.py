@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from s2s.run.tasks import read
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.checkpoint import read_tensors
-from s2s.training.devices import Computer
+from s2s.training.devices import NAMES, Computer
 from s2s.training.loss import cross_entropy
 
 ROOT = Path(__file__).parents[1]
@@ -216,16 +216,17 @@ def small(options: Options) -> Found:
     """Milliseconds of an update of models of a comparison's size, with 1,024 tokens: hardly more than launching it."""
     device, found = torch.device(options.device), Found()
     data, measured = random_pairs(60 if options.tiny else 6000, 4000), 2 if options.tiny else 60
-    for kind in ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer"):
+    kinds = ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer")
+    for kind, (dtype, name) in product(kinds, NAMES.items()):
         torch.manual_seed(1)
         module = module_of(kind)
         model = module.build(module.Settings(kind=kind, width=96, encoder_layers=2, decoder_layers=2), 4000, 4000)
-        computer, recipe = Computer(device, torch.bfloat16), TrainingSettings(updates=10_000, learning_rate=1e-4)
+        computer, recipe = Computer(device, dtype), TrainingSettings(updates=10_000, learning_rate=1e-4)
         batches = BatchSettings(tokens=1024)
         steps = translation_trainer(model.to(device), data, recipe, batches, SeedSettings(), computer).updates(10_000)
         list(islice(steps, measured))
         seconds = spent(lambda steps=steps: list(islice(steps, measured)), device)
-        found[kind] = short(1000 * seconds / measured)
+        found[f"{kind}, {name}"] = short(1000 * seconds / measured)
     return found
 
 
