@@ -47,11 +47,12 @@ Losses = Mapping[Trial, float | None]
 def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float] | None = None) -> list[Trial]:
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
-    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Then the best of
-    each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
+    At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Where models are
+    trained in full, so are twice as many layers, and twice as many again while the deepest are the best. Then the best
+    of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
     the others. Depths that are behind a deeper one even so are left at that. A short training favours high rates, too:
-    at each depth the best of these is trained in full at half its rate, and so on while that is better. Where models
-    are trained in full and the deepest is the best, twice as many layers are tried in the same way.
+    at each depth the best of these is trained in full at half its rate, and so on while that is better. While a depth
+    is the best in full, twice as many layers are tried in the same way.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
@@ -59,17 +60,34 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequen
         whole: how many are trained in full.
         rates: what is tried first; None: `RATES`.
     """
-    usual = {trial: loss for trial, loss in losses.items() if trial.layers in (depths or [None])}
-    return _usual(depths, usual, whole, RATES if rates is None else rates) or (_deeper(depths, losses) if whole else [])
+    new = _usual(depths, losses, RATES if rates is None else rates)
+    if new or not whole:
+        return new
+    return _deep(depths, losses) or _in_full(depths, losses, whole) or _deeper(depths, losses)
 
 
-def _usual(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[float]) -> list[Trial]:
+def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> list[Trial]:
     for layers in depths or [None]:
         if new := _around(layers, losses, rates):
             return new
         if layers in depths[:1]:
             rates = _near(_best_rate(short_ones(losses, layers)))
-    left = {trial: loss for trial, loss in losses.items() if not _behind(trial.layers, depths, losses)}
+    return []
+
+
+def _deep(depths: Sequence[int], losses: Losses) -> list[Trial]:
+    """Short trials of more layers: a depth that is behind them needs no whole training."""
+    for layers in beyond_usual(depths):
+        if new := _around(layers, losses, _near(_best_rate(short_ones(losses, layers // 2)))):
+            return new
+        if any(_best(losses, n) <= _best(losses, layers) for n in _tried(depths, losses) if n and n < layers):
+            return []
+    return []
+
+
+def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial]:
+    tried = _tried(depths, losses)
+    left = {trial: loss for trial, loss in losses.items() if not _behind(trial.layers, tried, losses)}
     full = {trial: loss for trial, loss in left.items() if trial.whole}
     if len(full) >= whole:
         return _below(full)
@@ -80,28 +98,30 @@ def _usual(depths: Sequence[int], losses: Losses, whole: int, rates: Sequence[fl
     return [trial for trial in best if trial not in losses]
 
 
-def _behind(layers: int | None, depths: Sequence[int], losses: Losses) -> bool:
-    """Whether short trainings, which favour the shallow, are better with more layers all the same."""
-    best = {n: min(map(_order, short_ones(losses, n).values())) for n in depths}
-    return any(n > layers and best[n] < best[layers] for n in best) if layers is not None else False
-
-
 def _deeper(depths: Sequence[int], losses: Losses) -> list[Trial]:
-    """Trials of twice as many layers, as long as the deepest whole training is the best."""
-    for layers in beyond_usual(depths):
-        best = best_trial({trial: loss for trial, loss in losses.items() if trial.layers and trial.layers < layers})
-        if best is None or not best.whole or 2 * (best.layers or 0) != layers:
-            return []
-        if new := _around(layers, losses, _near(_best_rate(short_ones(losses, best.layers)))):
-            return new
-        full = {Trial(rate, layers, True): loss for rate, loss in at_depth(losses, layers, whole=True).items()}
-        tried = short_ones(losses, layers)
-        first = Trial(_best_rate(tried), layers, whole=True)
-        if not full and tried[first.rate] is not None:
-            return [first]
-        if lower := _below(full):
-            return lower
-    return []
+    """Trials of twice as many layers as the best whole training has."""
+    best = best_trial(losses)
+    layers = 2 * best.layers if best and best.whole and best.layers else 0
+    if best is None or layers not in beyond_usual(depths):
+        return []
+    if new := _around(layers, losses, _near(_best_rate(short_ones(losses, best.layers)))):
+        return new
+    tried = short_ones(losses, layers)
+    first = Trial(_best_rate(tried), layers, whole=True)
+    return [first] if not at_depth(losses, layers, whole=True) and tried[first.rate] is not None else []
+
+
+def _tried(depths: Sequence[int], losses: Losses) -> list[int | None]:
+    return [*depths, *(layers for layers in beyond_usual(depths) if short_ones(losses, layers))] or [None]
+
+
+def _behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
+    """Whether short trainings, which favour the shallow, are better with more layers all the same."""
+    return layers is not None and any(n > layers and _best(losses, n) < _best(losses, layers) for n in depths if n)
+
+
+def _best(losses: Losses, layers: int) -> float:
+    return min(map(_order, short_ones(losses, layers).values()))
 
 
 def beyond_usual(depths: Sequence[int]) -> list[int]:

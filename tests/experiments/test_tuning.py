@@ -96,18 +96,27 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     whole = {Trial(rate, n, whole=True) for rate in (0.002, 0.004) for n in (1, 2, 4)}
     assert {trial for trial in deep_learns_later if trial.whole} == whole
     assert best_trial(deep_learns_later) == Trial(0.004, 2, whole=True)
-    # a third is the best of the others; as many as there are are enough, whichever they were
-    third = searched(around(0.004, 1), depths=(2, 1), whole=3)
-    assert [trial.layers for trial in third if trial.whole] == [1, 2, 1, 2]
-    before = {trial: loss for trial, loss in third.items() if not trial.whole}
+    # a fourth is the best of the others; as many as there are are enough, whichever they were
+    fourth = searched(around(0.004, 1), depths=(2, 1), whole=4)
+    # the best of each, one of the others, and half the best rate of each
+    assert [trial.layers for trial in fourth if trial.whole] == [1, 2, 4, 1, 2, 4]
+    before = {trial: loss for trial, loss in fourth.items() if not trial.whole}
     assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 0.5}, 2) == []
 
 
 def test_a_depth_that_is_behind_a_deeper_one_in_short_trainings_is_not_trained_in_full():
     shallow_is_behind = searched(around(0.004, 2), depths=(2, 1), whole=2)
-    assert {trial.layers for trial in shallow_is_behind if trial.whole} == {2, 4}
-    # two of what is left, and half the rate of the best
-    assert [trial.rate for trial in shallow_is_behind if trial.whole and trial.layers == 2] == [0.004, 0.002]
+    # two of what is left, and half the rate of each
+    full = [(trial.layers, trial.rate) for trial in shallow_is_behind if trial.whole]
+    assert full == [(2, 0.004), (4, 0.004), (2, 0.002), (4, 0.002)]
+    # more layers than the recipe's come before any whole training, and show that fewer are behind
+    deep_is_best = searched(lambda t: around(0.004, t.layers)(t) - math.log2(t.layers), depths=(2, 1), whole=2)
+    assert {trial.layers for trial in deep_is_best} == {1, 2, 4, 8}
+    assert {trial.layers for trial in deep_is_best if trial.whole} == {8}
+    # but not where even more are worse than the deepest so far
+    four = searched(around(0.004, 4), depths=(2, 1), whole=2)
+    assert {trial.layers for trial in four if trial.whole} == {4, 8}
+    assert best_trial(four) == Trial(0.004, 4, whole=True)
 
 
 @pytest.mark.parametrize("deep", [1, 2, 4, 8, 16])
@@ -120,12 +129,13 @@ def test_twice_as_many_layers_are_tried_while_the_deepest_is_the_best(deep):
     assert best_trial(losses) == Trial(0.004, best, whole=True)
     assert inside(Trial(0.004, best, whole=True), losses)
     tried = sorted({trial.layers for trial in losses})
-    assert tried == [layers for layers in (1, 2, 4, 8) if layers <= 2 * best or layers <= 2]
-    # each as the others are: the best rate of the depth before and its neighbours, and the best in full and at half
+    assert tried == [layers for layers in (1, 2, 4, 8) if layers <= 2 * best or layers <= 4]
+    # each as the others are: the best rate of the depth before and its neighbours, and the best in full and at half,
+    # unless the depth is behind, or even the recipe's was more than enough
     for layers in tried[2:]:
         assert sorted(trial.rate for trial in losses if trial == Trial(trial.rate, layers)) == [0.002, 0.004, 0.008]
         whole = [trial.rate for trial in losses if trial == Trial(trial.rate, layers, whole=True)]
-        assert sorted(whole) == [0.002, 0.004]
+        assert sorted(whole) == ([] if layers < best or best == 1 else [0.002, 0.004])
     # where nothing is trained in full, short trainings say nothing of depth
     assert {trial.layers for trial in searched(far, depths=(2, 1))} == {1, 2}
     # nor where the depth before did not learn, or this one does not
@@ -222,7 +232,7 @@ def test_what_was_tried_decides_and_is_described(base):
     told = described(contestant, found)
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
     assert set(told.rates) == {"0.004", "0.008", "0.016"}
-    assert told.depths == {"2": 1.0, "1": 0.0}
+    assert told.depths == {"2": 1.0, "1": 0.0, "4": 1.0}
     assert told.whole == {"rate 0.008, 1 layer": -0.1, "rate 0.004, 1 layer": 0.9}
     failed = tried(made, "rnn")
     assert (failed.losses, failed.seconds_per_update) == ({Trial(0.001): None}, None)
