@@ -143,3 +143,28 @@ decoding: {{beam: 2, max_length: 8}}
 """
     run = _run(tmp_path, recipe, chosen)
     assert len(evaluate(run, keep=False).looks) == (3 if kind == "transformer" else 0)
+
+
+@pytest.mark.slow
+def test_text_to_text(tmp_path, chosen):
+    recipe = f"""
+task: text-to-text
+data:
+  corpora:
+    en-de: {{prefix: "German: ", metric: bleu, train: 60, validation: 4, test: 4}}
+    acceptable:
+      prefix: "acceptable: "
+      metric: macro_f1
+      answers: [acceptable, unacceptable]
+      source: sentence
+      target: judgement
+      train: 60
+      validation: 4
+      test: 4
+tokenizer: {{kind: char, size: 100}}
+batches: {{tokens: 2000}}
+model: {{{MODEL}, decoder_layers: 1}}
+decoding: {{beam: 1, max_ratio: 0.2}}
+"""
+    run = _run(tmp_path, recipe, chosen)
+    assert [task.name for task in evaluate(run, keep=False).tasks] == ["en-de", "acceptable"]
