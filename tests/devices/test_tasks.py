@@ -167,4 +167,4 @@ model: {{{MODEL}, decoder_layers: 1}}
 decoding: {{beam: 1, max_ratio: 0.2}}
 """
     run = _run(tmp_path, recipe, chosen)
-    assert [task.name for task in evaluate(run, keep=False).tasks] == ["en-de", "acceptable"]
+    assert [score.task for score in evaluate(run, keep=False).tasks] == ["en-de", "acceptable"]
