@@ -48,11 +48,12 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequen
     """What is to be tried next; nothing when, at each depth, the best rate is at no end, or at a limit.
 
     At the first depth all `rates` are tried; at the others the best of the first and its neighbours. Where models are
-    trained in full, so are twice as many layers, and twice as many again while the deepest are the best. Then the best
-    of each depth are trained as long as the recipe says, for a short training favours the shallow; and then the best of
-    the others. Depths that are behind a deeper one even so are left at that. A short training favours high rates, too:
-    at each depth the best of these is trained in full at half its rate, and so on while that is better. While a depth
-    is the best in full, twice as many layers are tried in the same way.
+    trained in full, twice as many layers are tried shortly, too, with the best rate of the depth before and its
+    neighbours, and twice as many again while the deepest are the best. Then the best of each depth are trained as long
+    as the recipe says, for a short training favours the shallow; and then the best of the others. Depths that are
+    behind a deeper one even so are left at that. A short training favours high rates, too: at each depth the best of
+    these is trained in full at half its rate, and so on while that is better. Where the best in full has as many layers
+    as any that were tried, twice as many are tried in the same way.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
@@ -86,16 +87,26 @@ def _deep(depths: Sequence[int], losses: Losses) -> list[Trial]:
 
 
 def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial]:
-    tried = _tried(depths, losses)
-    left = {trial: loss for trial, loss in losses.items() if not _behind(trial.layers, tried, losses)}
-    full = {trial: loss for trial, loss in left.items() if trial.whole}
-    if len(full) >= whole:
-        return _below(full)
+    worth = _worth(depths, losses)
+    left = {trial: loss for trial, loss in losses.items() if trial.layers in worth}
     short = sorted((trial for trial in left if not trial.whole), key=lambda trial: _order(losses[trial]))
     first = {trial.layers: trial for trial in reversed(short)}
     short.sort(key=lambda trial: first[trial.layers] is not trial)
     best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
-    return [trial for trial in best if trial not in losses]
+    new = [trial for trial in best if trial not in losses]
+    return new or _below({trial: loss for trial, loss in left.items() if trial.whole})
+
+
+def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
+    """The depths that whole trainings are for.
+
+    None that is behind a deeper one even in short trainings, which favour the shallow; but for the best so far, which
+    an older rule may have trained. A depth at which all whole trainings failed is out, and none is behind it.
+    """
+    best = best_trial(losses)
+    done = {n: at_depth(losses, n, whole=True).values() for n in _tried(depths, losses)}
+    tried = [n for n, full in done.items() if not full or any(loss is not None for loss in full)]
+    return [n for n in tried if not _behind(n, tried, losses) or (best and best.whole and best.layers == n)]
 
 
 def _deeper(depths: Sequence[int], losses: Losses) -> list[Trial]:
@@ -116,7 +127,7 @@ def _tried(depths: Sequence[int], losses: Losses) -> list[int | None]:
 
 
 def _behind(layers: int | None, depths: Sequence[int | None], losses: Losses) -> bool:
-    """Whether short trainings, which favour the shallow, are better with more layers all the same."""
+    """Whether short trainings are better with more layers."""
     return layers is not None and any(n > layers and _best(losses, n) < _best(losses, layers) for n in depths if n)
 
 

@@ -147,8 +147,10 @@ def foreseen(contest: Contest) -> list[Cell]:
     cells = []
     for each in contest.contestants:
         losses = {trial: loss_of(one) for trial, one in _made(contest, each).items()}
+        # what was made stays the best
+        worst = max((loss for loss in losses.values() if loss is not None), default=0.0)
         while new := next_trials(each.depths, losses, sizes.whole):
-            losses |= {trial: from_the_middle(trial) for trial in new}
+            losses |= {trial: worst + from_the_middle(trial) for trial in new}
         cells += [_cell(each, trial, sizes.share) for trial in losses]
     return cells
 

@@ -96,12 +96,47 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     whole = {Trial(rate, n, whole=True) for rate in (0.002, 0.004) for n in (1, 2, 4)}
     assert {trial for trial in deep_learns_later if trial.whole} == whole
     assert best_trial(deep_learns_later) == Trial(0.004, 2, whole=True)
-    # a fourth is the best of the others; as many as there are are enough, whichever they were
+    # a fourth is the best of the others
     fourth = searched(around(0.004, 1), depths=(2, 1), whole=4)
     # the best of each, one of the others, and half the best rate of each
     assert [trial.layers for trial in fourth if trial.whole] == [1, 2, 4, 1, 2, 4]
-    before = {trial: loss for trial, loss in fourth.items() if not trial.whole}
-    assert next_trials((2, 1), before | {Trial(0.001, 1, True): 1.0, Trial(0.002, 1, True): 0.5}, 2) == []
+
+
+@pytest.mark.parametrize("failing", [{8}, {4, 8}, {2, 4, 8}])
+def test_where_all_whole_trainings_of_a_depth_fail_others_are_trained_in_full(failing):
+    """However far behind they were in short ones."""
+    losses = searched(
+        lambda t: None if t.whole and t.layers in failing else around(0.004, t.layers)(t) - math.log2(t.layers),
+        depths=(2, 1),
+        whole=2,
+    )
+    assert best_trial(losses) == Trial(0.004, min(failing) // 2, whole=True)
+
+
+def test_a_comparison_of_an_older_rule_comes_to_the_same_depth():
+    """It trained shallow models in full before it tried deep ones shortly."""
+    short = {1: 3.0, 2: 3.2, 4: 3.1, 8: 3.5}
+    full = {1: 2.5, 2: 2.6, 4: 2.0, 8: 2.4}
+
+    def _loss(trial):
+        return (full if trial.whole else short)[trial.layers] + abs(math.log2(trial.rate / 0.004))
+
+    def _slow(trial):
+        """Two layers are behind in short trainings, and the best in full, at a rate far below."""
+        if trial.whole:
+            return 1 + abs(math.log2(trial.rate / 0.001)) / 10 if trial.layers == 2 else 5.0
+        return {1: 4.0, 2: 3.5, 4: 3.0, 8: 3.5}[trial.layers] + abs(math.log2(trial.rate / 0.008))
+
+    for loss, rates, best in (
+        (_loss, (0.004, 0.002), Trial(0.004, 4, True)),
+        (_slow, (0.008, 0.004), Trial(0.001, 2, True)),
+    ):
+        before = [Trial(rate, n) for n in (1, 2) for rate in RATES] + [Trial(rate, 2, whole=True) for rate in rates]
+        losses = {trial: loss(trial) for trial in (*before, *(Trial(rate, 1, True) for rate in rates))}
+        while new := next_trials((2, 1), losses, 2):
+            losses |= {trial: loss(trial) for trial in new}
+        assert best_trial(losses) == best
+    assert best_trial(searched(_loss, depths=(2, 1), whole=2)) == Trial(0.004, 4, whole=True)
 
 
 def test_a_depth_that_is_behind_a_deeper_one_in_short_trainings_is_not_trained_in_full():
