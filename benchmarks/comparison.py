@@ -136,7 +136,7 @@ def _table(kept: Shown, missing: list[str]) -> list[str]:
         elsewhere = {name: where for name, where in _elsewhere(one).items() if name in names}
         for where in dict.fromkeys(elsewhere.values()):
             machine += f"; {', '.join(name for name, its in elsewhere.items() if its == where)} on {where}"
-        parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders)
+        parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders) or "not noted"
         told.append(
             f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, summary.seeds))}; parameters "
             f"{parameters}; {machine}; measurements of {duration(summary.seconds)}, added up."

@@ -289,7 +289,7 @@ class Summary(Part):
     experiments: Annotated[list[str], AfterValidator(_all_ours)]
     """Those asked for, in order."""
     contenders: list[Contender]
-    """The models as they were compared; empty until their learning rates are chosen."""
+    """The models as they were compared; empty until their learning rates are chosen, or where none has to be."""
     machine: dict[str, str]
     """Processor, device, threads, versions, commit, date."""
     seconds: float

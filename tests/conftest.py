@@ -103,9 +103,17 @@ def small_world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def device():
-    """The device that S2S_TEST_DEVICE names, for the tests that compute the same anywhere; a processor otherwise."""
+    """The device that S2S_TEST_DEVICE names, for the tests that compute the same anywhere; a processor otherwise.
+
+    One that is named computes with the kernels that the commands use.
+    """
     import torch
 
+    if "S2S_TEST_DEVICE" in os.environ:
+        from s2s.recipe.schema import DeviceSettings
+        from s2s.training.devices import prepare_process
+
+        prepare_process(DeviceSettings())
     return torch.device(os.environ.get("S2S_TEST_DEVICE", "cpu"))
 
 

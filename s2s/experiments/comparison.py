@@ -192,13 +192,10 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
     with Watch(ahead, console, check) as watch, workers:
         watch.say(text)
         contest, seconds = _contest(entrants, summary, watch, workers)
-        watch.say(
-            "\n".join(
-                f"{each.model}: {each.parameters:,} parameters, width {each.settings.get('width', 'unknown')}, "
-                f"learning rate {each.learning_rate:g}"
-                for each in read_summary(folder / COMPARISON).contenders
-            )
-        )
+        for each in read_summary(folder / COMPARISON).contenders:
+            width = each.settings.get("width", "unknown")
+            rate = f"learning rate {each.learning_rate:g}"
+            watch.say(f"{each.model}: {each.parameters:,} parameters, width {width}, {rate}")
         by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
         for experiment in chosen:
             seconds += _measure(experiment, contest, watch, workers)
@@ -228,6 +225,8 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     As it was, where nothing that is measured depends on them.
     """
     if not _needs_choice(summary):
+        if {each.model for each in summary.contenders} != {*entrants.models}:
+            note(entrants.folder, summary.model_copy(update={"contenders": []}))
         return entrants, 0.0
     trials: dict[Cell, Kept] = {}
     foreseen = set(tuning.foreseen(entrants))

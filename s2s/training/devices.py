@@ -83,7 +83,7 @@ def prepare_process(settings: DeviceSettings) -> None:
     if settings.deterministic != torch.are_deterministic_algorithms_enabled():
         # imports torch's compiler: a second that only those pay who ask
         torch.use_deterministic_algorithms(settings.deterministic)
-    # it plans anew for every shape, and hardly two batches have the same: 250 ms an update instead of 56 (docs/gpu.md)
+    # it plans anew for every shape, and hardly two batches have the same: 334 ms an update instead of 64 (docs/log.md)
     torch.backends.cuda.enable_cudnn_sdp(False)
     _keep_freed_memory()
     _flush_denormals()

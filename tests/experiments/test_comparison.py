@@ -314,9 +314,13 @@ def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others
     comparison.go_on(folder, Console(file=io.StringIO()))
     assert not (folder / "cells/tuning").exists()
     assert read_summary(folder / COMPARISON).contenders == []
+    page = draw(folder).read_text()
+    assert "nothing that is measured here depends on a choice" in page
+    assert "lowest validation loss among trials" not in page
     asked, counting.asked = counting.asked, []
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": memory})
     comparison.go_on(folder, Console(file=io.StringIO()))
+    assert "lowest validation loss among trials" in draw(folder).read_text()
     assert {Path(path).name for path in (folder / "cells/tuning").glob("rnn--*")}
     # what did not depend on the choice stays
     assert asked

@@ -115,7 +115,7 @@ def _trained(contest: Contest, recipe: Recipe[Any], seed: int) -> Measured:
         "tokens": short.tokens,
         "flops": flops_per_token(recipe, sizes, data.train) * short.tokens,
         "half": losses[0],
-        "loss": losses[1],
+        "loss": losses[-1],
         "source_use": asdict(worth) if worth else None,
         "baseline": unigram_loss(data.train, data.validation, sizes[1]),
         "seconds": short.seconds,
