@@ -20,6 +20,7 @@ from s2s.experiments.tuning import (
     chosen,
     depths_of,
     described,
+    foreseen,
     settled,
     short_training,
     tried,
@@ -309,6 +310,21 @@ def test_trials_are_asked_for_until_there_are_no_more(contest):
             (folder / f"{cell.key}.json").write_text(json.dumps({"measured": measured, "failed": "", "seconds": 1.0}))
     assert [Trial.of(cell.part).rate for cell in asked] == [*RATES, 0.016, 0.032]
     assert TUNING.cells(made) == asked
+
+
+def test_what_is_foreseen_goes_on_from_what_was_made(contest):
+    entrant = replace(contest(["lstm"]).contestants[0], depths=(2, 1))
+    made = replace(contest(["lstm"]), contestants=(entrant,), profile="lecture")
+    folder = made.cells_of("tuning")
+    folder.mkdir(parents=True)
+    shallow = searched(around(0.004, 1), depths=(2, 1), whole=2)
+    for trial, loss in shallow.items():
+        if trial.layers != 4:
+            one = {"measured": {"loss": 3 + loss, "seconds": 1.0, "updates": 3}, "failed": "", "seconds": 1.0}
+            (folder / f"lstm--{trial.part}.json").write_text(json.dumps(one))
+    new = {Trial.of(cell.part) for cell in foreseen(made)} - {trial for trial in shallow if trial.layers != 4}
+    # losses of trials that were not made are not to be lower than those that were
+    assert new == {Trial(rate, 4) for rate in (0.002, 0.004, 0.008)}
 
 
 def test_a_trial_learns_a_share_of_what_a_whole_training_does(contest):
