@@ -44,7 +44,7 @@ class Sizes:
 
 SIZES: dict[Scale, Sizes] = {
     "quick": Sizes(factors=(0.25, 0.5, 1, 2), updates=0.4, seeds=1),
-    "definitive": Sizes(factors=(0.125, 0.25, 0.5, 1, 2), updates=1.0, seeds=2),
+    "definitive": Sizes(factors=(0.25, 0.5, 1, 2, 4), updates=1.0, seeds=2),
     "definitive on a GPU": Sizes(factors=(0.125, 0.25, 0.5, 1, 2, 4), updates=1.0, seeds=None),
 }
 
