@@ -64,7 +64,7 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequen
     new = _usual(depths, losses, RATES if rates is None else rates)
     if new or not whole:
         return new
-    return _deep(depths, losses) or _in_full(depths, losses, whole) or _deeper(depths, losses)
+    return _deeper_shortly(depths, losses) or _in_full(depths, losses, whole) or _deeper_than_best(depths, losses)
 
 
 def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> list[Trial]:
@@ -76,7 +76,7 @@ def _usual(depths: Sequence[int], losses: Losses, rates: Sequence[float]) -> lis
     return []
 
 
-def _deep(depths: Sequence[int], losses: Losses) -> list[Trial]:
+def _deeper_shortly(depths: Sequence[int], losses: Losses) -> list[Trial]:
     """Short trials of more layers: a depth that is behind them needs no whole training."""
     for layers in beyond_usual(depths):
         if new := _around(layers, losses, _near(_best_rate(short_ones(losses, layers // 2)))):
@@ -109,7 +109,7 @@ def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
     return [n for n in tried if not _behind(n, tried, losses) or (best and best.whole and best.layers == n)]
 
 
-def _deeper(depths: Sequence[int], losses: Losses) -> list[Trial]:
+def _deeper_than_best(depths: Sequence[int], losses: Losses) -> list[Trial]:
     """Trials of twice as many layers as the best whole training has."""
     best = best_trial(losses)
     layers = 2 * best.layers if best and best.whole and best.layers else 0

@@ -69,8 +69,7 @@ class Computer:
 def prepare_process(settings: DeviceSettings) -> None:
     """Makes this process one that computes as a recipe asks: its threads, its memory, and whether its bits are fixed.
 
-    On a GPU attention is computed by torch's own kernels, not by cuDNN's. Numbers too small to be normal
-    are 0 from then on.
+    On a GPU torch's own kernels compute attention, not cuDNN's. Numbers too small to be normal are 0 from then on.
 
     Called once by each command and each worker, before anything is computed; nothing else changes these. Where
     `threads` is null, they stay as they are.
