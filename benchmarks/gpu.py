@@ -27,15 +27,16 @@ from s2s.training.devices import prepare_process
 # seconds on an H100, generously; the most valuable first
 LIMITS = {
     "machine": 60,
-    "tests": 150,
+    "tests": 120,
     "resume": 120,
     "training": 90,
     "small": 60,
-    "multi30k": 330,
+    "beside": 120,
+    "multi30k": 430,
     "decoding": 90,
     "scan": 60,
     "memory": 60,
-    "compare": 420,
+    "compare": 290,
 }
 
 

@@ -39,6 +39,8 @@ Item = TypeVar("Item")
 Given = TypeVar("Given")
 # each holds a model, its optimiser and a corpus
 _MOST = 8
+# of a GPU's memory, for each: what CUDA itself takes, and a batch's scores
+_BYTES_EACH = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,18 @@ def _clock(seconds: float) -> str:
 
 
 def number_for(computer: Computer) -> int:
-    """How many processes measure beside each other: as many as torch has threads, at most 8; one on a GPU."""
-    return min(_MOST, torch.get_num_threads()) if computer.device.type == "cpu" else 1
+    """How many processes measure beside each other: as many as torch has threads, at most 8.
+
+    A GPU waits for the processor with models of a comparison's size, so as many share it, if each has 4 GiB of its
+    memory: eight trainings took no longer than one (docs/log.md). Of other devices, which nobody has measured, one.
+    """
+    if computer.device.type not in ("cpu", "cuda"):
+        return 1
+    number = min(_MOST, torch.get_num_threads())
+    if computer.device.type == "cuda":
+        memory = torch.cuda.get_device_properties(computer.device).total_memory
+        number = max(1, min(number, memory // _BYTES_EACH))
+    return number
 
 
 class Workers:
@@ -198,19 +210,25 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool is not None:
+        if self._pool is not None and kind:
             # after an interruption nobody waits for what they do
-            for process in multiprocessing.active_children() if kind else []:
+            for process in multiprocessing.active_children():
                 process.terminate()
-            self._pool.shutdown(cancel_futures=True)
+        self._end()
 
     def __str__(self) -> str:
         return f"{self.number} beside each other"
 
     @contextmanager
     def alone(self) -> Iterator["Workers"]:
-        """Gives what makes calls in this very process, while nothing else is measured."""
+        """Gives what makes calls in this very process, while nothing else is measured; the others give back memory."""
+        self._end()
         yield Workers(1)
+
+    def _end(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
 
     def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled, where there is more than one worker.

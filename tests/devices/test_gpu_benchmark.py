@@ -16,7 +16,7 @@ def gpu(monkeypatch):
     import gpu
 
     yield gpu
-    for name in ("gpu", "gpu_parts"):
+    for name in ("gpu", "gpu_parts", "gpu_training"):
         sys.modules.pop(name, None)
 
 
@@ -80,11 +80,13 @@ def test_a_part_of_one_process_in_small(gpu, options, part):
 
 def test_the_operations_of_a_token_are_those_of_the_layers(gpu):
     width, inner, layers, pieces, length = 16, 32, 1, 50, 8
-    settings = gpu.gpu_parts.Settings(**gpu.gpu_parts.TINY_MODEL)
+    from gpu_training import TINY_MODEL, Settings, flops_a_token
+
+    settings = Settings(**TINY_MODEL)
     products = 4 * width**2 + 2 * width * inner + 8 * width**2 + 2 * width * inner + width * pieces
     scores = 3 * 2 * length * width
     # a multiplication and an addition, once there and twice back
-    assert gpu.gpu_parts.flops_a_token(settings, pieces, length) == pytest.approx(6 * (layers * products + scores))
+    assert flops_a_token(settings, pieces, length) == pytest.approx(6 * (layers * products + scores))
 
 
 def test_without_its_data_a_part_says_so(gpu, options):

@@ -7,6 +7,7 @@ import resource
 import statistics
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -72,6 +73,10 @@ def test_what_processes_find_is_found_here_too():
             list(there.each(refused, [7]))
         # neither what a recipe asks of the whole comparison, nor what is chosen in one measurement, changes that
         assert dict(there.each(threads_after_choosing, [2, 4])) == {2: 1, 4: 1}
+        with there.alone() as alone:
+            # idle processes would still hold memory, of a GPU above all
+            assert not multiprocessing.active_children()
+            assert [its[0] for _, its in alone.each(halved, [8])] == [4.0]
         if platform.libc_ver()[0] == "glibc":
             assert dict(there.each(new_pages, [64 << 20]))[64 << 20] < (64 << 20) / resource.getpagesize() / 100
     assert not multiprocessing.active_children()
@@ -93,9 +98,16 @@ def test_an_interruption_waits_neither_for_the_others_nor_for_those_that_have_no
     assert time.perf_counter() - began < 200
 
 
-def test_one_process_for_each_thread_and_one_on_a_gpu():
-    assert number_for(Computer(torch.device("cpu"), torch.float32)) == torch.get_num_threads()
-    assert number_for(Computer(torch.device("cuda"), torch.float32)) == 1
+def test_one_process_for_each_thread_and_on_a_gpu_for_4_gib_of_its_memory(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    assert number_for(Computer(torch.device("cpu"), torch.float32)) == 6
+    assert number_for(Computer(torch.device("mps"), torch.float32)) == 1
+    for gib, number in ((3, 1), (11, 2), (140, 6)):
+        there = SimpleNamespace(total_memory=gib * 2**30)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, there=there: there)
+        assert number_for(Computer(torch.device("cuda"), torch.float32)) == number
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    assert number_for(Computer(torch.device("cuda"), torch.float32)) == 8
 
 
 def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down():

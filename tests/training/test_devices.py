@@ -10,7 +10,7 @@ import torch
 
 from s2s.errors import UserError
 from s2s.recipe.schema import DeviceSettings
-from s2s.training.devices import choose, prepare_process, seed_for
+from s2s.training.devices import choose, prepare_process, seed_for, seed_generators
 
 
 def test_auto_takes_what_is_here():
@@ -108,3 +108,22 @@ def test_attention_is_not_planned_anew_for_every_shape():
     torch.backends.cuda.enable_cudnn_sdp(True)
     prepare_process(DeviceSettings())
     assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_only_the_generators_of_the_device_in_use_are_seeded(monkeypatch):
+    seeded = list[tuple[str, int]]()
+    for kind in ("cuda", "mps", "xpu"):
+        for name in ("manual_seed", "manual_seed_all"):
+            there = getattr(torch, kind)
+            if hasattr(there, name):
+                monkeypatch.setattr(there, name, lambda seed, kind=kind: seeded.append((kind, seed)))
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    # of a kind that is not there, torch keeps each seed, and the stack of who asked
+    assert ("xpu", 5) in seeded
+    seeded.clear()
+    for kind, others in (("cpu", []), ("cuda", [("cuda", 5)]), ("mps", [("mps", 5)])):
+        seed_generators(5, torch.device(kind))
+        assert torch.equal(torch.rand(3), wanted)
+        assert seeded == others
+        seeded.clear()
