@@ -242,6 +242,32 @@ def test_the_figures_are_what_was_measured(contest):
     assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
 
 
+def _as_beside_a_gpu(one):
+    """What was measured, as a GPU would have been: named so, and one thread with pairs alone."""
+    if "references" not in one:
+        return one
+    renamed = {"1 thread": "1 thread", "2 threads": "CUDA"}
+    points = [
+        {**point, "place": renamed[point["place"]]}
+        for point in one["points"]
+        if (point["batch"], point["place"]) != ("tokens", "1 thread")
+    ]
+    by_place = {key: {renamed[place]: own for place, own in one[key].items()} for key in ("flops", "references")}
+    return {**one, "points": points, **by_place}
+
+
+def test_on_a_gpu_one_thread_says_what_the_gpu_gains_and_ranks_nobody(contest):
+    shared = contest(["rnn", "transformer"])
+    both, beside = (
+        {(f.model, f.row): f for f in EXPERIMENT.conclude(shared, found).findings}
+        for found in (_planted(), {cell: _as_beside_a_gpu(one) for cell, one in _planted().items()})
+    )
+    speed = beside["transformer", "training speed"]
+    assert speed.value == both["transformer", "training speed"].value
+    assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True}
+    assert "CUDA made it 1.50 (1.50 to 1.50) times as fast" in beside["transformer", "parallel computation"].verdict
+
+
 def test_each_model_is_ranked_with_the_number_of_threads_that_is_fastest_for_it(contest):
     shared = contest(["rnn", "transformer"])
     # with one thread rnn takes 2 ms for 64 tokens of 32, as long as the Transformer with two
@@ -317,6 +343,14 @@ def test_a_form_ends_where_memory_does(contest, tiny, monkeypatch):
     _failing_beyond(monkeypatch, 0, "shapes do not fit")
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         timed(shared, shared.contestant("transformer"), replace(TINY, variants=True), [TWO])
+
+
+def test_one_thread_has_no_batches_of_a_gpus_size(contest, tiny):
+    shared = contest(["rnn"])
+    where = [Place("1 thread", TWO.computer, 1), Place("CUDA", TWO.computer, 1)]
+    found = timed(shared, shared.contestant("rnn"), TINY, where)
+    measured = {(point["batch"], point["place"]) for point in found["points"]}
+    assert measured == {("pair", "1 thread"), ("pair", "CUDA"), ("tokens", "CUDA")}
 
 
 def test_a_form_ends_where_patience_does(contest, tiny):

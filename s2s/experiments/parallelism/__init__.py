@@ -12,7 +12,7 @@ from s2s.experiments.instruments import Marks, flops_of_reference, rounded, undi
 from s2s.experiments.operations import Operations
 from s2s.experiments.parallelism.conclude import conclude
 from s2s.experiments.parallelism.seen import TYPICAL
-from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, round_cells, watched
+from s2s.experiments.rounds import MARGIN, ROUNDS, Place, places, rivals, round_cells, watched
 from s2s.experiments.workload import (
     UNFUSED,
     VOCABULARY,
@@ -147,13 +147,18 @@ def timed(contest: Contest, contestant: Contestant, sizes: Sizes, where: list[Pl
     measured: Measured = {"points": [], "notes": [], "flops": flops}
     longest, devices = max(sizes.lengths), {place.computer.device for place in where}
     models = {device: built(contest, contestant, longest, device) for device in devices}
+    compared = rivals([place.name for place in where])
     with undisturbed():
         for place in where:
             model = models[place.computer.device]
             others = other_forms(model) if sizes.variants and place is where[-1] else []
+            forms = {"pair": [Form(), *others]}
+            if place.name in compared:
+                # a GPU's large batches would take one thread minutes, and no model is ranked by them
+                forms = {"tokens": [Form()], **forms}
             with place.used():
-                for batch, forms in (("tokens", [Form()]), ("pair", [Form(), *others])):
-                    for form in forms:
+                for batch, own in forms.items():
+                    for form in own:
                         labels = {"form": form.name, "batch": batch, "place": place.name}
                         _series(measured, model, form, place, sizes, labels)
     return measured

@@ -110,5 +110,5 @@ def races(models: Models) -> dict[str, Race]:
     found |= {f"n = {n:,}": _race("tokens", n, every) for n in lengths if n != TYPICAL}
     found["one pair at a time"] = _race("pair", TYPICAL, every)
     # everybody at the same place
-    found |= {name: _race("tokens", TYPICAL, [name]) for name in names if [name] != every}
+    found |= {name: _race("tokens", TYPICAL, [name]) for name in every if [name] != every}
     return found
