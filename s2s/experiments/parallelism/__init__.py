@@ -154,7 +154,7 @@ def timed(contest: Contest, contestant: Contestant, sizes: Sizes, where: list[Pl
             others = other_forms(model) if sizes.variants and place is where[-1] else []
             forms = {"pair": [Form(), *others]}
             if place.name in compared:
-                # a GPU's large batches would take one thread minutes, and no model is ranked by them
+                # beside a GPU no model is ranked by what one thread does with the GPU's large batches
                 forms = {"tokens": [Form()], **forms}
             with place.used():
                 for batch, own in forms.items():
