@@ -4,7 +4,7 @@ import argparse
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice, product
 from threading import Barrier
@@ -23,7 +23,8 @@ from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training.devices import NAMES, Computer
-from s2s.training.update import Update
+from s2s.training.precision import measure
+from s2s.training.trainer import Trainer
 
 Options = argparse.Namespace
 Found = dict[str, Any]
@@ -72,6 +73,7 @@ def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
         SeedSettings(),
         Computer(device, torch.bfloat16),
     )
+    taken = measure(trainer)
     steps, first = trainer.updates(10_000), 1 if options.tiny else 10
     for _ in range(first):
         # to ask for the loss is to wait
@@ -94,6 +96,7 @@ def _throughput(options: Options, shape: dict[str, int], peak: float) -> Found:
         "tokens_per_update": round(counted / updates),
         "flops_per_target_token": flops,
         "utilisation": short(flops * counted / seconds / peak),
+        "auto": str(taken),
     }
     if device.type == "cuda":
         found["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
@@ -106,23 +109,23 @@ def small(options: Options) -> Found:
     device, found, measured = torch.device(options.device), Found(), 2 if options.tiny else 60
     kinds = ("rnn", "lstm", "lstm-attention", "mingru", "conv", "transformer")
     for kind, (dtype, name) in product(kinds, NAMES.items()):
-        steps = small_training(kind, Computer(device, dtype), options.tiny)
+        trainer = small_training(kind, Computer(device, dtype), options.tiny)
+        found[f"{kind}, auto"] = str(measure(trainer))
+        steps = trainer.updates(10_000)
         list(islice(steps, measured))
         seconds = spent(lambda steps=steps: list(islice(steps, measured)), device)
         found[f"{kind}, {name}"] = short(1000 * seconds / measured)
     return found
 
 
-def small_training(kind: str, computer: Computer, tiny: bool) -> Iterator[Update]:
-    """Updates of a model of a comparison's size."""
+def small_training(kind: str, computer: Computer, tiny: bool) -> Trainer[Any, Any]:
+    """The training of a model of a comparison's size."""
     data = random_pairs(60 if tiny else 6000, 4000)
     torch.manual_seed(1)
     module = module_of(kind)
     model = module.build(module.Settings(kind=kind, width=96, encoder_layers=2, decoder_layers=2), 4000, 4000)
     recipe, batches = TrainingSettings(updates=10_000, learning_rate=1e-4), BatchSettings(tokens=1024)
-    return translation_trainer(model.to(computer.device), data, recipe, batches, SeedSettings(), computer).updates(
-        10_000
-    )
+    return translation_trainer(model.to(computer.device), data, recipe, batches, SeedSettings(), computer)
 
 
 def beside(options: Options) -> Found:
@@ -148,7 +151,7 @@ def _seconds(tiny: bool) -> float:
 def _counted(device: str, tiny: bool, together: Barrier, kind: str) -> int:
     """Updates of a training in some seconds, begun when all others are warm, too."""
     computer = Computer(torch.device(device), torch.bfloat16 if device == "cuda" else torch.float32)
-    steps = small_training(kind, computer, tiny)
+    steps = small_training(kind, computer, tiny).updates(10_000)
     list(islice(steps, 2 if tiny else 60))
     together.wait()
     until, count = time.perf_counter() + _seconds(tiny), 0

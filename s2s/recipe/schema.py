@@ -293,8 +293,9 @@ class DeviceSettings(Section):
     kind: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """`auto` takes cuda before mps before cpu."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Of matrix products in training; weights are kept in fp32. `auto` takes on a processor what is measured to be the
-    faster one for the model, and on a GPU bf16 where it has it; a run that is resumed keeps what it took."""
+    """Of matrix products in training; weights are kept in fp32. `auto` takes what is measured to be the faster one for
+    the model; on a GPU bf16 where fp32 takes more than half of the memory, and without measuring where the model is
+    split or compiled; a run that is resumed keeps what it took."""
     threads: Threads | None = None
     """Processor threads; all cores when null."""
     compile: bool = False

@@ -29,7 +29,8 @@ class Computer:
         device: where tensors live.
         precision: of matrix products in training; weights are fp32 always, and searches as `decoding.precision` says.
         compile: whether the model is compiled for training.
-        undecided: whether the precision is to be found by measuring (`s2s.training.precision`); fp32 until then.
+        undecided: whether the precision is to be found by measuring (`s2s.training.precision`); until then it is fp32
+            on a processor and bf16 on a GPU.
         ranks: the processes that train together, each on a device of its own.
         shard: whether they split the model among them.
     """
@@ -109,7 +110,9 @@ def choose(settings: DeviceSettings, ranks: Ranks = ALONE) -> Computer:
             where="device.compile",
             remedy="set device.compile=false or device.shard=false",
         )
-    return Computer(device, precision, settings.compile, auto and kind == "cpu", ranks, shard)
+    # a model that is split, or compiled, is not measured on a GPU: it need not fit there, and is another one
+    measured = kind == "cpu" or (in_bf16 and not shard and not settings.compile)
+    return Computer(device, precision, settings.compile, auto and measured, ranks, shard)
 
 
 def _own_device(kind: str, launch: Launch) -> torch.device:

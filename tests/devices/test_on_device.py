@@ -20,6 +20,7 @@ from s2s.recipe.installed import models, module_of
 from s2s.recipe.schema import SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
+from s2s.training import precision
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 from s2s.training.trainer import Trainer
@@ -171,3 +172,38 @@ def test_a_failed_update_is_told_at_the_latest_by_the_next(kind, pairs, device):
         list(trainer.updates(4))
     for a, p in zip(before, trainer.model.parameters(), strict=True):
         assert torch.equal(a.nan_to_num(), p.detach().nan_to_num())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_to_measure_the_precision_changes_nothing(kind, pairs, device):
+    plain, measured = (_trainer(kind, pairs, device) for _ in range(2))
+    torch.manual_seed(3)
+    expected = torch.rand(3, device=device)
+    torch.manual_seed(3)
+    found = precision.measure(measured)
+    assert torch.equal(torch.rand(3, device=device), expected)
+    assert found.fp32 is not None
+    assert found.faster == min((found.fp32, torch.float32), (found.bf16, torch.bfloat16))[1]
+    losses = [[update.loss for update in trainer.updates(4)] for trainer in (plain, measured)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("why", ["more than its share", "more than there is"])
+def test_bf16_is_taken_where_fp32_takes_too_much_memory(why, pairs, device, monkeypatch):
+    if device.type != "cuda":
+        pytest.skip("a processor's memory is not asked")
+    trainer = _trainer("transformer", pairs, device)
+    if why == "more than its share":
+        monkeypatch.setattr(precision, "_SHARE", 0.0)
+    else:
+        loss = trainer.loss
+
+        def hungry(model, batch):
+            if not torch.is_autocast_enabled("cuda"):
+                torch.empty(2**50, device=device)
+            return loss(model, batch)
+
+        trainer.loss = hungry
+    found = precision.measure(trainer)
+    assert (found.fp32, found.faster) == (None, torch.bfloat16)
+    assert all(p.grad is None for p in trainer.model.parameters())

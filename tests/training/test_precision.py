@@ -82,6 +82,31 @@ def test_the_faster_one_is_taken_and_said(fp32, bf16, faster):
     assert str(measured) == f"{name}: a gradient takes 0.50 of {other}'s time here"
 
 
+def test_bf16_is_taken_where_fp32_does_not_fit():
+    measured = GradientTimes(None, 2.0, threads=1)
+    assert measured.faster == torch.bfloat16
+    assert str(measured) == "bf16: in fp32 a gradient takes more than half of the device's memory"
+
+
+@pytest.mark.parametrize(
+    ("given", "undecided"),
+    [({}, True), ({"compile": True}, False), ({"precision": "bf16"}, False), ({"precision": "fp32"}, False)],
+)
+def test_a_gpu_with_bf16_is_measured_but_for_a_compiled_model(given, undecided, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    computer = choose(DeviceSettings(kind="cuda", **given))
+    assert computer.undecided == undecided
+    assert computer.precision == (torch.float32 if given.get("precision") == "fp32" else torch.bfloat16)
+
+
+def test_a_gpu_without_bf16_computes_in_fp32(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    computer = choose(DeviceSettings(kind="cuda"))
+    assert (computer.undecided, computer.precision) == (False, torch.float32)
+
+
 def test_a_written_computer_tells_its_precision():
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         assert precision_of(str(choose(DeviceSettings(kind="cpu", precision=name)))) == dtype
