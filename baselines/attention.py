@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from s2s.errors import UserError
+from s2s.nn.attention import fused_is_faster
 from s2s.nn.layers import States, Valid
 
 Queries = Float[Tensor, "batch target width"]
@@ -146,12 +147,12 @@ class Attention(nn.Module):
         return _weighted(self.score(queries, keys), states, valid)
 
     def context_vectors(self, queries: Queries, states: States, keys: Keys, valid: Valid) -> ContextVectors:
-        """The same without the weights: as one kernel, where the score is a product.
+        """The same without the weights: as one kernel, where the score is a product and the kernel is no slower.
 
         The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
         a hidden layer, tanh(W h + U s), have no such kernel in torch.
         """
-        if not self.score.is_product:
+        if not self.score.is_product or not fused_is_faster(queries, keys.shape[1]):
             return self(queries, states, keys, valid)[0]
         # a single head, whose scores are not scaled
         one_head = (x.unsqueeze(1) for x in (queries, keys, states))

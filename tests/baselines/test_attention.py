@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional
 
 from baselines import lstm_attention
 from baselines.attention import Additive, Attention, Concat, CoverageAttention, Dot, General, Location, score_of
@@ -109,3 +110,21 @@ def test_the_context_vector_without_weights_is_the_one_with_them(kind, sides):
     torch.testing.assert_close(
         attention.context_vectors(queries, states, keys, valid), attention(queries, states, keys, valid)[0]
     )
+
+
+@pytest.mark.parametrize("kind", ["dot", "general"])
+def test_one_kernel_reads_what_it_reads_no_slower_than_products_and_a_softmax(kind, sides, monkeypatch):
+    queries, states, valid = sides
+    attention, ways = Attention(score_of(kind, WIDTH, 9)), []
+    kernel = functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        functional,
+        "scaled_dot_product_attention",
+        lambda *asked, **how: ways.append(asked[0].dtype) or kernel(*asked, **how),
+    )
+    keys = attention.score.keys(states)
+    in_fp32 = attention.context_vectors(queries, states, keys, valid)
+    low = [each.bfloat16() for each in (queries, states, keys)]
+    in_bf16 = attention.context_vectors(*low, valid)
+    assert ways == [torch.float32]
+    torch.testing.assert_close(in_bf16.float(), in_fp32, atol=0.05, rtol=0.05)
