@@ -218,6 +218,8 @@ class Result(Part):
     """Time that its measurements took."""
     machines: list[str] = []
     """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
+    codes: list[str] = []
+    """Which s2s measured it: versions and commits; an empty one is of a time when that was not kept."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
         """The machines that measured it, where they are not just the one that the comparison names."""

@@ -33,14 +33,14 @@ from s2s.experiments.contest import (
 )
 from s2s.experiments.cost import cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, number_for
+from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here, number_for
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of, settling
 from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import alone
-from s2s.run.manifest import processor
+from s2s.run.manifest import code, processor
 from s2s.run.stopping import resumable, stopping_at_once
 from s2s.training.devices import NAMES, Computer, choose, prepare_process
 
@@ -262,12 +262,17 @@ def _all_kept(
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     new = missing(experiment, contest, cells)
-    if others := forget(folder, new):
+    precision = NAMES[contest.computer.precision]
+    if gone := forget(folder, new):
+        here = machine_here(precision)
+        others = dict.fromkeys(one.code if one.machine == here else one.machine for one in gone)
         watch.say(f"{experiment.name}: what {' and '.join(others)} measured is measured again on this machine")
+    older = {one.code for cell in cells if new and (one := kept(folder, cell)) and one.code not in ("", code())}
+    if older:
+        watch.say(f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code()}")
     beside, made = workers.number, dict[Cell, Kept]()
     watch.begins(experiment.name, new)
     with workers.alone() if experiment.alone and new else nullcontext(workers) as measuring:
-        precision = NAMES[contest.computer.precision]
         one = partial(keep, folder, partial(experiment.measure, contest), precision=precision)
         for cell, given in measuring.each(one, new):
             made[cell] = given or died(folder, cell)
@@ -303,7 +308,8 @@ def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: An
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
     machines = [each for each in dict.fromkeys(by.values()) if each]
-    result = result.model_copy(update={"models": summary.models, "machines": machines})
+    codes = list(dict.fromkeys(each.code for each in made.values() if each.measured is not None))
+    result = result.model_copy(update={"models": summary.models, "machines": machines, "codes": codes})
     write_part(completed(result, experiment, failures, seconds), folder / RESULT)
     return seconds
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.running import kept, machine_here
+from s2s.run.manifest import code
 from s2s.training.devices import NAMES
 
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
@@ -25,16 +26,16 @@ class Cost:
 def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
     """Which of the cells are still to be measured: those that no file holds, and those that failed.
 
-    Where the clock or the memory of one machine is looked at, what another one measured is no company for them: if any
-    is to be measured, those are, too.
+    Where the clock or the memory of one machine is looked at, what another one measured, or another s2s, is no company
+    for them: if any is to be measured, those are, too.
     """
     folder = contest.cells_of(experiment.name)
-    before = {cell: kept(folder, cell) for cell in cells}
-    new = [cell for cell, one in before.items() if one is None or one.failed]
-    if new and experiment.alone:
-        here = machine_here(NAMES[contest.computer.precision])
-        return [cell for cell, one in before.items() if one is None or one.failed or one.machine not in ("", here)]
-    return new
+    before = {cell: one for cell in cells if (one := kept(folder, cell)) and not one.failed}
+    if experiment.alone and len(before) < len(cells):
+        here = {machine_here(NAMES[contest.computer.precision]), code(), ""}
+        before = {cell: one for cell, one in before.items() if {one.machine, one.code} <= here}
+    # in their order: rounds are told apart by it
+    return [cell for cell in cells if cell not in before]
 
 
 def expected(experiment: Experiment, cell: Cell, beside: int) -> float:

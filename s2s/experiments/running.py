@@ -31,7 +31,7 @@ from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured
 from s2s.files import full, write_atomically
 from s2s.recipe.schema import DeviceSettings
-from s2s.run.manifest import processor
+from s2s.run.manifest import code, processor
 from s2s.training import threads
 from s2s.training.devices import Computer, prepare_process
 
@@ -51,12 +51,14 @@ class Kept:
     failed: str  # why; empty where it did not
     seconds: float  # how long it took
     machine: str = ""  # whose processor and GPU made it, and in which precision; empty in older measurements
+    code: str = ""  # which s2s made it; empty in older measurements
 
 
 def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precision: str = "") -> Kept:
     """Makes a measurement, unless it was made before; one that failed before is tried again.
 
-    It is kept with the machine that made it, and the precision in which it did, where there is one for all.
+    It is kept with the machine and the code that made it, and the precision in which they did, where there is one for
+    all.
     """
     path = folder / f"{cell.key}.json"
     before = kept(folder, cell)
@@ -64,7 +66,7 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precisio
         return before
     started = time.perf_counter()
     try:
-        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision))
+        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision), code())
     except UserError as error:
         # where there is no room, there is none for any other measurement
         if isinstance(error.__context__, OSError) and full(error.__context__):
@@ -98,12 +100,12 @@ def kept(folder: Path, cell: Cell) -> Kept | None:
         return None
 
 
-def forget(folder: Path, cells: Sequence[Cell]) -> list[str]:
-    """Takes away measurements that succeeded, so that they are made again; gives the machines that had made them."""
+def forget(folder: Path, cells: Sequence[Cell]) -> list[Kept]:
+    """Takes away measurements that succeeded, so that they are made again, and gives them."""
     gone = {cell: one for cell in cells if (one := kept(folder, cell)) and not one.failed}
     for cell in gone:
         (folder / f"{cell.key}.json").unlink()
-    return list(dict.fromkeys(one.machine for one in gone.values()))
+    return list(gone.values())
 
 
 def died(folder: Path, cell: Cell) -> Kept:

@@ -131,6 +131,7 @@ def _section(
         "seeds": _seeds(result.seeds),
         "seconds": duration(result.seconds),
         "machines": " and ".join(result.elsewhere(summary)),
+        "codes": _listed([each or "an s2s that was not noted" for each in result.codes]) if result.codes[1:] else "",
         "figures": [figures[name, figure.name] for figure in result.figures],
         "tables": [
             {

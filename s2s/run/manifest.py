@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from s2s.training.devices import Computer
 from s2s.training.precision import GradientTimes
 
 _PACKAGES = ("s2s", "torch", "numpy", "sacrebleu", "sentencepiece", "datasets", "pydantic", "safetensors")
+# of the repository, seen from the folder of s2s: what results depend on
+_CODE = (".", "../baselines")
 
 
 def describe(
@@ -108,15 +111,30 @@ def processor() -> str:
 
 def git_commit() -> dict[str, object] | None:
     """The commit of the source tree, and whether it was changed since; None where s2s is not in one."""
-
-    def git(*words: str) -> str:
-        """What git answers."""
-        here = Path(__file__).parents[1]
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
     try:
-        # installed inside somebody's own repository, s2s is not part of it
-        git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
-        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "--", "."))}
+        _check_ours()
+        return {"commit": _git("rev-parse", "HEAD"), "changed": bool(_git("status", "--porcelain", "--", *_CODE))}
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+@cache
+def code() -> str:
+    """What computes, in words: the version of s2s and, in its repository, the last commit that changed its modules."""
+    named = f"s2s {version('s2s')}"
+    try:
+        _check_ours()
+        commit, changed = _git("log", "-1", "--format=%h", "--", *_CODE), _git("status", "--porcelain", "--", *_CODE)
+        return f"{named} at {commit}{' with changes' if changed else ''}"
+    except (OSError, subprocess.CalledProcessError):
+        return named
+
+
+def _check_ours() -> None:
+    """Installed inside somebody's own repository, s2s is not part of it; git's error says so."""
+    _git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
+
+
+def _git(*words: str) -> str:
+    here = Path(__file__).parents[1]
+    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()

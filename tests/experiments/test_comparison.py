@@ -10,7 +10,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import beginning, choice, comparison, running, trials
+from s2s.experiments import beginning, choice, comparison, cost, running, trials
 from s2s.experiments.beginning import begun
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Contender, Failure, read_result, read_summary
@@ -302,6 +302,36 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     page = draw(folder).read_text(encoding="utf-8")
     assert ", on New (fp32)." in page
     assert ", on Old (fp32) and New (fp32)." in page
+
+
+def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_path, monkeypatch):
+    def by(code: str) -> None:
+        for module in (running, comparison, cost):
+            monkeypatch.setattr(module, "code", lambda: code)
+
+    _two(counting, monkeypatch)
+    folder = tmp_path / "updated"
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=1, experiments=("memory", "decoding"), out=folder))
+    by("s2s 1 at abc")
+    beginning.begin(folder, planned.base, planned.summary)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    # what is finished is not measured again by another one
+    by("s2s 1 at def")
+    told = io.StringIO()
+    comparison.go_on(folder, Console(file=told))
+    assert "abc" not in told.getvalue()
+    assert len(counting.asked) == 4
+    assert "by s2s" not in draw(folder).read_text(encoding="utf-8")
+    asked = extended(beginning.begun(folder), Order(seeds=2))
+    comparison.go_on(folder, Console(file=told, width=200), summary=asked)
+    assert "memory: what s2s 1 at abc measured is measured again on this machine" in told.getvalue()
+    assert "decoding: some is of s2s 1 at abc, the rest will be of s2s 1 at def" in told.getvalue()
+    # again in the order of the rounds, not the missing ones first
+    assert counting.asked[4:8] == [f"{model}--count--seed{s}" for model in ("rnn", "lstm") for s in (1, 2)]
+    assert len(counting.asked) == 10
+    memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
+    assert (memory.codes, decoding.codes) == (["s2s 1 at def"], ["s2s 1 at abc", "s2s 1 at def"])
+    assert ", by s2s 1 at abc and s2s 1 at def." in draw(folder).read_text(encoding="utf-8")
 
 
 def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others_are_asked_for(
