@@ -136,5 +136,6 @@ def _check_ours() -> None:
 
 
 def _git(*words: str) -> str:
-    here = Path(__file__).parents[1]
-    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+    # to look must not lock what its user is about to commit
+    command, here = ["git", "--no-optional-locks", *words], Path(__file__).parents[1]
+    return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
