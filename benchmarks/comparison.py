@@ -132,13 +132,16 @@ def _table(kept: Shown, missing: list[str]) -> list[str]:
         if not names:
             continue
         summary = one.summary
-        machine = summary.measured_on(list(kept_results(one.folder, summary)))
+        results = list(kept_results(one.folder, summary))
+        # a question may be asked with fewer than the comparison's
+        seeds = [seed for seed in summary.seeds if any(seed in each.seeds for each in results)]
+        machine = summary.measured_on(results)
         elsewhere = {name: where for name, where in _elsewhere(one).items() if name in names}
         for where in dict.fromkeys(elsewhere.values()):
             machine += f"; {', '.join(name for name, its in elsewhere.items() if its == where)} on {where}"
         parameters = ", ".join(f"{each.parameters:,}" for each in summary.contenders) or "not noted"
         told.append(
-            f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, summary.seeds))}; parameters "
+            f"`{summary.command}` ({', '.join(names)}): seeds {', '.join(map(str, seeds))}; parameters "
             f"{parameters}; {machine}; measurements of {duration(summary.seconds)}, added up."
         )
     told += _gaps(kept, missing)
