@@ -147,7 +147,7 @@ def _peaks(model: str) -> dict[str, dict]:
         {"form": form, "what": what, "n": n, "bytes": round(900_000 + share * (4_000 * n + rise * n**2))}
         for form in forms
         for rise in [steep * (5 if form == "explicit attention" else 1)]
-        for n in (64, 256, 512, 768, 1024, 2048)
+        for n in (1, 64, 256, 512, 768, 1024, 2048)
         for what, share in (("training", 1.0), ("inference", 0.3))
     ]
     states = [{"n": n, "state": 128 * n, "context": 4096} for n in (16, 32, 64)]

@@ -75,10 +75,10 @@ def test_of_attention_alone_there_are_two_forms(measured):
     assert forms == {"rnn": {"as built"}, "transformer": {"as built", "explicit attention"}}
 
 
-def _peaks(exponent, form="as built"):
+def _peaks(exponent, form="as built", fixed=0, lengths=(64, 128, 256, 512)):
     return [
-        {"form": form, "what": what, "n": n, "bytes": round(1e6 * n**b)}
-        for n in (64, 128, 256, 512)
+        {"form": form, "what": what, "n": n, "bytes": fixed + round(1e6 * n**b)}
+        for n in lengths
         for what, b in (("training", exponent), ("inference", 1.0))
     ]
 
@@ -94,6 +94,26 @@ def test_who_grows_less_is_better_whatever_it_takes(contest):
     first, second = EXPERIMENT.conclude(shared, found).findings
     assert (first.standing, second.standing) == ("better", "worse")
     assert second.value == pytest.approx(1.5, abs=1e-4)
+
+
+def test_what_a_single_token_takes_is_no_matter_of_length(contest):
+    # a recurrent layer's workspace on a GPU, beside which its own memory was n to the power of 0.52 (docs/log.md)
+    shared = contest(["rnn", "transformer"])
+    lengths = (1, 64, 512, 1024, 2048)
+    planted = {"rnn": _peaks(1.0, fixed=10**9, lengths=lengths), "transformer": _peaks(1.0, lengths=lengths)}
+    found = {Cell(m, "peaks"): {"peaks": own, "states": [], "notes": []} for m, own in planted.items()}
+    result = EXPERIMENT.conclude(shared, found)
+    first, second = result.findings
+    assert (first.standing, second.standing) == ("tie", "tie")
+    assert first.value == second.value == pytest.approx(1, abs=0.002)
+    assert first.variations == {"inference": True, "all lengths": True}
+    assert all(curve.x == [64, 512, 1024, 2048] for curve in result.figures[0].series)
+    for own in planted.values():
+        del own[:2]
+    # without it, that of the longest lengths is nearly the same where nothing is fixed, and another where much is
+    first, second = EXPERIMENT.conclude(shared, found).findings
+    assert first.value < 0.7
+    assert second.value == pytest.approx(1, abs=0.002)
 
 
 def test_measuring_again_gives_the_same(contest, monkeypatch):
@@ -114,8 +134,8 @@ def test_a_series_ends_where_memory_does(contest, tiny, monkeypatch):
     shared = contest(["rnn"])
     found = EXPERIMENT.measure(shared, Cell("rnn"))
     assert [(note["n"], note["why"]) for note in found["notes"]] == [(192, "memory ran out")]
-    assert {point["n"] for point in found["peaks"]} == {64}
-    # one length has no exponent, so there is no cell
+    assert {point["n"] for point in found["peaks"]} == {1, 64}
+    # two lengths have no exponent, so there is no cell
     assert EXPERIMENT.conclude(shared, {Cell("rnn"): found}).findings == []
 
 

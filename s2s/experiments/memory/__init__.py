@@ -8,7 +8,7 @@ import torch
 
 from s2s.experiments.contest import Cell, Contest, Contestant, Experiment, Measured, Scale
 from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
-from s2s.experiments.memory.conclude import FITTED_FROM, SOURCE, conclude, curve
+from s2s.experiments.memory.conclude import FITTED_FROM, SHORTEST, SOURCE, conclude, curve
 from s2s.experiments.rounds import MARGIN
 from s2s.experiments.workload import (
     EXPLICIT,
@@ -67,7 +67,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
 
 def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device: torch.device) -> None:
     """All lengths of one form, to the longest, or to where memory runs out."""
-    for n in sizes.lengths:
+    for n in (SHORTEST, *sizes.lengths):
         why = too_long(model, n)
         if not why and _too_much(measured, form, n, device):
             why = "it could take more than half of the free memory"
@@ -82,7 +82,7 @@ def _peaks(measured: Measured, model: Seq2Seq, form: Form, sizes: Sizes, device:
         try:
             # a table of positions is made once, and gradients are made by the first backward pass
             works["inference"]()
-            if n == sizes.lengths[0]:
+            if n == SHORTEST:
                 works["training"]()
             for what, work in works.items():
                 peak = peak_bytes(work, device)
