@@ -29,12 +29,16 @@ ROUNDS = 5
 """Rounds in which it must keep its speed."""
 DRIFT = 0.01
 """How seldom times without a trend may be said to have one: a closed gate costs a verdict."""
+BUSY = 1.5
+"""How many times as long many texts must take as one alone."""
 TIE = 1.0
 """BLEU that nobody cares about."""
 Standing = Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""]
 """What may be said of a model beside another one; empty where nothing is asked."""
 # so many looks make a line
 _LOOKS = 3
+# so many texts are many
+_MANY = 8
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,22 @@ def machine_steady(
                 f"{name} drifts: {times:.2f} times as long in round {held[-1]} as in {held[0]}, p = {p:.2g}"
             )
     return Gate("machine steady", len(steady) >= ROUNDS and not drifting, "; ".join([said, *drifting]))
+
+
+def device_busy(alone: float, together: float, texts: int) -> Gate:
+    """Whether a step's time is that of its work, not of launching its operations, of which a batch has no more.
+
+    A GPU that waits for the processor takes the same time for one text and for a batch: who launches fewer operations
+    is faster there, whatever they do.
+
+    Args:
+        alone: seconds of a step with one text.
+        together: seconds of a step with a batch of them; of few texts, fewer than 8, nothing is said.
+        texts: how many are in the batch.
+    """
+    times = together / alone
+    said = f"{texts:,} texts at once take {times:.2f} times as long as one (≥ {BUSY:g} wanted)"
+    return Gate("device busy", texts < _MANY or times >= BUSY, said)
 
 
 def above_chance(score: Estimate, cheating: float) -> Gate:

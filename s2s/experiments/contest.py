@@ -25,7 +25,7 @@ ComparedRecipe = Recipe[Any] | ClassificationRecipe[Any]
 
 # what an experiment's sizes are given for; without sizes of its own, a lecture has those of `definitive`, and a GPU
 # those of the profile
-Scale = Literal["quick", "lecture", "definitive", "definitive on a GPU"]
+Scale = Literal["quick", "lecture", "definitive", "quick on a GPU", "lecture on a GPU", "definitive on a GPU"]
 S = TypeVar("S")
 R = TypeVar("R", bound=ComparedRecipe)
 
@@ -138,10 +138,9 @@ class Contest:
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
         """An experiment's sizes for this profile on this device."""
-        on_a_gpu = self.profile == "definitive" and self.computer.device.type == "cuda"
-        if on_a_gpu and "definitive on a GPU" in table:
-            return table["definitive on a GPU"]
-        return table[self.profile] if self.profile in table else table["definitive"]
+        by_name: dict[str, S] = {**table}
+        there = f"{self.profile} on a GPU" if self.computer.device.type == "cuda" else self.profile
+        return next(by_name[name] for name in (there, self.profile, "definitive") if name in by_name)
 
     def contestant(self, name: str) -> Contestant:
         """The contestant of that name."""

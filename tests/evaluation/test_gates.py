@@ -9,11 +9,13 @@ import pytest
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, welch
 from s2s.evaluation.gates import (
+    BUSY,
     Gate,
     above_chance,
     beside,
     best_other,
     converged,
+    device_busy,
     failed,
     judged,
     machine_steady,
@@ -235,6 +237,16 @@ def test_power_is_told_for_as_many_pairs_as_were_tested():
     assert not wanted.decided
     assert beside("alone", "gru", pairs, gates).sentence.startswith("one seed says nothing")
     assert beside("gru", "", pairs, gates).sentence == "no other model was measured"
+
+
+def test_a_device_that_waits_for_its_next_operation_is_not_measured():
+    # 32 texts in the time of one, as on an H200 (docs/log.md), and in three times that, as on a processor
+    idle, busy = device_busy(0.0070, 0.0069, 32), device_busy(0.004, 0.012, 32)
+    assert (idle.passed, busy.passed) == (False, True)
+    assert idle.sentence == "32 texts at once take 0.99 times as long as one (≥ 1.5 wanted)"
+    assert [device_busy(1.0, BUSY + more, 8).passed for more in (-0.01, 0.0)] == [False, True]
+    # few texts need not take longer
+    assert device_busy(1.0, 1.0, 7).passed
 
 
 def test_ties_with_others_than_the_best_are_told_as_those_with_the_best():

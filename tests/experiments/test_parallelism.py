@@ -10,10 +10,11 @@ from s2s.experiments.contest import Cell
 from s2s.experiments.parallelism import EXPERIMENT, SIZES, counted, timed
 from s2s.experiments.parallelism.conclude import from_where
 from s2s.experiments.parallelism.seen import Seen, brent
-from s2s.experiments.rounds import ROUNDS, Place, round_cells
+from s2s.experiments.rounds import ROUNDS, Place
 from s2s.questions import ROWS
 from s2s.results import Result
 from s2s.training.devices import Computer
+from tests.experiments.planted_rounds import SLOW, operations, planted
 
 # two in name alone, so that tests do not fight for processors
 TWO = Place("2 threads", Computer(torch.device("cpu"), torch.float32), 1)
@@ -173,49 +174,9 @@ def test_each_round_has_all_places_and_lengths(measured):
     assert one["references"] == {"1 thread": [0.001, 0.001], "2 threads": [0.001, 0.001]}
 
 
-def _times(seconds, gain=1.0, factor=1.0, reference=0.001):
-    """What a round would have given: seconds of a step on two threads, and `gain` times as many on one."""
-    points = [
-        {"form": "as built", "batch": batch, "place": place, "n": n, "rows": rows, "seconds": factor * s * times}
-        for batch, rows in (("tokens", 2), ("pair", 1))
-        for place, times in (("1 thread", gain), ("2 threads", 1.0))
-        for n, s in seconds.items()
-    ]
-    references = {"1 thread": [2 * reference] * 2, "2 threads": [reference] * 2}
-    flops = dict.fromkeys(references, 1000)
-    return {"points": points, "notes": [], "flops": flops, "references": references, "tries": 1}
-
-
-def _counts():
-    kinds = {"depth": 10, "count": 10, "span": 100, "undivided": 1000}
-    points = [
-        {"form": "unfused", "what": what, "n": n, "work": 50 * n, **kinds}
-        for what in ("forward", "training", "generating")
-        for n in (16, 32, 256)
-    ]
-    return {"points": points}
-
-
-SLOW = (1.3, 1.0, 1.7, 1.1, 1.5, 1.2, 1.6, 1.4)
-
-
-def _planted(reference=0.001, of_rnn=1.0):
-    found = {}
-    for model, gain, seconds in (
-        ("rnn", of_rnn, {16: 0.001, 32: 0.004, 256: 0.016}),
-        ("transformer", 1.5, {16: 0.002, 32: 0.002, 256: 0.002}),
-    ):
-        found[Cell(model, "work")] = _counts()
-        for i, cell in enumerate(round_cells([model], 1.0)):
-            # rounds are fast and slow for both models alike, in no order that is a trend
-            factor = SLOW[i] * (1 + i * (model == "rnn") / 1000)
-            found[cell] = _times(seconds, gain, factor, reference if i else 0.001)
-    return found
-
-
 def test_the_figures_are_what_was_measured(contest):
     shared = contest(["rnn", "transformer"])
-    result = EXPERIMENT.conclude(shared, _planted())
+    result = EXPERIMENT.conclude(shared, planted())
     cells = {(f.model, f.row): f for f in result.findings}
     tables = {table.name: table for table in result.tables}
     # 2 pairs of 32 tokens in 4 ms, and longer: the geometric mean of 1, 1.1, …
@@ -242,36 +203,10 @@ def test_the_figures_are_what_was_measured(contest):
     assert exponents["transformer", "as built", "fixed tokens", "2 threads"] == pytest.approx(0)
 
 
-def _as_beside_a_gpu(one):
-    """What was measured, as a GPU would have been: named so, and one thread with pairs alone."""
-    if "references" not in one:
-        return one
-    renamed = {"1 thread": "1 thread", "2 threads": "CUDA"}
-    points = [
-        {**point, "place": renamed[point["place"]]}
-        for point in one["points"]
-        if (point["batch"], point["place"]) != ("tokens", "1 thread")
-    ]
-    by_place = {key: {renamed[place]: own for place, own in one[key].items()} for key in ("flops", "references")}
-    return {**one, "points": points, **by_place}
-
-
-def test_on_a_gpu_one_thread_says_what_the_gpu_gains_and_ranks_nobody(contest):
-    shared = contest(["rnn", "transformer"])
-    both, beside = (
-        {(f.model, f.row): f for f in EXPERIMENT.conclude(shared, found).findings}
-        for found in (_planted(), {cell: _as_beside_a_gpu(one) for cell, one in _planted().items()})
-    )
-    speed = beside["transformer", "training speed"]
-    assert speed.value == both["transformer", "training speed"].value
-    assert speed.variations == {"n = 16": False, "n = 256": True, "one pair at a time": True}
-    assert "CUDA made it 1.50 (1.50 to 1.50) times as fast" in beside["transformer", "parallel computation"].verdict
-
-
 def test_each_model_is_ranked_with_the_number_of_threads_that_is_fastest_for_it(contest):
     shared = contest(["rnn", "transformer"])
     # with one thread rnn takes 2 ms for 64 tokens of 32, as long as the Transformer with two
-    result = EXPERIMENT.conclude(shared, _planted(of_rnn=0.52))
+    result = EXPERIMENT.conclude(shared, planted(of_rnn=0.52))
     cells = {f.model: f for f in result.findings if f.row == "training speed"}
     mean = math.prod(SLOW) ** (1 / ROUNDS)
     assert cells["rnn"].value == pytest.approx(2 * 32 / (0.52 * 0.004) / mean, rel=0.01)
@@ -310,7 +245,7 @@ def test_threads_help_from_some_length_on():
 
 
 def test_nothing_is_said_of_times_where_the_machine_changed(contest):
-    result = EXPERIMENT.conclude(contest(["rnn", "transformer"]), _planted(reference=0.0013))
+    result = EXPERIMENT.conclude(contest(["rnn", "transformer"]), planted(reference=0.0013))
     for finding in result.findings:
         if finding.row == "training speed":
             assert finding.standing == "not measurable"
@@ -377,7 +312,7 @@ def test_chains_that_do_not_grow_are_equal_whatever_their_layers(contest, slopes
         points = [
             # fewer layers, but of what grows
             {**point, "depth": (50 if model == "rnn" else 150) + slope * point["n"]}
-            for point in _counts()["points"]
+            for point in operations()["points"]
         ]
         found[Cell(model, "work")] = {"points": points}
     findings = [f for f in EXPERIMENT.conclude(shared, found).findings if f.row == "sequential steps"]

@@ -73,8 +73,12 @@ SIZES["definitive"] = replace(
     variants=True,
     seconds=60,
 )
-# On a GPU lengths go on to where memory or patience ends.
-SIZES["definitive on a GPU"] = replace(SIZES["definitive"], lengths=tuple(2**k for k in range(4, 17)), tokens=65_536)
+# a GPU that computes with a thousand tokens waits for its next operation most of the time
+_BUSY = 65_536
+SIZES["quick on a GPU"] = replace(SIZES["quick"], tokens=_BUSY)
+SIZES["lecture on a GPU"] = replace(SIZES["lecture"], tokens=_BUSY)
+# there lengths go on to where memory or patience ends
+SIZES["definitive on a GPU"] = replace(SIZES["definitive"], lengths=tuple(2**k for k in range(4, 17)), tokens=_BUSY)
 
 
 def cells(contest: Contest) -> list[Cell]:
@@ -204,7 +208,7 @@ def _step(model: Seq2Seq, pairs: Texts, form: Form, place: Place) -> float:
 
 def _numbers(contest: Contest) -> dict[str, Any]:
     numbers = {"vocabulary": VOCABULARY, "rounds": ROUNDS, "least": gates.ROUNDS, "margin": MARGIN, "typical": TYPICAL}
-    return vars(contest.sizes(SIZES)) | numbers | {"drift": gates.DRIFT}
+    return vars(contest.sizes(SIZES)) | numbers | {"drift": gates.DRIFT, "busy": gates.BUSY}
 
 
 EXPERIMENT = Experiment(

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 
+from s2s.evaluation.gates import Judgement
 from s2s.evaluation.inference import Estimate, growth
 from s2s.experiments.contest import Cells, Conclusion, Contest
 from s2s.experiments.parallelism.figures import count_figures, law, tables, time_figures
-from s2s.experiments.parallelism.seen import Models, Seen, brent, races
+from s2s.experiments.parallelism.seen import TYPICAL, Models, Seen, brent, races
 from s2s.experiments.presenting import filled, finding
 from s2s.experiments.rounds import Race, at_best, by_round, counted_standing, over_rounds
 from s2s.experiments.verdicts import in_words
@@ -22,7 +23,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         counts = next((own for cell, own in measured.items() if (cell.model, cell.part) == (model, "work")), None)
         models[model] = Seen(counts, by_round(measured, model))
     ranked = races(models)
-    cells = [(_sequential(model, models), _parallel(model, models), _speed(model, ranked)) for model in models]
+    cells = [(_sequential(model, models), _parallel(model, models), _speed(model, models, ranked)) for model in models]
     return Conclusion(
         findings=[cell for of_model in cells for cell in of_model],
         figures=[*count_figures(models), *time_figures(models)],
@@ -113,12 +114,23 @@ def from_where(gains: Mapping[int, Estimate]) -> str:
     return f"{first}, faster from n = {helped[-1]:,} on" if helped else f"{first}, not surely faster at the longest"
 
 
-def _speed(model: str, races: Mapping[str, Race]) -> Finding | None:
+def _speed(model: str, models: Models, races: Mapping[str, Race]) -> Finding | None:
     race, *_ = [*races.values(), None]
     if race is None or not race.speeds.get(model):
         return None
     said, (ranked, *others) = race.judged(model), races
     quantity = f"target tokens a second, forward and backward, at {ranked}, as many tokens in every batch"
     quantity += at_best(list(race.references[model]))
-    said = replace(said, variations=race.kept(model, {name: races[name] for name in others}))
+    idle = _idle(model, models, race)
+    said = idle or replace(said, variations=race.kept(model, {name: races[name] for name in others}))
     return finding("training speed", model, race.speed(model), "tokens/s", quantity, said, "time-tokens")
+
+
+def _idle(model: str, models: Models, race: Race) -> Judgement | None:
+    """That nothing is said where the model, or the one that it is compared with, leaves its device without work."""
+    for name in filter(None, (model, race.best_other(model))):
+        gate = models[name].busy(race.places[name], TYPICAL)
+        if gate and not gate.passed:
+            said = f"{race.places[name]} waits for {name}'s operations to be launched: {gate.sentence}"
+            return Judgement("not measurable", f"not measurable: {said}")
+    return None

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from s2s.evaluation.gates import Gate, machine_steady, steady_rounds
+from s2s.evaluation.gates import Gate, device_busy, machine_steady, steady_rounds
 from s2s.experiments.contest import Measured
-from s2s.experiments.rounds import Race, References, fastest_place, references, rivals
+from s2s.experiments.rounds import Race, References, fastest_place, over_rounds, references, rivals
 from s2s.experiments.workload import AS_BUILT, UNFUSED
 
 TYPICAL = 32
@@ -57,8 +57,20 @@ class Seen:
 
     def speeds(self, batch: str, place: str, n: int) -> dict[int, float]:
         """Target tokens a second as built, by round."""
-        rows = {p["n"]: p["rows"] for one in self.rounds.values() for p in one["points"] if p["batch"] == batch}
+        rows = self._rows(batch)
         return {i: rows[n] * n / seconds for i, seconds in self.seconds(batch, place).get(n, {}).items()}
+
+    def _rows(self, batch: str) -> dict[int, int]:
+        """Texts in a batch, by length."""
+        return {p["n"]: p["rows"] for one in self.rounds.values() for p in one["points"] if p["batch"] == batch}
+
+    def busy(self, place: str, n: int) -> Gate | None:
+        """Whether that place is at work with a batch, see `device_busy`; None where either was not measured."""
+        alone, together = (self.seconds(batch, place).get(n, {}) for batch in ("pair", "tokens"))
+        if not alone or not together:
+            return None
+        one, many = (over_rounds(list(own.values())).value for own in (alone, together))
+        return device_busy(one, many, self._rows("tokens")[n])
 
     def gains(self, place: str) -> dict[int, dict[int, float]]:
         """How many times as fast one pair is there as on one thread, by length and by steady round."""
