@@ -5,18 +5,20 @@ all of them are chosen for by the same rule then, and none keeps what it was mea
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
 from s2s.contender import file_name
-from s2s.experiments.contest import CELLS, Experiment
+from s2s.experiments.contest import CELLS, Choice, Experiment
 from s2s.experiments.whole_runs import RUNS
 from s2s.results import Contender
 
+_RATE = "learning_rate"
 
-def rechosen(before: Sequence[Contender], now: Sequence[Contender]) -> dict[str, str]:
-    """Models that have another rate or other settings than they were measured with: by name, what differs in words.
+
+def rechosen(before: Sequence[Contender], now: Sequence[Contender]) -> dict[str, dict[str, str]]:
+    """Models that have another rate or other settings than they were measured with: by name, and by what differs.
 
     Settings that only one of the two versions knows do not count.
 
@@ -30,15 +32,22 @@ def rechosen(before: Sequence[Contender], now: Sequence[Contender]) -> dict[str,
         was, chosen = old.get(each.model, {}), _choice(each)
         differing = [key for key in chosen if key in was and was[key] != chosen[key]]
         if differing:
-            found[each.model] = ", ".join(f"{key} {chosen[key]} (was {was[key]})" for key in differing)
+            found[each.model] = {key: f"{chosen[key]} (was {was[key]})" for key in differing}
     return found
 
 
 def _choice(each: Contender) -> dict[str, object]:
-    return {"learning_rate": each.learning_rate} | each.settings
+    return {_RATE: each.learning_rate} | each.settings
 
 
-def set_aside(folder: Path, models: Collection[str], experiments: Iterable[Experiment]) -> Path | None:
+def reshaped(others: Mapping[str, Collection[str]]) -> list[str]:
+    """Of the models that `rechosen` names those that differ in more than their rate."""
+    return [model for model, differing in others.items() if {*differing} - {_RATE}]
+
+
+def set_aside(
+    folder: Path, models: Collection[str], others: Collection[str], experiments: Iterable[Experiment]
+) -> Path | None:
     """Moves measurements and trained models out of the way, so that they are made again; their trials stay.
 
     Of experiments that measure in rounds all models' are moved: they are of use only beside each other.
@@ -46,18 +55,21 @@ def set_aside(folder: Path, models: Collection[str], experiments: Iterable[Exper
     Args:
         folder: of the comparison.
         models: whose they are.
+        others: those of them that are other models now, not the same with another rate.
         experiments: all that measure models as they were chosen, or do not.
 
     Returns:
         Where they are now, a folder in that of the comparison; None where there were none.
     """
-    names = "|".join(re.escape(file_name(model)) for model in models)
-    cell, run = re.compile(rf"({names})(--.*)?\.(json|txt)"), re.compile(rf"(transfer-\w+-)?({names})-seed\d+(\..*)?")
+    by_choice: dict[Choice, Collection[str]] = {"rate": models, "depth": others, "": ()}
+    cells = {choice: re.compile(rf"({_either(its)})(--.*)?\.(json|txt)") for choice, its in by_choice.items() if its}
+    run = re.compile(rf"(transfer-\w+-)?({_either(models)})-seed\d+(\..*)?")
     found = [
         path
         for each in experiments
+        if each.chosen in cells
         for path in sorted((folder / CELLS / each.name).glob("*"))
-        if each.chosen and (each.alone or cell.fullmatch(path.name))
+        if each.alone or cells[each.chosen].fullmatch(path.name)
     ]
     found += [path for path in sorted((folder / RUNS).glob("*")) if run.fullmatch(path.name)]
     if not found:
@@ -68,3 +80,8 @@ def set_aside(folder: Path, models: Collection[str], experiments: Iterable[Exper
         place.parent.mkdir(parents=True, exist_ok=True)
         path.rename(place)
     return aside
+
+
+def _either(models: Collection[str]) -> str:
+    """A pattern of their names in the names of files."""
+    return "|".join(re.escape(file_name(model)) for model in models)

@@ -19,7 +19,7 @@ from rich.console import Console
 from s2s.errors import UserError, quoted
 from s2s.experiments import contenders, tuning
 from s2s.experiments.beginning import begun, check_data, note, resolved, task_of
-from s2s.experiments.choice import rechosen, set_aside
+from s2s.experiments.choice import rechosen, reshaped, set_aside
 from s2s.experiments.cluster import Cluster, Nodes, versions
 from s2s.experiments.contest import (
     CELLS,
@@ -163,14 +163,16 @@ def _chosen(summary: Summary) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
 
 
-def _needs_choice(summary: Summary) -> bool:
-    """Whether any measurement depends on the rate and the depth that trials choose."""
-    return summary.match == "time" or any(experiment.chosen for experiment in _chosen(summary))
+def _needs_choice(entrants: Contest, summary: Summary) -> bool:
+    """Whether any measurement depends on what trials choose; a depth that the command gives is none of it."""
+    needed = {experiment.chosen for experiment in _chosen(summary)}
+    open_depth = any(each.depths for each in entrants.contestants)
+    return summary.match == "time" or "rate" in needed or ("depth" in needed and open_depth)
 
 
 def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
-    each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(summary) else [], beside)]
+    each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(entrants, summary) else [], beside)]
     each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
@@ -224,7 +226,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
 
     As it was, where nothing that is measured depends on them.
     """
-    if not _needs_choice(summary):
+    if not _needs_choice(entrants, summary):
         if {each.model for each in summary.contenders} != {*entrants.models}:
             note(entrants.folder, summary.model_copy(update={"contenders": []}))
         return entrants, 0.0
@@ -248,9 +250,11 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     if others := rechosen(summary.contenders, described):
         # equal times are those of all models together
         models = others if summary.match == "parameters" else entrants.models
-        aside = set_aside(entrants.folder, models, EXPERIMENTS.values())
+        aside = set_aside(entrants.folder, models, reshaped(others), EXPERIMENTS.values())
         there = f"; what was measured before lies in {aside}, and is measured again" if aside else ""
-        watch.say("\n".join(f"{model}: its trials choose {choices}{there}" for model, choices in others.items()))
+        for model, differing in others.items():
+            choices = ", ".join(f"{key} {said}" for key, said in differing.items())
+            watch.say(f"{model}: its trials choose {choices}{there}")
     note(entrants.folder, summary.model_copy(update={"contenders": described}))
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 

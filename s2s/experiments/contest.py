@@ -25,6 +25,8 @@ ComparedRecipe = Recipe[Any] | ClassificationRecipe[Any]
 
 # what an experiment's sizes are given for; without sizes of its own, a lecture has those of `definitive`, and a GPU
 # those of the profile
+# nothing, a model's depth, or its depth and its rate
+Choice = Literal["", "depth", "rate"]
 Scale = Literal["quick", "lecture", "definitive", "quick on a GPU", "lecture on a GPU", "definitive on a GPU"]
 S = TypeVar("S")
 R = TypeVar("R", bound=ComparedRecipe)
@@ -198,7 +200,7 @@ class Experiment:
     conclusion: Callable[[Contest, Cells], Conclusion]
     # whether nothing else may be measured meanwhile, because it looks at the clock or at the machine's memory
     alone: bool = False
-    chosen: bool = True  # whether its models have the rate and the depth that trials choose
+    chosen: Choice = "rate"  # what its measurements depend on of that which trials choose
     reads: str = ""  # the experiment whose trained models it looks at, which is made before it
     numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import beginning, choice, comparison, cost, running, trials
+from s2s.experiments import beginning, comparison, cost, running, trials
 from s2s.experiments.beginning import begun
 from s2s.report.drawing import draw
-from s2s.results import COMPARISON, RESULT, Contender, Failure, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
 from tests.experiments.counting import TINY, Asked, begin
 
 
@@ -98,41 +98,6 @@ def test_every_model_is_tried_by_the_same_rule_whenever_it_came(counting, tmp_pa
     comparison.go_on(folder, Console(file=io.StringIO()), summary=extended(begun(folder), Order(("lstm",))))
     tried = [path.name.split("--")[0] for path in (folder / "cells/tuning").glob("*rate-3000.json")]
     assert set(tried) == {"rnn", "transformer", "lstm"}
-
-
-def test_another_choice_is_one_of_the_rate_or_of_any_setting_that_both_versions_know():
-    def contender(model, rate, **settings):
-        given = {"model": model, "settings": settings, "learning_rate": rate, "parameters": 5, "recipe": ""}
-        return Contender(**given, rates={}, tuning_seconds=0)
-
-    before = [contender("rnn", 0.004, layers=2, residual=False), contender("conv", 0.008, layers=4)]
-    now = [contender("rnn", 0.004, layers=2, residual=True), contender("conv", 0.008, layers=4, positions="none")]
-    assert choice.rechosen(before, now) == {"rnn": "residual True (was False)"}
-    assert choice.rechosen(before, [contender("conv", 0.002, layers=8), contender("lstm", 0.001)]) == {
-        "conv": "learning_rate 0.002 (was 0.008), layers 8 (was 4)"
-    }
-    assert choice.rechosen([], now) == {}
-
-
-def test_runs_and_cells_of_a_model_are_set_aside_and_no_others(tmp_path):
-    gone = (
-        "cells/quality/lstm--run--seed2.json", "cells/quality/lstm--run--seed3.txt", "cells/memory/rnn.json",
-        "cells/parallelism/rnn--round-1.json", "cells/parallelism/lstm--round-1.json", "runs/lstm-seed2/weights",
-        "runs/transfer-real-lstm-seed2.safetensors",
-    )  # fmt: skip
-    stay = (
-        "cells/tuning/lstm--rate-1000.json", "cells/quality/lstm-attention--run--seed2.json", "cells/recipe.yaml",
-        "cells/quality/rnn--run--seed2.json", "runs/lstm-whole-rate-1000/weights", "runs/lstm-attention-seed2/weights",
-        "runs/transfer-real-lstm-attention-seed2.json", "quality/result.json", "cells/long-range/lstm--seed2.json",
-    )  # fmt: skip
-    for path in (*gone, *stay):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(path)
-    aside = choice.set_aside(tmp_path, ["lstm"], comparison.EXPERIMENTS.values())
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {*stay, *(f"set-aside-1/{path}" for path in gone)}
-    assert aside == tmp_path / "set-aside-1"
-    assert choice.set_aside(tmp_path, ["gru"], comparison.EXPERIMENTS.values()) is None
 
 
 def test_a_model_that_cannot_take_part_says_so_in_its_cell(counting, tmp_path):
@@ -332,26 +297,3 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
     memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
     assert (memory.codes, decoding.codes) == (["s2s 1 at def"], ["s2s 1 at abc", "s2s 1 at def"])
     assert ", by s2s 1 at abc and s2s 1 at def." in draw(folder).read_text(encoding="utf-8")
-
-
-def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others_are_asked_for(
-    counting, tmp_path, monkeypatch
-):
-    memory = comparison.EXPERIMENTS["memory"]
-    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": replace(memory, chosen=False)})
-    folder = begin(tmp_path / "both", "rnn", "lstm")
-    assert "tuning" not in comparison.costs(folder, begun(folder), None)
-    comparison.go_on(folder, Console(file=io.StringIO()))
-    assert not (folder / "cells/tuning").exists()
-    assert read_summary(folder / COMPARISON).contenders == []
-    page = draw(folder).read_text()
-    assert "nothing that is measured here depends on a choice" in page
-    assert "lowest validation loss among trials" not in page
-    asked, counting.asked = counting.asked, []
-    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": memory})
-    comparison.go_on(folder, Console(file=io.StringIO()))
-    assert "lowest validation loss among trials" in draw(folder).read_text()
-    assert {Path(path).name for path in (folder / "cells/tuning").glob("rnn--*")}
-    # what did not depend on the choice stays
-    assert asked
-    assert not counting.asked

@@ -125,6 +125,7 @@ EXPERIMENT = Experiment(
     measure,
     conclude,
     alone=True,
+    chosen="depth",
     numbers=lambda contest: {
         "vocabulary": VOCABULARY,
         "typical": TYPICAL,

@@ -292,5 +292,5 @@ def _numbers(contest: Contest) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "long-range", "How far back can it reach?", cells, measure, conclude, chosen=False, numbers=_numbers
+    "long-range", "How far back can it reach?", cells, measure, conclude, chosen="", numbers=_numbers
 )

@@ -139,6 +139,7 @@ EXPERIMENT = Experiment(
     measure,
     conclude,
     alone=True,
+    chosen="depth",
     numbers=lambda contest: {
         "vocabulary": VOCABULARY,
         "rows": contest.sizes(SIZES).rows,

@@ -218,5 +218,6 @@ EXPERIMENT = Experiment(
     measure,
     conclude,
     alone=True,
+    chosen="depth",
     numbers=_numbers,
 )

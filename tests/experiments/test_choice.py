@@ -1,0 +1,100 @@
+"""What trials choose, which measurements depend on it, and what becomes of them when it changes."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from s2s.experiments import choice, comparison
+from s2s.experiments.beginning import begun
+from s2s.report.drawing import draw
+from s2s.results import COMPARISON, Contender, read_summary
+from tests.experiments.counting import begin
+
+
+def test_another_choice_is_one_of_the_rate_or_of_any_setting_that_both_versions_know():
+    def contender(model, rate, **settings):
+        given = {"model": model, "settings": settings, "learning_rate": rate, "parameters": 5, "recipe": ""}
+        return Contender(**given, rates={}, tuning_seconds=0)
+
+    before = [contender("rnn", 0.004, layers=2, residual=False), contender("conv", 0.008, layers=4)]
+    now = [contender("rnn", 0.004, layers=2, residual=True), contender("conv", 0.008, layers=4, positions="none")]
+    assert choice.rechosen(before, now) == {"rnn": {"residual": "True (was False)"}}
+    both = choice.rechosen(before, [contender("conv", 0.002, layers=8), contender("lstm", 0.001)])
+    assert both == {"conv": {"learning_rate": "0.002 (was 0.008)", "layers": "8 (was 4)"}}
+    assert choice.reshaped(both) == ["conv"]
+    assert choice.reshaped(choice.rechosen(before, [contender("rnn", 0.002, layers=2, residual=False)])) == []
+    assert choice.rechosen([], now) == {}
+
+
+@pytest.mark.parametrize("another_depth", [True, False])
+def test_runs_and_cells_of_a_model_are_set_aside_and_no_others(another_depth, tmp_path):
+    gone = (
+        "cells/quality/lstm--run--seed2.json", "cells/quality/lstm--run--seed3.txt", "runs/lstm-seed2/weights",
+        "runs/transfer-real-lstm-seed2.safetensors",
+    )  # fmt: skip
+    # the same model takes the same time and memory at every rate
+    timed = (
+        "cells/memory/rnn.json", "cells/parallelism/rnn--round-1.json", "cells/parallelism/lstm--round-1.json",
+    )  # fmt: skip
+    stay = (
+        "cells/tuning/lstm--rate-1000.json", "cells/quality/lstm-attention--run--seed2.json", "cells/recipe.yaml",
+        "cells/quality/rnn--run--seed2.json", "runs/lstm-whole-rate-1000/weights", "runs/lstm-attention-seed2/weights",
+        "runs/transfer-real-lstm-attention-seed2.json", "quality/result.json", "cells/long-range/lstm--seed2.json",
+    )  # fmt: skip
+    gone, stay = (gone + timed, stay) if another_depth else (gone, stay + timed)
+    for path in (*gone, *stay):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    others = ["lstm"] if another_depth else []
+    aside = choice.set_aside(tmp_path, ["lstm"], others, comparison.EXPERIMENTS.values())
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {*stay, *(f"set-aside-1/{path}" for path in gone)}
+    assert aside == tmp_path / "set-aside-1"
+    assert choice.set_aside(tmp_path, ["gru"], [], comparison.EXPERIMENTS.values()) is None
+
+
+def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others_are_asked_for(
+    counting, tmp_path, monkeypatch
+):
+    memory = comparison.EXPERIMENTS["memory"]
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": replace(memory, chosen="")})
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    assert "tuning" not in comparison.costs(folder, begun(folder), None)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert not (folder / "cells/tuning").exists()
+    assert read_summary(folder / COMPARISON).contenders == []
+    page = draw(folder).read_text()
+    assert "nothing that is measured here depends on a choice" in page
+    assert "lowest validation loss among trials" not in page
+    asked, counting.asked = counting.asked, []
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": memory})
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert "lowest validation loss among trials" in draw(folder).read_text()
+    assert {Path(path).name for path in (folder / "cells/tuning").glob("rnn--*")}
+    # what did not depend on the choice stays
+    assert asked
+    assert not counting.asked
+
+
+def test_a_depth_that_the_command_gives_needs_no_trials_where_rates_change_nothing(counting, tmp_path, monkeypatch):
+    experiment = replace(comparison.EXPERIMENTS["memory"], chosen="depth")
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
+    layers = ("encoder_layers=2", "decoder_layers=2")
+    given = [f"{model}.{each}" for model in ("rnn", "lstm") for each in layers]
+    folder = begin(tmp_path / "given", "rnn", "lstm", *given)
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert not (folder / "cells/tuning").exists()
+    assert len(counting.asked) == 4
+    # one whose depth is open is enough
+    folder = begin(tmp_path / "open", "rnn", "lstm", *given[:2])
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert {path.name.split("--")[0] for path in (folder / "cells/tuning").iterdir()} == {"rnn", "lstm"}
+
+
+def test_what_takes_time_is_told_of_models_as_deep_as_chosen_and_what_learns_of_their_rates():
+    of = {experiment.name: experiment.chosen for experiment in comparison.EXPERIMENTS.values()}
+    assert {name for name, chosen in of.items() if chosen == "depth"} == {"parallelism", "memory", "decoding"}
+    assert {name for name, chosen in of.items() if not chosen} == {"long-range"}
