@@ -150,7 +150,8 @@ class Attention(nn.Module):
         """The same without the weights: as one kernel, where the score is a product and the kernel is no slower.
 
         The kernel never holds the weights of all queries, so memory grows with the length, not its square. Scores with
-        a hidden layer, tanh(W h + U s), have no such kernel in torch.
+        a hidden layer, tanh(W h + U s), have no such kernel in torch. In bf16, products in plain sight round the scores
+        to it before the softmax; the kernel does not.
         """
         if not self.score.is_product or not fused_is_faster(queries, keys.shape[1]):
             return self(queries, states, keys, valid)[0]

@@ -36,7 +36,7 @@ LIMITS = {
     "decoding": 90,
     "scan": 60,
     "memory": 60,
-    "compare": 620,
+    "compare": 500,
 }
 
 

@@ -219,7 +219,8 @@ class Result(Part):
     machines: list[str] = []
     """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
     codes: list[str] = []
-    """Which s2s measured it: versions and commits; an empty one is of a time when that was not kept."""
+    """Which s2s measured it: its version, a digest of its modules, and torch; an empty one is of a time when that was not
+    kept, older ones name a commit."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
         """The machines that measured it, where they are not just the one that the comparison names."""
@@ -242,6 +243,8 @@ def without_precision(machine: str) -> str:
 # The file of a comparison's `Summary`, and that of each experiment's `Result` in a folder of its name.
 COMPARISON = "comparison.json"
 RESULT = "result.json"
+# what measured, where older measurements do not say so
+UNNOTED = "an s2s that was not noted"
 
 
 class Contender(Part):

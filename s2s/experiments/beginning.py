@@ -149,7 +149,10 @@ def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
                 times.append(measure(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device))))
     finally:
         torch.set_num_threads(threads)
-    return GradientTimes(sum(each.fp32 for each in times), sum(each.bf16 for each in times), threads=1)
+    in_fp32 = [each.fp32 for each in times if each.fp32 is not None]
+    # one that leaves no room in fp32 decides for all
+    fp32 = sum(in_fp32) if len(in_fp32) == len(times) else None
+    return GradientTimes(fp32, sum(each.bf16 for each in times), threads=1)
 
 
 def _check_free(folder: Path, base: ComparedRecipe) -> None:

@@ -26,7 +26,7 @@ from s2s.experiments.running import Given, Item, Workers
 from s2s.files import locked
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.folder import LOCK
-from s2s.run.manifest import git_commit
+from s2s.run.manifest import code, git_commit
 from s2s.training.devices import Computer, prepare_process
 
 # of a call whose process or node was lost: as often as Ray does by itself
@@ -220,6 +220,7 @@ def _made(place: _Place, call: Callable[[Item], Given], item: Item) -> Given:
     """A call, made by a process of a node."""
     place.check()
     prepare_process(place.device)
+    code()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # a training would take one for its user's wish; a node that stops takes its processes down anyhow
         signal.signal(number, signal.SIG_IGN)

@@ -37,7 +37,7 @@ from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, ke
 from s2s.experiments.tuning import TUNING
 from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of, settling
-from s2s.results import COMPARISON, RESULT, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, UNNOTED, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import alone
 from s2s.run.manifest import code, processor
@@ -81,6 +81,7 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
             nodes cannot measure it.
     """
     begun(folder)
+    code()
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     stands = "stopped; every finished measurement is kept"
     with resumable(folder, command, lambda: stands), stopping_at_once() as check, alone(folder):
@@ -269,9 +270,10 @@ def _all_kept(
     precision = NAMES[contest.computer.precision]
     if gone := forget(folder, new):
         here = machine_here(precision)
-        others = dict.fromkeys(one.code if one.machine == here else one.machine for one in gone)
+        others = dict.fromkeys(one.machine if one.machine not in (here, "") else one.code or UNNOTED for one in gone)
         watch.say(f"{experiment.name}: what {' and '.join(others)} measured is measured again on this machine")
-    older = {one.code for cell in cells if new and (one := kept(folder, cell)) and one.code not in ("", code())}
+    there = [one for cell in cells if new and (one := kept(folder, cell)) and not one.failed]
+    older = {one.code or UNNOTED for one in there} - {code()}
     if older:
         watch.say(f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code()}")
     beside, made = workers.number, dict[Cell, Kept]()

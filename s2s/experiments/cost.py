@@ -27,13 +27,14 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
     """Which of the cells are still to be measured: those that no file holds, and those that failed.
 
     Where the clock or the memory of one machine is looked at, what another one measured, or another s2s, is no company
-    for them: if any is to be measured, those are, too.
+    for them: if any is new, those are to be measured, too. One that failed is none: it may always fail.
     """
     folder = contest.cells_of(experiment.name)
-    before = {cell: one for cell in cells if (one := kept(folder, cell)) and not one.failed}
-    if experiment.alone and len(before) < len(cells):
-        here = {machine_here(NAMES[contest.computer.precision]), code(), ""}
-        before = {cell: one for cell, one in before.items() if {one.machine, one.code} <= here}
+    tried = {cell: one for cell in cells if (one := kept(folder, cell))}
+    before = {cell: one for cell, one in tried.items() if not one.failed}
+    if experiment.alone and len(tried) < len(cells):
+        here = machine_here(NAMES[contest.computer.precision])
+        before = {cell: one for cell, one in before.items() if (one.machine, one.code) == (here, code())}
     # in their order: rounds are told apart by it
     return [cell for cell in cells if cell not in before]
 

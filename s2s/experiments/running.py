@@ -278,6 +278,7 @@ def _prepare(device: DeviceSettings) -> None:
     """An interruption is the parent's to handle, and nothing outlives the parent."""
     threads.let_go()
     prepare_process(device)
+    code()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # the lock that progress bars would share outlives a process that is taken down, and Python warns of it

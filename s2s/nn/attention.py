@@ -31,7 +31,10 @@ _EXPLICIT_UP_TO = 1024
 
 def fused_is_faster(query: Tensor, sources: int) -> bool:
     """Whether torch's kernel reads so many sources faster than a softmax in plain sight, which holds all weights."""
-    return query.device.type != "cpu" or query.dtype != torch.bfloat16 or sources > _EXPLICIT_UP_TO
+    kind = query.device.type
+    # the kernel casts what it is given, and some queries are sums in fp32
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else query.dtype
+    return kind != "cpu" or dtype != torch.bfloat16 or sources > _EXPLICIT_UP_TO
 
 
 def attention_weights(query: Asked, key: Offered, mask: Mask) -> Weights:

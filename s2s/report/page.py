@@ -13,7 +13,7 @@ from s2s.report.figures import Drawing, inlined, size
 from s2s.report.matrix import LEGEND, Line, left_out, matrix
 from s2s.report.numbers import Sheet, brief, csv_name, duration, figure_sheets, number, table_sheet
 from s2s.report.styles import MARKS, PALETTE
-from s2s.results import Contender, Figure, Result, Summary
+from s2s.results import UNNOTED, Contender, Figure, Result, Summary
 from s2s.templates import templates
 
 # so many rows of a table are shown without being asked for
@@ -131,7 +131,7 @@ def _section(
         "seeds": _seeds(result.seeds),
         "seconds": duration(result.seconds),
         "machines": " and ".join(result.elsewhere(summary)),
-        "codes": _listed([each or "an s2s that was not noted" for each in result.codes]) if result.codes[1:] else "",
+        "codes": _listed([each or UNNOTED for each in result.codes]) if result.codes[1:] else "",
         "figures": [figures[name, figure.name] for figure in result.figures],
         "tables": [
             {

@@ -1,5 +1,6 @@
 """What a result depends on besides the recipe: versions, machine, seeds, hashes of data and tokenizers."""
 
+import hashlib
 import json
 import platform
 import subprocess
@@ -120,14 +121,15 @@ def git_commit() -> dict[str, object] | None:
 
 @cache
 def code() -> str:
-    """What computes, in words: the version of s2s and, in its repository, the last commit that changed its modules."""
-    named = f"s2s {version('s2s')}"
-    try:
-        _check_ours()
-        commit, changed = _git("log", "-1", "--format=%h", "--", *_CODE), _git("status", "--porcelain", "--", *_CODE)
-        return f"{named} at {commit}{' with changes' if changed else ''}"
-    except (OSError, subprocess.CalledProcessError):
-        return named
+    """What computes, in words: the version of s2s, a digest of its modules as they lie there, and torch's version.
+
+    A process asks for it when it begins: the files may change while it computes.
+    """
+    there, digest = Path(__file__).parents[2], hashlib.blake2b(digest_size=4)
+    for path in sorted(path for name in ("s2s", "baselines") for path in (there / name).rglob("*.py")):
+        digest.update(f"{path.relative_to(there).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return f"s2s {version('s2s')} (modules {digest.hexdigest()}) with torch {torch.__version__}"
 
 
 def _check_ours() -> None:

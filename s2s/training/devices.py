@@ -19,6 +19,8 @@ from s2s.training.ranks import ALONE, Ranks
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 """How a precision is written."""
+# what a processor's allocator says, CUDA itself, and its library of matrix products
+_NO_MEMORY = ("allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,9 @@ def seed_generators(seed: int, device: torch.device) -> None:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether it says that memory has run out; on a processor, torch has no class of its own for that."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+    """Whether it says that memory has run out; torch has a class of its own for its GPU allocator's alone."""
+    said = str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in _NO_MEMORY)
 
 
 def without_places(error: Exception) -> str:

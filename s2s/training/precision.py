@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from s2s.training.devices import NAMES
+from s2s.training.devices import NAMES, out_of_memory
 from s2s.training.trainer import Trainer
 
 _ROUNDS = 4
@@ -41,7 +41,7 @@ class GradientTimes:
 
     def __str__(self) -> str:
         if self.fp32 is None:
-            return "bf16: in fp32 a gradient takes more than half of the device's memory"
+            return "bf16: in fp32 a gradient takes more than half of the device's memory, or more than is free"
         fast, slow = sorted((self.fp32, self.bf16))
         name, other = ("bf16", "fp32") if self.bf16 < self.fp32 else ("fp32", "bf16")
         return f"{name}: a gradient takes {fast / slow:.2f} of {other}'s time here"
@@ -74,9 +74,13 @@ def measure(trainer: Trainer[Any, Any]) -> GradientTimes:
 
 def _leaves_room(trainer: Trainer[Any, Any], batch: Any) -> bool:
     device = trainer.computer.device
+    # what ran before in this process is over
+    torch.cuda.reset_peak_memory_stats(device)
     try:
         _seconds(trainer, batch, torch.float32)
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
         trainer.optimization.forget_gradients()
         torch.cuda.empty_cache()
         return False

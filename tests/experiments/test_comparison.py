@@ -297,3 +297,29 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
     memory, decoding = (read_result(folder / name / RESULT) for name in ("memory", "decoding"))
     assert (memory.codes, decoding.codes) == (["s2s 1 at def"], ["s2s 1 at abc", "s2s 1 at def"])
     assert ", by s2s 1 at abc and s2s 1 at def." in draw(folder).read_text(encoding="utf-8")
+
+
+def test_who_always_fails_makes_nobody_be_measured_again(counting, tmp_path, monkeypatch):
+    folder = begin(tmp_path / "failing", "rnn", "gru")
+    for code in ("s2s 1 at abc", "s2s 1 at def"):
+        for module in (running, comparison, cost):
+            monkeypatch.setattr(module, "code", lambda code=code: code)
+        comparison.go_on(folder, Console(file=io.StringIO()))
+    assert counting.asked == [f"{model}--count--seed{s}" for model in ("rnn", "gru") for s in (1, 2)] + [
+        f"gru--count--seed{s}" for s in (1, 2)
+    ]
+    assert read_result(folder / "memory" / RESULT).codes == ["s2s 1 at abc"]
+
+
+def test_times_by_nobody_knows_which_s2s_are_no_company_for_new_ones(counting, tmp_path):
+    folder = begin(tmp_path / "older", "rnn", "lstm")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    for path in (folder / "cells/memory").glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"code": ""}))
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    assert len(counting.asked) == 4
+    told, asked = io.StringIO(), extended(begun(folder), Order(seeds=3))
+    assert "memory: 6 measurements" in comparison.costs(folder, asked, None)
+    comparison.go_on(folder, Console(file=told, width=200), summary=asked)
+    assert "memory: what an s2s that was not noted measured is measured again on this machine" in told.getvalue()
+    assert len(counting.asked) == 10

@@ -114,6 +114,16 @@ def test_what_a_single_token_takes_is_no_matter_of_length(contest):
     first, second = EXPERIMENT.conclude(shared, found).findings
     assert first.value < 0.7
     assert second.value == pytest.approx(1, abs=0.002)
+    assert all(each.quantity.startswith("exponent of peak training memory") for each in (first, second))
+
+
+def test_a_form_that_only_the_shortest_text_has_room_for_is_left_out(contest):
+    shared = contest(["transformer"])
+    explicit = _peaks(2.0, "explicit attention", lengths=(1,))
+    one = {"peaks": [*_peaks(1.0, lengths=(1, 64, 128, 256)), *explicit], "states": [], "notes": []}
+    (found,) = EXPERIMENT.conclude(shared, {Cell("transformer", "peaks"): one}).findings
+    assert found.value == pytest.approx(1, abs=0.01)
+    assert "explicit attention" not in found.verdict
 
 
 def test_measuring_again_gives_the_same(contest, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import re
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,17 @@ FITTED = ("50", "100", "200", "400")
 
 @pytest.fixture(scope="module")
 def trainings() -> dict[str, list[dict]]:
-    """By model, what the trainings of the law left; each with its size."""
+    """Those of the law."""
+    return _trainings(FITTED)
+
+
+def _trainings(sizes: Sequence[str]) -> dict[str, list[dict]]:
+    """By model, what trainings of these sizes left; each with its size."""
     found: dict[str, list[dict]] = {model: [] for model in MODELS}
     with tarfile.open(KEPT / "cells.tar.xz") as kept:
         for name in sorted(kept.getnames()):
             named = re.fullmatch(r"cells/scaling/(.+)--size-([\d-]+)--seed\d+\.json", name)
-            if named and named[2] in FITTED:
+            if named and named[2] in sizes:
                 found[named[1]].append(json.load(kept.extractfile(name))["measured"])
     return found
 
@@ -72,10 +78,14 @@ def test_the_law_is_the_one_that_its_trainings_give(model, trainings):
     assert float(re.search(r"p = ([\d.]+)", gate["what was found"])[1]) == pytest.approx(p, rel=0.05)
 
 
-def test_the_smallest_size_alone_still_learned(trainings):
-    for runs in trainings.values():
-        falls = [run["half"] - run["loss"] for run in runs]
-        assert np.mean(np.reshape(falls, (-1, 2)), axis=1).max() < 0.05
+def test_of_all_sizes_a_model_still_learned_at_the_smallest_alone(trainings):
+    def falls(runs):
+        return np.mean(np.reshape([run["half"] - run["loss"] for run in runs], (-1, 2)), axis=1)
+
+    assert all(falls(runs).max() < 0.05 for runs in trainings.values())
+    smallest = {model: falls(runs) for model, runs in _trainings(["25"]).items()}
+    assert all(len(each) == 1 for each in smallest.values())
+    assert max(smallest.values())[0] >= 0.05
     said = table(result(KEPT, "scaling"), "gates")
     assert all("at 0.25 times the size" in row["what was found"] for row in said if row["name"] == "converged")
 

@@ -97,6 +97,8 @@ def test_matrix_products_grow_with_the_batch(make):
 def test_only_a_lack_of_memory_is_one():
     assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 10 bytes"))
+    assert out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
+    assert out_of_memory(RuntimeError("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`"))
     assert not out_of_memory(RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**58)

@@ -1,11 +1,11 @@
 """What a run notes of the machine that it was trained on, and of the code."""
 
 import platform
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
 
 from s2s.run import manifest
 from s2s.run.manifest import processor
@@ -33,30 +33,30 @@ def test_a_processor_without_a_name_is_its_architecture(monkeypatch: pytest.Monk
     assert _named("processor\t: 0\nCPU part\t: 0xd0c\n", monkeypatch) == platform.machine()
 
 
-def test_the_code_is_the_last_commit_that_changed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        done = subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    def commit(name: str, text: str) -> str:
+def test_the_code_is_known_by_its_modules_and_not_by_where_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(name: str, text: str) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-        git("add", "-A")
-        git("commit", "-q", "-m", name)
-        return git("rev-parse", "--short", "HEAD")
 
     code = manifest.code.__wrapped__
     monkeypatch.setattr(manifest, "__file__", str(tmp_path / "s2s/run/manifest.py"))
-    git("init", "-q")
-    first = commit("s2s/run/manifest.py", "one")
-    assert code().endswith(f" at {first}")
-    commit("docs/log.md", "words change nothing that is measured")
-    assert code().endswith(f" at {first}")
-    other = commit("baselines/cells.py", "a baseline does")
-    assert code().endswith(f" at {other}")
-    (tmp_path / "baselines/cells.py").write_text("and what is not committed, too")
-    assert code().endswith(f" at {other} with changes")
-    # installed within a repository that is not its own
-    git("rm", "-q", "--cached", "s2s/run/manifest.py")
-    assert code() == f"s2s {version('s2s')}"
+    write("s2s/run/manifest.py", "one")
+    write("baselines/cells.py", "one")
+    first = code()
+    assert first.startswith(f"s2s {version('s2s')} (modules ")
+    assert first.endswith(f" with torch {torch.__version__}")
+    write("s2s/experiments/METHOD.md", "words change nothing that is measured")
+    write("tests/test_cells.py", "nor do tests")
+    assert code() == first
+    found = {first}
+    for name, text in (("baselines/cells.py", "two"), ("s2s/new.py", ""), ("s2s/new.py", "a"), ("s2s/neu.py", "a")):
+        write(name, text)
+        found.add(code())
+    assert len(found) == 5
+    # the same files in other places are other modules
+    (tmp_path / "s2s/neu.py").rename(tmp_path / "baselines/neu.py")
+    assert code() not in found
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    assert code().endswith(" with torch 9.9")

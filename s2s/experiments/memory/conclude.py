@@ -1,6 +1,6 @@
 """How memory grows with length, and what the longest text takes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from s2s.evaluation.inference import Slope, growth, long_slope
 from s2s.experiments.contest import Cells, Conclusion, Contest, Measured
@@ -40,7 +40,7 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         tables=filled(
             table(
                 "exponents",
-                "Exponent b of what length adds to peak memory, ~ n^b, and how far the peaks are from it",
+                f"Exponent b of {_what(models.values())} memory ~ n^b, and how far the peaks are from it",
                 fitted,
                 _slopes(models),
             ),
@@ -50,6 +50,12 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
         ),
         seeds=[contest.seeds[0]],
     )
+
+
+def _what(measured: Iterable[Measured]) -> str:
+    """What exponents are of."""
+    known = all(SHORTEST in _peaks(own, AS_BUILT, "inference") for own in measured)
+    return "what length adds to peak" if known else "peak"
 
 
 def curve(measured: Measured, form: str, what: str) -> tuple[list[int], list[int]]:
@@ -93,12 +99,12 @@ def _finding(model: str, models: ByModel) -> Finding | None:
     lengths, peaks = curve(measured, AS_BUILT, "training")
     parts = [f"{_size(peaks[-1])} in training at n = {lengths[-1]:,}; {_fit(slope)}"]
     for form in _forms(measured):
-        (*_, longest), (*_, peak) = curve(measured, form, "training")
         other = _exponent(measured, form, "training")
         if form != AS_BUILT and other is not None:
+            (*_, longest), (*_, peak) = curve(measured, form, "training")
             parts.append(f"{form}: {_size(peak)} at n = {longest:,}, n^{other.exponent:.2f}")
     parts.append(_state_in_words(measured["states"]))
-    quantity = f"exponent of what length adds to peak training memory, from n = {slope.first:,.0f} to {slope.last:,.0f}"
+    quantity = f"exponent of {_what([measured])} training memory, from n = {slope.first:,.0f} to {slope.last:,.0f}"
     verdict = "; ".join(filter(None, parts))
     own, others = (
         _doublings(models, AS_BUILT, "training"),
