@@ -219,8 +219,8 @@ class Result(Part):
     machines: list[str] = []
     """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
     codes: list[str] = []
-    """Which s2s measured it: its version, a digest of its modules, and torch; an empty one is of a time when that was not
-    kept, older ones name a commit."""
+    """Which s2s measured it: its version, a digest of its modules, and torch's version; older ones name a commit, and an
+    empty one is of a time when that was not kept."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
         """The machines that measured it, where they are not just the one that the comparison names."""
