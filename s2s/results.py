@@ -219,7 +219,7 @@ class Result(Part):
     machines: list[str] = []
     """Whose processors and GPUs measured it, each with the precision; the comparison's own where none is named."""
     codes: list[str] = []
-    """Which s2s measured it: its version, a digest of its modules, and torch's version; older ones name a commit, and an
+    """Which s2s measured it: its version, a digest of its modules, and torch's version. Older ones name a commit, an
     empty one is of a time when that was not kept."""
 
     def elsewhere(self, summary: "Summary") -> list[str]:
