@@ -36,7 +36,8 @@ LIMITS = {
     "decoding": 90,
     "scan": 60,
     "memory": 60,
-    "compare": 500,
+    "compare": 240,
+    "costs": 300,
 }
 
 

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,8 @@ from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 
 ROOT = Path(__file__).parents[1]
+# a comparison that was begun on such a machine, with all that it measured
+KEPT = ROOT / "docs/results/gpu-comparison.tar.xz"
 
 
 def machine(options: Options) -> Found:
@@ -252,15 +255,33 @@ def memory(options: Options) -> Found:
 
 
 def compare(options: Options) -> Found:
-    """The classroom table of two models, on this machine."""
+    """The classroom table of two models, on this machine; what is kept of it is not measured again."""
     out = options.out / "compare"
+    if KEPT.exists() and not options.tiny and not out.exists():
+        with tarfile.open(KEPT) as archive:
+            archive.extractall(out, filter="data")
+    tiny = ["--seeds", "1", "--experiment", "memory"] if options.tiny else []
+    return _compared(out, ["rnn", "transformer", "--profile", "quick", f"device.kind={options.device}", *tiny])
+
+
+def costs(options: Options) -> Found:
+    """What the lecture's six models, as deep as it chose them, cost on this machine: rows that need no training."""
+    lecture = json.loads((ROOT / "docs/comparison-lecture/comparison.json").read_text(encoding="utf-8"))
+    words = [*lecture["models"], f"device.kind={options.device}", "device.precision=fp32"]
+    for each in lecture["contenders"]:
+        for key in ("encoder_layers", "decoder_layers", "residual"):
+            if each["settings"].get(key):
+                words.append(f"{each['model']}.{key}={json.dumps(each['settings'][key])}")
+    asked = ["memory"] if options.tiny else ["parallelism", "memory", "decoding"]
+    words += ["--profile", "quick" if options.tiny else "lecture"]
+    return _compared(options.out / "costs", words + [word for name in asked for word in ("--experiment", name)])
+
+
+def _compared(out: Path, words: list[str]) -> Found:
+    """Goes on with a comparison, or begins the one that these words ask for; what its table says."""
     command = [sys.executable, "-m", "s2s.cli.main", "compare"]
-    if (out / "comparison.json").exists():
-        words = ["--resume", str(out)]
-    else:
-        words = ["rnn", "transformer", "--profile", "quick", "--out", str(out), f"device.kind={options.device}"]
-        words += ["--seeds", "1", "--experiment", "memory"] if options.tiny else []
-    subprocess.run([*command, *words], check=True)
+    begun = (out / "comparison.json").exists()
+    subprocess.run([*command, *(["--resume", str(out)] if begun else [*words, "--out", str(out)])], check=True)
     findings = {}
     for path in sorted(out.glob("*/result.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -280,4 +301,5 @@ PARTS: dict[str, Callable[[Options], Found]] = {
     "scan": scanning,
     "memory": memory,
     "compare": compare,
+    "costs": costs,
 }
