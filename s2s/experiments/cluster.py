@@ -178,6 +178,10 @@ class Nodes:
     def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled. A call that was lost with its node is made on another.
 
+        Args:
+            call: what is made.
+            items: with what; those that are added to them meanwhile are among them.
+
         Yields:
             An item and what the call gave, in the order in which they end; None where its process died each time.
 
@@ -189,8 +193,12 @@ class Nodes:
         far = ray.remote(_made).options(
             num_cpus=self._needs["CPU"], num_gpus=self._needs.get("GPU", 0), max_retries=_AGAIN
         )
-        waiting = {far.remote(self._place, call, item): item for item in items}
-        while waiting:
+        waiting: dict[Any, Item] = {}
+        submitted = 0
+        while waiting or submitted < len(items):
+            for item in items[submitted:]:
+                waiting[far.remote(self._place, call, item)] = item
+                submitted += 1
             over, _ = ray.wait(list(waiting), timeout=_PATIENCE)
             if not over:
                 self._check_left()

@@ -231,12 +231,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
         if {each.model for each in summary.contenders} != {*entrants.models}:
             note(entrants.folder, summary.model_copy(update={"contenders": []}))
         return entrants, 0.0
-    trials: dict[Cell, Kept] = {}
-    foreseen = set(tuning.foreseen(entrants))
-    # what is tried next depends on what the trials before it were like
-    while new := [cell for cell in TUNING.cells(entrants) if cell not in trials]:
-        watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
-        trials |= _all_kept(TUNING, entrants, new, watch, workers)
+    trials = _trials(entrants, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}
     if warning := tuning.unfinished(tried):
         watch.say(warning)
@@ -260,10 +255,40 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     return replace(entrants, contestants=contestants), sum(each.seconds for each in trials.values())
 
 
+def _trials(entrants: Contest, watch: Watch, workers: AnyWorkers) -> dict[Cell, Kept]:
+    """All trials of all models; those that are not there yet are made."""
+    foreseen, asked, trials = set(tuning.foreseen(entrants)), set[Cell](), dict[Cell, Kept]()
+
+    def untried(model: str = "") -> list[Cell]:
+        new = [cell for cell in TUNING.cells(entrants) if cell not in asked and model in ("", cell.model)]
+        asked.update(new)
+        watch.expect(sum(expected(TUNING, cell, workers.number) for cell in new if cell not in foreseen))
+        return new
+
+    # what is tried next depends on what the model's trials before it were like, and on no other's
+    while new := untried():
+        trials |= _all_kept(TUNING, entrants, new, watch, workers, untried)
+    return trials
+
+
 def _all_kept(
-    experiment: Experiment, contest: Contest, cells: Sequence[Cell], watch: Watch, workers: AnyWorkers
+    experiment: Experiment,
+    contest: Contest,
+    cells: Sequence[Cell],
+    watch: Watch,
+    workers: AnyWorkers,
+    following: Callable[[str], Sequence[Cell]] = lambda model: (),
 ) -> dict[Cell, Kept]:
-    """These measurements of an experiment; those that are not there yet are made."""
+    """These measurements of an experiment, and those that follow them; those that are not there yet are made.
+
+    Args:
+        experiment: whose they are.
+        contest: the models, and where measurements are kept.
+        cells: the first.
+        watch: shows how far it is.
+        workers: who makes them.
+        following: those of a model that are to be made when none of its others is left.
+    """
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     new = missing(experiment, contest, cells)
@@ -283,8 +308,10 @@ def _all_kept(
         for cell, given in measuring.each(one, new):
             made[cell] = given or died(folder, cell)
             watch.ends(experiment.name, cell, made[cell], expected(experiment, cell, beside))
+            if all(each in made for each in new if each.model == cell.model):
+                new += following(cell.model)
     # what another machine wrote a moment ago may not be seen from here yet
-    return {cell: one for cell in cells if (one := made.get(cell) or kept(folder, cell))}
+    return {cell: one for cell in dict.fromkeys((*cells, *new)) if (one := made.get(cell) or kept(folder, cell))}
 
 
 def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: AnyWorkers) -> float:

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -235,11 +235,16 @@ class Workers:
     def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled, where there is more than one worker.
 
+        Args:
+            call: what is made.
+            items: with what; those that are added to them meanwhile are among them.
+
         Yields:
             An item and what the call gave, in the order in which they end; None where its process died, as it does when
             the system takes it down for its memory.
         """
         if self.number == 1:
+            # a list is read to its end, wherever that is by then
             yield from ((item, call(item)) for item in items)
             return
         over: set[int] = set()
@@ -249,12 +254,14 @@ class Workers:
                 yield items[place], given
         except BrokenProcessPool:
             # all calls end with one process; made one at a time, they tell which of them it was
-            for place in sorted(set(range(len(items))) - over):
+            for place, item in enumerate(items):
+                if place in over:
+                    continue
                 self._pool = None
                 try:
-                    yield items[place], next(self._beside(call, items[place : place + 1]))[1]
+                    yield item, next(self._beside(call, [item]))[1]
                 except BrokenProcessPool:
-                    yield items[place], None
+                    yield item, None
             self._pool = None
 
     def _beside(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[int, Given]]:
@@ -263,15 +270,21 @@ class Workers:
             self._pool = ProcessPoolExecutor(
                 self.number, mp_context=context, initializer=_prepare, initargs=(self._device,)
             )
-        # The processes begin when calls are submitted, and inherit what is blocked: before they can ignore an
-        # interruption, which is their parent's, they import for a second.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
-        try:
-            with threads.free_children():
-                places = {self._pool.submit(call, item): place for place, item in enumerate(items)}
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        yield from ((places[future], future.result()) for future in as_completed(places))
+        waiting: dict[Future[Given], int] = {}
+        submitted = 0
+        while waiting or submitted < len(items):
+            # The processes begin when calls are submitted, and inherit what is blocked: before they can ignore an
+            # interruption, which is their parent's, they import for a second.
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
+            try:
+                with threads.free_children():
+                    for item in items[submitted:]:
+                        waiting[self._pool.submit(call, item)] = submitted
+                        submitted += 1
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            over, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from ((waiting.pop(future), future.result()) for future in over)
 
 
 def _prepare(device: DeviceSettings) -> None:

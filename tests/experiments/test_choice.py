@@ -9,6 +9,7 @@ from rich.console import Console
 
 from s2s.experiments import choice, comparison
 from s2s.experiments.beginning import begun
+from s2s.experiments.running import Watch, Workers
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, Contender, read_summary
 from tests.experiments.counting import begin
@@ -98,3 +99,37 @@ def test_what_takes_time_is_told_of_models_as_deep_as_chosen_and_what_learns_of_
     of = {experiment.name: experiment.chosen for experiment in comparison.EXPERIMENTS.values()}
     assert {name for name, chosen in of.items() if chosen == "depth"} == {"parallelism", "memory", "decoding"}
     assert {name for name, chosen in of.items() if not chosen} == {"long-range"}
+
+
+def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting, tmp_path):
+    class Beside:
+        """Makes all of the first model's trials before any of the second's."""
+
+        number = 2
+
+        def each(self, call, items):
+            made = set()
+            while left := [item for item in items if item not in made]:
+                item = min(left, key=lambda cell: cell.model != "rnn")
+                made.add(item)
+                order.append(item)
+                yield item, call(item)
+
+    order = []
+    folder = begin(tmp_path / "both", "lstm", "rnn")
+    summary = begun(folder)
+    entrants = comparison._planned(folder, summary, comparison.task_of(folder))
+    watch = Watch(0.0, Console(file=io.StringIO()))
+    trials = comparison._trials(entrants, watch, Beside())
+    models = [cell.model for cell in order]
+    assert models == sorted(models, reverse=True)
+    assert {cell.part.startswith("layers-1-") for cell in order if cell.model == "rnn"} == {True, False}
+    assert {*trials} == {*order} == {*comparison.TUNING.cells(entrants)}
+    # one after the other they are the same
+    other = begin(tmp_path / "one", "lstm", "rnn")
+    entrants = comparison._planned(other, begun(other), comparison.task_of(other))
+    with Workers(1) as workers:
+        again = comparison._trials(entrants, watch, workers)
+    assert {cell: one.measured["loss"] for cell, one in again.items()} == {
+        cell: one.measured["loss"] for cell, one in trials.items()
+    }

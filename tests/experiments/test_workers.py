@@ -56,6 +56,11 @@ def shared_lock_of_a_progress_bar(number: int) -> bool:
     return hasattr(TqdmDefaultWriteLock, "mp_lock")
 
 
+def slowly(number: int) -> int:
+    time.sleep(0.5 if number == 100 else 0)
+    return number
+
+
 def interrupted() -> None:
     with Workers(2) as workers:
         for _ in workers.each(time.sleep, [0, 300, 300, 300]):
@@ -113,3 +118,25 @@ def test_one_process_for_each_thread_and_on_a_gpu_for_4_gib_of_its_memory(monkey
 def test_progress_bars_leave_nothing_behind_when_their_process_is_taken_down():
     with Workers(2) as workers:
         assert [found for _, found in workers.each(shared_lock_of_a_progress_bar, [1, 2])] == [False, False]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_is_added_meanwhile_is_made_and_waits_for_nobody(number):
+    items, ended = [1, 100] if number == 2 else [100, 1], []
+    with Workers(number) as workers:
+        for item, _ in workers.each(slowly, items):
+            ended.append(item)
+            if item < 4:
+                items.append(item + 1)
+    # one that takes long holds up no other, where there are others
+    assert ended == ([1, 2, 3, 4, 100] if number == 2 else [100, 1, 2, 3, 4])
+
+
+def test_what_is_added_is_made_where_a_process_has_died_before():
+    items, found = [3, 1], {}
+    with Workers(2) as workers:
+        for item, its in workers.each(halved, items):
+            found[item] = its and its[0]
+            if item == 3:
+                items.append(8)
+    assert found == {3: None, 1: 0.5, 8: 4.0}
