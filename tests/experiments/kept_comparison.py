@@ -19,7 +19,9 @@ from rich.console import Console
 from s2s.cli.compare import Order, order
 from s2s.evaluation.metrics import exact_share, score
 from s2s.experiments import beginning, comparison, gradients, long_range, parallelism
+from s2s.experiments.running import machine_here
 from s2s.experiments.translating import counts_of
+from s2s.run.manifest import code
 
 MODELS = ("rnn", "mingru", "transformer")
 SEEDS = (1, 2, 3, 4)
@@ -98,7 +100,8 @@ def _plant(folder: Path, experiment: str, cells: dict[str, dict]) -> None:
     where = folder / "cells" / experiment
     where.mkdir(parents=True, exist_ok=True)
     for key, measured in cells.items():
-        kept = {"measured": measured, "failed": "", "seconds": 1.0}
+        by = {"machine": machine_here("fp32"), "code": code()}
+        kept = {"measured": measured, "failed": "", "seconds": 1.0, **by}
         (where / f"{key}.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
