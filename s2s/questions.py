@@ -1,5 +1,6 @@
 """What a comparison asks: the rows of each task's table, and which of them a profile can settle in its time."""
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -165,6 +166,12 @@ class Plan:
     seeds: int  # repetitions
     experiments: tuple[str, ...]  # those that its time is enough for
     why: str = ""  # why not the others
+    hours: float = math.inf  # that it takes at most, with so many models: what does not fit is left for later
+    models: int = 1
+
+    def seconds(self, models: int) -> float:
+        """That a comparison of so many models takes at most."""
+        return 3_600 * self.hours * max(1, models / self.models)
 
     def beyond(self, experiments: Collection[str]) -> list[str]:
         """Those of the experiments that it cannot settle."""
@@ -177,12 +184,16 @@ PLANS: dict[str, Plan] = {
         3,
         ("parallelism", "memory", "long-range", "gradients", "decoding"),
         "models must be trained for it until they learn no more, which takes longer than a quarter of an hour",
+        hours=0.25,
+        models=2,
     ),
     "lecture": Plan(
         "compare_lecture",
         5,
         tuple(name for name in experiments_of("translation") if name != "scaling"),
         "five sizes of each model must be trained for it until they learn no more, more than once",
+        hours=4,
+        models=6,
     ),
     "definitive": Plan("compare_multi30k", 5, experiments_of("translation")),
 }

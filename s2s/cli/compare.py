@@ -1,5 +1,6 @@
 """`s2s compare`, and `s2s report`, which draws again: mistakes are answered before anything heavy is loaded."""
 
+import math
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -28,6 +29,8 @@ _FILE = click.Path(path_type=Path)
 # where the recipes of a task are named
 _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
 _MATCHES = ("parameters", "time")
+# settings with which a profile's task is as long as it is
+_SAME_TASK = ("device.", "run.", "data.root=")
 
 
 @dataclass(frozen=True)
@@ -108,16 +111,26 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
 
     folder = planned.folder if planned else resumed
     summary = planned.summary if planned else extended(begun(folder), asked)
+    limit = time_limit(asked, planned.summary) if planned else math.inf
     # before anything is written
     with Cluster(cluster) if cluster else nullcontext() as connected:
         if cost:
-            click.echo(costs(folder, summary, planned and planned.base, connected))
+            click.echo(costs(folder, summary, planned and planned.base, connected, limit))
             return
         if planned:
             begin(folder, planned.base, summary)
-        go_on(folder, Console(), connected, summary)
+        go_on(folder, Console(), connected, summary, limit)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
     check_concluded(folder)
+
+
+def time_limit(asked: Order, summary: Summary) -> float:
+    """Seconds that a new comparison takes at most: its profile's, unless the command asks for more than that has."""
+    settings = [word for word in asked.words if not (is_contender(word) or is_of_a_model(word))]
+    other_task = asked.recipe or any(not word.startswith(_SAME_TASK) for word in settings)
+    if asked.experiments or asked.seeds or other_task:
+        return math.inf
+    return plan_of(summary.task, summary.profile).seconds(len(summary.models))
 
 
 @click.command()

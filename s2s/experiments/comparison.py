@@ -4,6 +4,7 @@ The folder holds `recipe.yaml` (the task), `comparison.json` (a `Summary`), `cel
 measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result`).
 """
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ from s2s.experiments.contest import (
     Experiment,
     NotForThisModel,
 )
-from s2s.experiments.cost import cost, disk, expected, missing, told
+from s2s.experiments.cost import about, cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here, number_for
 from s2s.experiments.tuning import TUNING
@@ -67,7 +68,13 @@ EXPERIMENTS = all_experiments()
 """By the name that is typed after `--experiment`, in the order in which they run."""
 
 
-def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summary: Summary | None = None) -> None:
+def go_on(
+    folder: Path,
+    console: Console,
+    cluster: Cluster | None = None,
+    summary: Summary | None = None,
+    limit: float = math.inf,
+) -> None:
     """Makes every measurement that is not there yet, and concludes each experiment of a comparison that was begun.
 
     Args:
@@ -75,6 +82,7 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
         console: where it is shown.
         cluster: the one whose nodes measure, connected; other processes of this machine when None.
         summary: what it is asked from now on; what it was asked when None.
+        limit: seconds that it takes at most: an experiment that does not fit by the pace so far is left for later.
 
     Raises:
         UserError: it is none, or its task has changed, or a model that is new cannot be compared, or the cluster's
@@ -92,7 +100,7 @@ def go_on(folder: Path, console: Console, cluster: Cluster | None = None, summar
         contenders.entries_of(task, asked)
         check_data(folder, task)
         note(folder, asked)
-        _go_on(folder, console, cluster, check)
+        _go_on(folder, console, cluster, check, limit)
 
 
 def check_concluded(folder: Path) -> None:
@@ -114,7 +122,13 @@ def check_concluded(folder: Path) -> None:
                 )
 
 
-def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Cluster | None = None) -> str:
+def costs(
+    folder: Path,
+    summary: Summary,
+    base: "AnyTask | None",
+    cluster: Cluster | None = None,
+    limit: float = math.inf,
+) -> str:
     """What is still to be done of a comparison, in words; nothing is begun.
 
     Args:
@@ -122,6 +136,7 @@ def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Clust
         summary: what it is asked.
         base: for one that was not begun, its task.
         cluster: see `go_on`.
+        limit: likewise.
 
     Raises:
         UserError: no model can take part.
@@ -132,7 +147,7 @@ def costs(folder: Path, summary: Summary, base: "AnyTask | None", cluster: Clust
         # what another comparison has measured in its folder is not this one's
         recipe, folder = resolved(base), folder / "not begun"
     entrants = _planned(folder, summary, recipe)
-    return _told(entrants, summary, _workers(entrants, recipe, cluster).number)[0]
+    return _told(entrants, summary, _workers(entrants, recipe, cluster).number, limit)[0]
 
 
 def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -> AnyWorkers:
@@ -171,27 +186,29 @@ def _needs_choice(entrants: Contest, summary: Summary) -> bool:
     return summary.match == "time" or "rate" in needed or ("depth" in needed and open_depth)
 
 
-def _told(entrants: Contest, summary: Summary, beside: int) -> tuple[str, float]:
+def _told(entrants: Contest, summary: Summary, beside: int, limit: float) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
     each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(entrants, summary) else [], beside)]
     each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
     runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
-    lines = [told(each, runs, beside)]
+    lines, seconds = [told(each, runs, beside)], sum(one.seconds for one in each)
+    if seconds > limit:
+        lines.append(f"it is to take {about(limit)} at most: what does not fit is left for later")
     plan = plan_of(summary.task, summary.profile)
     if beyond := plan.beyond(summary.experiments):
         lines.append(f"too short for {', '.join(beyond)}: {plan.why}; --profile {settling(beyond)} settles it")
-    return "\n".join(lines), sum(one.seconds for one in each)
+    return "\n".join(lines), seconds
 
 
-def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None]) -> None:
+def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None], limit: float) -> None:
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
     prepare_process(base.device)
     entrants = _planned(folder, summary, base)
     chosen = _chosen(summary)
     workers = _workers(entrants, base, cluster)
-    text, ahead = _told(entrants, summary, workers.number)
+    text, ahead = _told(entrants, summary, workers.number, limit)
     with Watch(ahead, console, check) as watch, workers:
         watch.say(text)
         contest, seconds = _contest(entrants, summary, watch, workers)
@@ -200,7 +217,13 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
             rate = f"learning rate {each.learning_rate:g}"
             watch.say(f"{each.model}: {each.parameters:,} parameters, width {width}, {rate}")
         by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
+        later: dict[str, str] = {}
         for experiment in chosen:
+            known = cost(experiment, contest, experiment.cells(contest), workers.number).seconds
+            gone, needed = watch.at(known)
+            if needed and (gone + needed > limit or experiment.reads in later):
+                later[experiment.name] = about(needed)
+                continue
             seconds += _measure(experiment, contest, watch, workers)
             # what is there so far can be drawn and kept
             summary = read_summary(folder / COMPARISON)
@@ -208,6 +231,10 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
             first = summary.machine.get("processor", by["processor"]) == by["processor"]
             changes = {"seconds": seconds, "machine": by if first else summary.machine}
             note(folder, summary.model_copy(update=changes))
+        if later:
+            left = ", ".join(f"{name} ({long})" for name, long in later.items())
+            more = f"s2s compare --resume {quoted(folder)} measures what is left"
+            watch.say(f"left for later, as all is to take {about(limit)} at most: {left}; {more}")
 
 
 def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, str]:

@@ -41,6 +41,8 @@ Given = TypeVar("Given")
 _MOST = 8
 # of a GPU's memory, for each: what CUDA itself takes, and a batch's scores
 _BYTES_EACH = 4 * 2**30
+# seconds of measurements after which their pace says how long others take
+_TELLING = 60
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,11 @@ class Watch:
         """Counts measurements that nobody knew of when it began."""
         self._expected += seconds
         self._bar.update(self._line, total=self._expected)
+
+    def at(self, seconds: float) -> tuple[float, float]:
+        """Seconds that are gone, and those that what is expected to take `seconds` will take at the pace so far."""
+        spent = time.perf_counter() - self._began
+        return spent, seconds * (spent / self._done if self._done > _TELLING else 1.0)
 
     def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
         """Says what is measured now."""
