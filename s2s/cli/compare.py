@@ -33,6 +33,9 @@ _MATCHES = ("parameters", "time")
 _SAME_TASK = ("device.", "run.", "data.root=")
 
 
+_ONLY = f"Only this one; may be repeated. Of translators: {', '.join(experiments_of('translation'))}."
+
+
 @dataclass(frozen=True)
 class Order:
     """The command line as it was given; None where an option is absent."""
@@ -59,10 +62,10 @@ class Planned:
 @click.command()
 @click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
 @click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
-@click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions and sizes; quick when absent.")
+@click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions, sizes and time; quick when absent.")
 @click.option("--seeds", type=click.IntRange(1, 100), help="Repetitions; by profile when absent: 3, 5, 5.")
 @click.option("--match", type=click.Choice(_MATCHES), help="What is made equal; parameters when absent.")
-@click.option("--experiment", "experiments", multiple=True, metavar="NAME", help="Only this one; may be repeated.")
+@click.option("--experiment", "experiments", multiple=True, metavar="NAME", help=_ONLY)
 @click.option("--recipe", type=_FILE, help="A translation task; the profile's own when absent.")
 @click.option("--out", type=_FILE, help="Folder; runs/compare-MODEL-MODEL when absent.")
 @click.option("--resume", type=_FILE, metavar="DIR", help="Go on; with MODEL, --seeds or --experiment, extend it.")

@@ -37,7 +37,8 @@ def contenders(words: Sequence[str]) -> list[str]:
     for word in words:
         kind = kind_of(word)
         if kind not in known:
-            raise UserError(f"{kind!r} is not an installed model", remedy=suggestion(kind, list(known)))
+            setting = "a setting is written with its value, as in training.updates=200" if "." in kind else ""
+            raise UserError(f"{kind!r} is not an installed model", remedy=setting or suggestion(kind, list(known)))
         if ":" in word and not all("=" in text for text in (settings_in(word) or [""])):
             raise UserError(f"{shown(word)} is no model with settings", remedy=f"write it as {_EXAMPLE}")
     different = {(kind_of(word), tuple(sorted(_settings(word).items(), key=str))) for word in words}

@@ -73,7 +73,8 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precisio
         # where there is no room, there is none for any other measurement
         if isinstance(error.__context__, OSError) and full(error.__context__):
             raise error.__context__ from None
-        ended = Kept(None, error.what, time.perf_counter() - started)
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        ended = Kept(None, what, time.perf_counter() - started)
     except Exception as error:
         if isinstance(error, OSError) and full(error):
             raise

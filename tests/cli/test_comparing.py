@@ -110,6 +110,7 @@ def test_a_classification_task_has_a_table_and_a_folder_of_its_own():
 @pytest.mark.parametrize(
     ("words", "options", "message"),
     [
+        (("rnn", "lstm", "training.updates"), {}, r"is not an installed model\n.*as in training.updates=200"),
         (("rnn", "tranformer"), {}, r"'tranformer' is not an installed model\n.*did you mean transformer"),
         (("rnn",), {}, r"two different models or more; given: rnn"),
         (("rnn", "rnn"), {}, r"different models; one is there twice: rnn, rnn"),

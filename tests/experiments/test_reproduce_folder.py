@@ -30,3 +30,10 @@ def test_a_wrong_setting_is_told_before_anything_is_made(tmp_path):
     with pytest.raises(UserError, match=r"training\.updats: unknown key; did you mean updates"):
         _asked(tmp_path / "new", "training.updats=10")
     assert not (tmp_path / "new").exists()
+
+
+def test_what_cannot_be_measured_is_a_mistake_and_no_failure_to_reproduce(tmp_path):
+    absent = tmp_path / "absent"
+    with pytest.raises(UserError, match=rf"(?s)tiny: nothing could be measured: .*{absent}.*there is no such folder"):
+        _asked(tmp_path / "out", f"data.root={absent}")
+    assert not (tmp_path / "out" / "reproduction.json").exists()

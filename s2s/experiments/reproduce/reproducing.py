@@ -68,7 +68,8 @@ def reproduce(
         settings: of a recipe, as `section.key=value`, for a reproduction that has one.
 
     Raises:
-        UserError: there is no such reproduction, a setting is wrong, or the folder holds what others measured.
+        UserError: there is no such reproduction, a setting is wrong, the folder holds what others measured, or no
+            measurement succeeded.
     """
     reproduction = reproduction_of(name).asked(settings, folder)
     _check_own(folder, name, settings)
@@ -91,6 +92,10 @@ def _reproduced(
         kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
         say(f"  {cell.key}: {kept[cell].failed or _clock(kept[cell].seconds)}")
     measured: dict[Cell, Measured] = {cell: one.measured for cell, one in kept.items() if one.measured is not None}
+    if kept and not measured:
+        # which says nothing of the finding
+        failures = "; ".join(dict.fromkeys(one.failed for one in kept.values()))
+        raise UserError(failures, f"{name}: nothing could be measured", "mend that, and repeat the command")
     computer = choose(_DEVICE)
     option = "" if seeds is None else f" --seeds {seeds}"
     # where the data lie is this machine's, and nobody else's
