@@ -146,6 +146,8 @@ class Finding(Part):
     """Lower end of its 95 % interval."""
     high: float | None = None
     """Upper end."""
+    at_least: bool = False
+    """Whether the figure is a lower bound, because no higher one was looked for."""
     unit: str = ""
     """Of the three."""
     quantity: str = ""

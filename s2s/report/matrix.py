@@ -149,7 +149,10 @@ def _box(model: str, finding: Finding | None, unit: str, without: str) -> Box:
     value, ends = "", ""
     if finding.value is not None:
         value, ends, power = halves(finding.value, finding.low, finding.high)
+        # where both ends are the bound, they say nothing more
+        ends = "" if finding.at_least and finding.low == finding.high else ends
         value, ends = f"{value}{power}", f"({ends}){power}" if power and ends else ends
+        value = f"≥ {value}" if finding.at_least else value
     own = finding.unit if finding.unit != unit else ""
     return Box(model, word, value, ends, own, finding.verdict, steadiness(finding), finding)
 

@@ -273,7 +273,7 @@ def test_equal_models_tie_within_half_a_doubling_unless_some_reach_beyond_the_te
     assert "nobody knows" not in found["rnn"].verdict
     edge = _runs(*[(100, 100, 100, 100, 45)] * 5)
     found, _ = _verdicts(contest, {"gru": edge, "rnn": [*edge[:4], *_runs(FAR)]})
-    assert {each.standing for each in found.values()} == {"not measurable"}
+    assert {(each.standing, each.at_least) for each in found.values()} == {("undecided", False)}
     assert "reach beyond 16, the longest distance tested, and nobody knows how far" in found["rnn"].verdict
     # three seeds are too few to prove that
     found, _ = _verdicts(contest, {"gru": _runs(*[MIDDLE] * 3), "rnn": _runs(*[MIDDLE] * 3)})
@@ -329,7 +329,7 @@ def test_the_best_other_is_sought_among_those_that_may_be_spoken_of(contest):
 def test_two_that_reach_beyond_all_that_was_tested_are_not_told_apart(contest):
     found, _ = _verdicts(contest, {"gru": _runs(*[FAR] * 5), "rnn": _runs(*[FAR] * 5)})
     for model, other in (("gru", "rnn"), ("rnn", "gru")):
-        assert found[model].standing == "not measurable"
+        assert (found[model].standing, found[model].at_least) == ("undecided", True)
         assert found[model].verdict.startswith(f"like {other}, it reaches beyond all that was tested, 16 symbols")
 
 

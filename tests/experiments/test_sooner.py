@@ -98,4 +98,10 @@ def test_a_verdict_is_looked_at_at_another_rate_in_other_forms_and_tasks():
     kept = {"next best rate": True, "copy": False, "linear head": False}
     assert first.variations == second.variations == kept
     assert (first.row, first.value, first.figure) == (ROW, 40, "recall-full-solved")
+    assert not first.at_least
     assert (first.standing, second.standing) == ("better", "worse")
+
+
+def test_who_has_mostly_not_learned_it_has_a_lower_bound():
+    of_all = {WHOLE: _of(_trials("a", 20, None, None), _trials("b", 20, 20, None))}
+    assert [(each.value, each.at_least) for each in findings(WHOLE, of_all, {})] == [(BUDGET, True), (20, False)]

@@ -111,6 +111,25 @@ def test_a_row_says_what_stands_where_there_is_no_figure(found):
 
 
 @pytest.mark.parametrize(
+    ("ends", "text", "latex"),
+    [
+        ((2048.0, 2048.0), "≥ 2,048 ~", r"$\geq$ 2,048 $\sim$"),
+        ((900.0, 2048.0), "≥ 2,048 (900–2,048) ~", r"$\geq$ 2,048"),
+    ],
+)
+def test_what_may_be_more_is_no_figure_like_others(found, ends, text, latex):
+    row = "long-term dependencies"
+    low, high = ends
+    cell = Finding(
+        row=row, model="a", value=2048.0, low=low, high=high, at_least=True, verdict="far", standing="undecided"
+    )
+    result = found[1][2].model_copy(update={"experiment": "long-range", "findings": [cell]})
+    line = next(line for line in matrix(found[0], ["a"], [result]) if line.name == row)
+    assert _figure(line.boxes[0]) == text
+    assert latex in table_as_latex([line], ["a"], "")
+
+
+@pytest.mark.parametrize(
     ("standing", "steady"),
     [
         ("better", True),

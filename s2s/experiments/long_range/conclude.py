@@ -71,12 +71,12 @@ def judgement(model: str, of_all: Models) -> tuple[Judgement, str]:
     if other and not any(own.beyond() < len(own.by_seed) or failed(gates[own.model]) for own in both):
         # two that were stopped at the same place are not shown to be equal
         said = f"like {other}, it reaches beyond all that was tested, {both[0].longest:,} symbols: nobody can tell"
-        return Judgement("not measurable", said), other
+        return Judgement("undecided", said), other
     said = beside(model, other, differences(of_all), gates, "doublings", MARGIN)
     if said.standing == "tie" and any(own.beyond() for own in both):
         # seeds that never fell count as the longest distance, which is where they are alike
         end = f"some seeds reach beyond {both[0].longest:,}, the longest distance tested"
-        said = Judgement("not measurable", f"{said.sentence}; but {end}, and nobody knows how far")
+        said = Judgement("undecided", f"{said.sentence}; but {end}, and nobody knows how far")
     return said, other
 
 
@@ -124,21 +124,26 @@ def _finding(model: str, deciding: Models, others: Models, trials: Mapping[Part,
     ]
     here = {name: each.doublings() for name, each in deciding.items()}
     kept = variations(model, other, said.standing, here, looked)
-    return finding(
+    found = finding(
         "long-term dependencies",
         model,
         own.reach(),
         "symbols",
-        "distance at which recall of a first symbol has fallen half way to chance (median of the seeds; "
-        f"{own.longest:,}, the longest tested, is a lower bound)",
+        "distance at which recall of a first symbol has fallen half way to chance, median of the seeds; "
+        f"{own.longest:,} is the longest tested",
         Judgement(said.standing, "; ".join(said_of), kept),
         DECIDES.key,
     )
+    return found.model_copy(update={"at_least": _is_bound(own)})
+
+
+def _is_bound(own: Trials) -> bool:
+    """Whether the median lies beyond the longest distance tested."""
+    return 2 * own.beyond() > len(own.by_seed)
 
 
 def _at_least(own: Trials) -> str:
-    """What stands before a median that lies beyond the longest distance tested."""
-    return "at least " if 2 * own.beyond() > len(own.by_seed) else ""
+    return "at least " if _is_bound(own) else ""
 
 
 def _reached(own: Trials) -> str:

@@ -81,10 +81,11 @@ def findings(part: Part, trials: Mapping[Part, Models], others: Models) -> list[
         }
         quantity = (
             f"updates until it recalls a first symbol over up to {own.trained} others, at most (median of the seeds, "
-            f"looked at every {_look(own):,}; {own.any['budget']:,}, the most that there were, is a lower bound)"
+            f"looked at every {_look(own):,}; there were no more than {own.any['budget']:,})"
         )
         said = Judgement(said.standing, said.sentence, kept)
-        found.append(finding(ROW, model, median(own), "updates", quantity, said, f"{part.key}-solved"))
+        cell = finding(ROW, model, median(own), "updates", quantity, said, f"{part.key}-solved")
+        found.append(cell.model_copy(update={"at_least": 2 * own.solved() < len(own.by_seed)}))
     return found
 
 
