@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
@@ -163,10 +163,12 @@ def check_resumes(asked: Order) -> None:
     Raises:
         UserError: there is something.
     """
-    settings = [word for word in asked.words if not is_contender(word)]
-    if settings or any(astuple(replace(asked, words=(), seeds=None, experiments=()))):
+    ignored = [word for word in asked.words if not is_contender(word)]
+    options = replace(asked, words=(), seeds=None, experiments=())
+    ignored += [f"--{each.name}" for each in fields(options) if getattr(options, each.name)]
+    if ignored:
         raise UserError(
-            "--resume goes on with a comparison as it was begun",
+            f"--resume goes on with a comparison as it was begun, so {', '.join(ignored)} would be ignored",
             remedy="leave out everything but --resume DIR, further models, as in transformer:norm=post, --seeds, "
             "--experiment, --cluster and --cost",
         )
@@ -207,6 +209,8 @@ def _with_models(summary: Summary, words: Sequence[str]) -> Summary:
     """The comparison with these further models."""
     if not words:
         return summary
+    if there := [word for word in words if word in summary.models]:
+        raise UserError(f"{', '.join(there)}: compared there already", remedy="leave it out, or give it settings")
     if summary.match == "time":
         raise UserError(
             f"{', '.join(words)} would change how long all others may learn, which --match time makes equal",

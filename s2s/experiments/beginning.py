@@ -17,6 +17,7 @@ from s2s.experiments.contenders import entries_of
 from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.experiments.disciplines import discipline_of
 from s2s.files import write_atomically
+from s2s.folders import taken_for
 from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, Summary, read_summary
 from s2s.results import write as write_part
@@ -74,10 +75,12 @@ def begun(folder: Path) -> Summary:
     """
     kept = next((path for path in (folder / COMPARISON, folder / CELLS / COMPARISON) if path.exists()), None)
     if kept is None:
+        what, remedy = taken_for(folder) or ("no comparison, or one that did not begin", "")
         raise UserError(
-            "is no comparison, or one that did not begin",
+            f"is {what}",
             where=str(folder),
-            remedy="repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
+            remedy=remedy
+            or "repeat the command that was to begin it, or name a folder such as runs/compare-rnn-transformer",
         )
     return read_summary(kept)
 
@@ -88,9 +91,11 @@ def task_of(folder: Path) -> ComparedRecipe:
     Raises:
         UserError: the recipe cannot be read, or is not the one that its measurements were made on.
     """
-    now, measured_on = comparable(read(folder / RECIPE)), folder / CELLS / RECIPE
+    measured_on = folder / CELLS / RECIPE
     if not measured_on.exists():
-        return now
+        return comparable(read(folder / RECIPE))
+    # one that is lost is what its measurements were made on
+    now = comparable(read(folder / RECIPE if (folder / RECIPE).exists() else measured_on))
     keys = [key for key in changed(now, read(measured_on)) if key in _MAY_NOT or not _may_change(key)]
     if keys:
         raise UserError(
@@ -117,7 +122,11 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
         write_atomically(path, json.dumps(now, indent=1) + "\n")
         return
     except ValueError:
-        before = {}
+        raise UserError(
+            "is damaged, and nothing else says which data the measurements were made on",
+            where=str(path),
+            remedy="remove it if the data are still the same, or begin another comparison with --out",
+        ) from None
     if changed_parts := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise UserError(
             f"{', '.join(changed_parts)}: other data than those that its measurements were made on",
@@ -133,8 +142,10 @@ def _may_change(key: str) -> bool:
 def note(folder: Path, summary: Summary) -> None:
     """Writes what a comparison is asked, and keeps it and the task beside the measurements that are made by them."""
     (folder / CELLS).mkdir(exist_ok=True)
-    if not (folder / CELLS / RECIPE).exists():
-        write_atomically(folder / CELLS / RECIPE, (folder / RECIPE).read_text(encoding="utf-8"))
+    recipes = [folder / CELLS / RECIPE, folder / RECIPE]
+    for one, other in (recipes, recipes[::-1]):
+        if not one.exists():
+            write_atomically(one, other.read_text(encoding="utf-8"))
     for place in (folder / CELLS, folder):
         write_part(summary, place / COMPARISON)
 

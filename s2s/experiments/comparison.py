@@ -324,6 +324,8 @@ def _all_kept(
         here = machine_here(precision)
         others = dict.fromkeys(one.machine if one.machine not in (here, "") else one.code or UNNOTED for one in gone)
         watch.say(f"{experiment.name}: what {' and '.join(others)} measured is measured again on this machine")
+    if damaged := [cell.key for cell in new if (folder / f"{cell.key}.json").exists() and not kept(folder, cell)]:
+        watch.say(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
     there = [one for cell in cells if new and (one := kept(folder, cell)) and not one.failed]
     older = {one.code or UNNOTED for one in there} - {code()}
     if older:

@@ -11,6 +11,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.errors import UserError
 from s2s.files import write_atomically
+from s2s.folders import taken_for
 from s2s.report.figures import Drawing, drawn
 from s2s.report.matrix import matrix
 from s2s.report.numbers import csv_name, figure_csv, table_csv
@@ -53,10 +54,12 @@ def kept_comparison(folder: Path) -> tuple[Summary, list[str], list[Result]]:
         UserError: it is no comparison's folder, or a file of it is damaged.
     """
     if not (folder / COMPARISON).is_file():
+        what, remedy = taken_for(folder) or ("", "")
+        found = f"is {what}, but has no {COMPARISON}" if what else f"is no comparison: it has no {COMPARISON}"
         raise UserError(
-            f"is no comparison: it has no {COMPARISON}" if folder.is_dir() else "there is no such folder",
+            found if folder.is_dir() else "there is no such folder",
             where=str(folder),
-            remedy="name a folder that s2s compare made, e.g. runs/compare-rnn-transformer",
+            remedy=remedy or "name a folder that s2s compare made, e.g. runs/compare-rnn-transformer",
         )
     summary = read_summary(folder / COMPARISON)
     results = list(kept_results(folder, summary))

@@ -81,14 +81,15 @@ def titled(label: str, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for readers: `48 s`, `3 min 20 s`, `2 h 5 min`."""
+    """A time for readers: `48 s`, `3 min 20 s`, `50 min`, `2 h 5 min`."""
     whole = round(seconds)
     if whole < 1:
         return "less than a second" if seconds > 0 else "0 s"
     hours, minutes = whole // 3600, whole // 60 % 60
     if hours:
         return f"{hours:,} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
+    rest = f"{whole % 60} s" if whole % 60 or not minutes else ""
+    return " ".join(filter(None, [f"{minutes} min" if minutes else "", rest]))
 
 
 def power_of_ten(exponent: int) -> str:

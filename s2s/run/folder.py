@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quoted
 from s2s.files import UNFINISHED, locked, sweep, whole
+from s2s.folders import taken_for
 from s2s.recipe.reading import write
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.hub import is_on_hub, located
@@ -116,6 +117,8 @@ def alone(folder: Path, taken: str = "is being trained by another process") -> I
 
 def check_is_run(folder: Path) -> None:
     """Refuses what is not a run's folder: there is no recipe in it."""
+    if other := taken_for(folder):
+        raise UserError(f"not a run, but {other[0]}", str(folder), other[1])
     if not (folder / RECIPE).is_file():
         found = f"no {RECIPE} in it" if folder.is_dir() else "there is no such folder"
         raise UserError(f"not a run: {found}", where=str(folder), remedy="name a folder such as runs/translate")

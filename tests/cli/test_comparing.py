@@ -171,9 +171,9 @@ def test_a_wrong_word_is_named_with_the_remedy(words, options, message):
 def test_resuming_takes_nothing_but_more_models_seeds_and_experiments():
     check_resumes(_order("gru", ROPE, seeds=2, experiments=("memory",)))
     for word in ("training.updates=500", "rnn.dropout=0"):
-        with pytest.raises(UserError, match=r"as it was begun\n.*further models, as in transformer:norm=post"):
+        with pytest.raises(UserError, match=rf"as it was begun, so {word} would be ignored\n.*as in transformer:norm"):
             check_resumes(_order("gru", word))
-    with pytest.raises(UserError, match="as it was begun"):
+    with pytest.raises(UserError, match="as it was begun, so --task would"):
         check_resumes(_order(task="ag_news"))
 
 
@@ -221,8 +221,8 @@ def test_a_comparison_with_further_models_is_one_that_was_begun_with_them():
 
 def test_further_models_are_checked():
     begun = order(_order(*WORDS)).summary
-    with pytest.raises(UserError, match="one is there twice: rnn, lstm, rnn"):
-        extended(begun, _order("rnn"))
+    with pytest.raises(UserError, match="rnn: compared there already"):
+        extended(begun, _order("gru", "rnn"))
     with pytest.raises(UserError, match="'tranformer' is not an installed model"):
         extended(begun, _order("tranformer"))
     with pytest.raises(UserError, match="gru would change how long all others may learn"):

@@ -12,8 +12,9 @@ from s2s.errors import UserError
 from s2s.experiments import beginning, comparison, tuning
 from s2s.recipe.reading import write
 from s2s.report.drawing import draw
+from s2s.reproduced import ASKED
 from s2s.results import COMPARISON, RESULT, read_result, read_summary
-from s2s.run.folder import RECIPE
+from s2s.run.folder import RECIPE, check_is_run
 from s2s.run.tasks import read
 from s2s.training.precision import GradientTimes
 from tests.experiments.counting import TINY, begin
@@ -170,10 +171,13 @@ def test_measurements_are_of_the_texts_that_they_were_made_on(counting, tmp_path
     other = task.model_copy(update={"data": task.data.model_copy(update={"seed": 2})})
     with pytest.raises(UserError, match="train, validation: other data than those"):
         beginning.check_data(folder, other)
-    for wrong in (json.dumps(before | {"test": "x"}), json.dumps(before | {"validation": "x"}), "{"):
+    for wrong in (json.dumps(before | {"test": "x"}), json.dumps(before | {"validation": "x"})):
         kept.write_text(wrong)
         with pytest.raises(UserError, match="other data than those that its measurements were made on"):
             _go_on(folder)
+    kept.write_text("{")
+    with pytest.raises(UserError, match=r"data.json: is damaged(.|\n)*remove it if the data are still the same"):
+        _go_on(folder)
     assert (folder / COMPARISON).read_bytes() == asked
     # one of before they were kept is believed
     kept.unlink()
@@ -216,3 +220,39 @@ def test_a_conclusion_that_fails_is_no_success(counting, tmp_path):
     _go_on(folder)
     comparison.check_concluded(folder)
     assert '"rate"' in cell.read_text()
+
+
+@pytest.mark.usefixtures("as_deep_as_they_are")
+def test_a_comparison_without_its_recipe_goes_on_by_the_copy_and_writes_it_again(counting, tmp_path):
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    _go_on(folder)
+    asked, text = list(counting.asked), (folder / RECIPE).read_text()
+    (folder / RECIPE).unlink()
+    _go_on(folder)
+    assert counting.asked == asked
+    assert (folder / RECIPE).read_text() == text
+
+
+def test_what_is_damaged_is_told_and_measured_again(counting, tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "depths_of", lambda recipe, own: ())
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    _go_on(folder)
+    (folder / "cells/memory/rnn--count--seed1.json").write_text("{")
+    assert "memory: what is damaged is measured again: rnn--count--seed1" in _go_on(folder)
+
+
+def test_a_folder_that_another_command_made_is_told_as_what_it_is(counting, tmp_path):
+    folder, other = begin(tmp_path / "both", "rnn", "lstm"), tmp_path / "other"
+    with pytest.raises(UserError, match=rf"not a run, but a comparison\n.*s2s compare --resume {folder}"):
+        check_is_run(folder)
+    (folder / COMPARISON).unlink()
+    (folder / "cells").mkdir()
+    (folder / "cells" / COMPARISON).write_text("{}")
+    with pytest.raises(UserError, match=rf"is a comparison, but has no comparison.json\n.*--resume {folder}"):
+        draw(folder)
+    other.mkdir()
+    (other / ASKED).write_text("{}")
+    told = rf"a reproduction.*\n.*s2s reproduce NAME --out {other}"
+    for refuses in (check_is_run, beginning.begun, draw):
+        with pytest.raises(UserError, match=told):
+            refuses(other)

@@ -17,7 +17,7 @@ from s2s.experiments.running import Kept, Workers, keep, number_for
 from s2s.files import write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
-from s2s.reproduced import RESULT, Check, Reproduced
+from s2s.reproduced import ASKED, RESULT, Check, Reproduced
 from s2s.results import Failure
 from s2s.run.folder import alone, untouched
 from s2s.training.devices import choose, prepare_process
@@ -26,8 +26,6 @@ from s2s.training.devices import choose, prepare_process
 _DEVICE = DeviceSettings(kind="cpu", precision="fp32", threads=1)
 _CELLS = "cells"
 _CORE = "core_seconds"
-# what the measurements of a folder were asked with
-_ASKED = "asked.json"
 
 
 def listed() -> str:
@@ -86,7 +84,7 @@ def _reproduced(
     say(expected(reproduction))
     prepare_process(_DEVICE)
     chosen = list(range(1, (seeds or reproduction.usual_seeds) + 1))
-    write_atomically(folder / _ASKED, json.dumps(_asked(name, settings)) + "\n")
+    write_atomically(folder / ASKED, json.dumps(_asked(name, settings)) + "\n")
     kept: dict[Cell, Kept] = {}
     for cell in reproduction.cells(chosen):
         kept[cell] = keep(folder / _CELLS, partial(_timed, reproduction), cell)
@@ -124,7 +122,7 @@ def _reproduced(
 def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
     """Refuses a folder with measurements of another finding or of other settings: they would be taken for ours."""
     try:
-        before = json.loads((folder / _ASKED).read_text(encoding="utf-8"))
+        before = json.loads((folder / ASKED).read_text(encoding="utf-8"))
     except FileNotFoundError:
         if not folder.exists() or (folder.is_dir() and untouched(folder, _CELLS)):
             return
@@ -135,7 +133,7 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
         before = str(error)
     if before != _asked(name, settings):
         raise UserError(
-            f"holds measurements that were asked for otherwise: {before!s:.200}",
+            f"holds measurements that were asked for otherwise: {_as_asked(before):.200}",
             where=str(folder),
             remedy="name another folder with --out, or give the same settings",
         )
@@ -144,6 +142,15 @@ def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
 def _asked(name: str, settings: Sequence[str]) -> dict[str, object]:
     """What decides what is measured; where the data lie does not."""
     return {"name": name, "settings": sorted(each for each in settings if not each.startswith("data.root="))}
+
+
+def _as_asked(before: object) -> str:
+    """The command, as far as it is known."""
+    match before:
+        case {"name": str(name), "settings": [*settings]}:
+            return shlex.join(["s2s", "reproduce", name, *map(str, settings)])
+        case _:
+            return str(before)
 
 
 def _timed(reproduction: Reproduction, cell: Cell) -> Measured:
