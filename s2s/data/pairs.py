@@ -37,8 +37,8 @@ from s2s.data.text_files import (
     table_kind,
 )
 from s2s.errors import UserError
-from s2s.recipe.pairs import MADE, LearnedPairs, PairSettings
-from s2s.recipe.schema import Split
+from s2s.recipe.pairs import LearnedPairs, PairSettings
+from s2s.recipe.schema import MADE, Split
 from s2s.recipe.wording import near_files
 
 if TYPE_CHECKING:

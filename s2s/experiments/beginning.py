@@ -21,7 +21,7 @@ from s2s.folders import taken_for
 from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, Summary, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import RECIPE, alone, changed, untouched
+from s2s.run.folder import MEASURED, RECIPE, alone, changed, untouched
 from s2s.run.tasks import read
 from s2s.training.devices import NAMES, choose
 from s2s.training.precision import GradientTimes, measure
@@ -51,7 +51,7 @@ def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):
+    with alone(folder, MEASURED):
         _check_free(folder, base)
         write(base, folder / RECIPE)
         write_part(summary, folder / COMPARISON)

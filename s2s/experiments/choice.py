@@ -23,10 +23,11 @@ def rechosen(before: Sequence[Contender], now: Sequence[Contender]) -> dict[str,
     Settings that only one of the two versions knows do not count.
 
     Args:
-        before: what was chosen when measurements were made; empty where none were.
+        before: what was chosen when measurements were made; empty where none were, without rates where none were tried.
         now: what all trials choose.
     """
-    old = {each.model: _choice(each) for each in before}
+    # what depends on no choice was measured without one
+    old = {each.model: _choice(each) for each in before if each.rates}
     found = {}
     for each in now:
         was, chosen = old.get(each.model, {}), _choice(each)

@@ -40,7 +40,7 @@ from s2s.files import sweep, write_atomically
 from s2s.questions import TABLES, plan_of, settling
 from s2s.results import COMPARISON, RESULT, UNNOTED, Failure, Finding, Result, Summary, read_result, read_summary
 from s2s.results import write as write_part
-from s2s.run.folder import alone
+from s2s.run.folder import MEASURED, alone
 from s2s.run.manifest import code, processor
 from s2s.run.stopping import resumable, stopping_at_once
 from s2s.training.devices import NAMES, Computer, choose, prepare_process
@@ -92,7 +92,7 @@ def go_on(
     code()
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     stands = "stopped; every finished measurement is kept"
-    with resumable(folder, command, lambda: stands), stopping_at_once() as check, alone(folder):
+    with resumable(folder, command, lambda: stands), stopping_at_once() as check, alone(folder, MEASURED):
         sweep(folder)
         asked = summary or begun(folder)
         # nothing is written for what cannot be measured
@@ -214,8 +214,8 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
         contest, seconds = _contest(entrants, summary, watch, workers)
         for each in read_summary(folder / COMPARISON).contenders:
             width = each.settings.get("width", "unknown")
-            rate = f"learning rate {each.learning_rate:g}"
-            watch.say(f"{each.model}: {each.parameters:,} parameters, width {width}, {rate}")
+            rate = f", learning rate {each.learning_rate:g}" if each.rates else ""
+            watch.say(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
         by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
         later: dict[str, str] = {}
         for experiment in chosen:
@@ -256,7 +256,8 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
     """
     if not _needs_choice(entrants, summary):
         if {each.model for each in summary.contenders} != {*entrants.models}:
-            note(entrants.folder, summary.model_copy(update={"contenders": []}))
+            untried = [tuning.described(each, tuning.tried({}, each.name)) for each in entrants.contestants]
+            note(entrants.folder, summary.model_copy(update={"contenders": untried}))
         return entrants, 0.0
     trials = _trials(entrants, watch, workers)
     tried = {model: tuning.tried(trials, model) for model in entrants.models}

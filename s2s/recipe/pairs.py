@@ -6,8 +6,6 @@ from pydantic import Field
 
 from s2s.recipe import schema
 
-MADE = ("built-in", "homonyms")
-"""Corpora that are made to measure: a number says how many examples are made, and none is held out of others."""
 Mixing = Literal["size", "equal"] | Annotated[float, Field(ge=1, le=1e6)]
 Weight = Annotated[float, Field(gt=0, le=1e6)]
 Prefix = Annotated[str, Field(max_length=200)]

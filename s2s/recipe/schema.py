@@ -237,6 +237,10 @@ class LocalText(Section):
     """As `data.text`, which counts when this is null."""
 
 
+MADE = ("built-in", "homonyms")
+"""Corpora that are made to measure: a number says how many examples are made, and none is held out of others."""
+
+
 class SourceSettings(Section):
     """Where examples come from, as far as it is the same for all tasks."""
 
@@ -250,6 +254,15 @@ class SourceSettings(Section):
     """A local folder that is read in the place of the hub."""
     seed: Seed = 1
     """Seed of the examples held out."""
+
+    @model_validator(mode="after")
+    def _what_is_made_lies_in_no_folder(self) -> Self:
+        if self.root is not None and self.corpus in MADE:
+            raise ValueError(
+                f"root is {self.root!r}, but the corpus is {self.corpus}, which lies in no folder: corpus: files reads "
+                "your own; leave out root"
+            )
+        return self
 
 
 class TextSettings(SourceSettings):

@@ -178,15 +178,16 @@ def figure_sheets(figure: Figure) -> list[Sheet]:
             for one in figure.heatmaps
         ]
     where = titled(figure.x.label, figure.x.unit)
-    if any(len(set(one.x)) < len(one.x) for one in figure.series):
+    # of a straight line that guides the eye, the two ends are no measurements
+    measured = [one for one in figure.series if not (one.reference and len(one.x) == 2)]
+    if any(len(set(one.x)) < len(one.x) for one in measured):
         # several points at one place: one line each
-        lines = [[one.label, _shown(x), _at(one, i)] for one in figure.series for i, x in enumerate(one.x)]
+        lines = [[one.label, _shown(x), _at(one, i)] for one in measured for i, x in enumerate(one.x)]
         return [Sheet("", ["", where, titled(figure.y.label, figure.y.unit)], lines, [False, True, True])]
     lines = [
-        [_shown(x), *(_at(one, [*one.x].index(x)) if x in one.x else "" for one in figure.series)]
-        for x in places(figure.series)
+        [_shown(x), *(_at(one, [*one.x].index(x)) if x in one.x else "" for one in measured)] for x in places(measured)
     ]
-    head = [where, *(one.label for one in figure.series)]
+    head = [where, *(one.label for one in measured)]
     return [Sheet(titled(figure.y.label, figure.y.unit), head, lines, [True] * len(head))]
 
 

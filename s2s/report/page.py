@@ -37,7 +37,7 @@ Figures = Mapping[tuple[str, str], Mapping[str, object]]
 def page(summary: Summary, models: Sequence[str], results: Sequence[Result], pictures: Pictures) -> str:
     """The whole page as HTML: a table whose columns are the models, and the finished experiments in their order."""
     surroundings = templates(_HERE)
-    surroundings.filters["typeset"] = _typeset
+    surroundings.filters["typeset"] = typeset
     lines = matrix(summary, models, results)
     counter = _Counter(results, _key(lines, results))
     figures = {
@@ -175,6 +175,7 @@ def _fairness(summary: Summary, counter: _Counter) -> dict[str, object]:
         "spread": f"{number(spread, 2)}\u202f%",
         "tuning": duration(sum(contender.tuning_seconds for contender in contenders)),
         "seeds": _seeds(summary.seeds),
+        "tried": any(contender.rates for contender in contenders),
         "contenders": _contenders(contenders),
         "settings": _settings(contenders),
         "numbers": (first, first + 1),
@@ -183,6 +184,9 @@ def _fairness(summary: Summary, counter: _Counter) -> dict[str, object]:
 
 def _contenders(contenders: Sequence[Contender]) -> Sheet:
     rates = sorted({rate for contender in contenders for rate in contender.rates}, key=float)
+    if not rates:
+        few = [[contender.model, number(contender.parameters)] for contender in contenders]
+        return Sheet("Contenders", ["model", "parameters"], few, [False, True])
     head = ["model", "parameters", "learning rate chosen", "time to choose it"]
     rows = [
         [
@@ -246,11 +250,12 @@ def _paragraphs(text: str) -> list[str]:
     return [part.strip() for part in text.split("\n\n") if part.strip()]
 
 
-def _typeset(text: str) -> Markup:
-    """A number and the percent sign after it stay on one line, a minus is as long as a plus, exponents are raised."""
+def typeset(text: str) -> Markup:
+    """A number and its percent sign stay together, a minus is as long as a plus, exponents are raised, code is code."""
     tied = re.sub(r"(?<![\w.-])-(?=\d)", "−", re.sub(r"(?<=\d) (?=%)", "\u202f", text))
     # what was in the text is escaped, and only then does it get tags
-    return Markup(re.sub(r"\^\(?([−+]?(?:\d+(?:\.\d+)?|b\b))\)?", r"<sup>\1</sup>", str(escape(tied))))
+    raised = re.sub(r"\^\(?([−+]?(?:\d+(?:\.\d+)?|b\b))\)?", r"<sup>\1</sup>", str(escape(tied)))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", raised))
 
 
 def _seeds(seeds: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from s2s.files import write_atomically
 from s2s.report.figures import drawn, inlined, size
 from s2s.report.numbers import duration
+from s2s.report.page import typeset
 from s2s.reproduced import RESULT, read
 
 PAGE = "report.html"
@@ -33,6 +34,7 @@ def draw(folder: Path) -> Path:
     surroundings = Environment(
         loader=FileSystemLoader(_HERE, encoding="utf-8"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    surroundings.filters["typeset"] = typeset
     page = surroundings.get_template("reproduction.html").render(
         result=result,
         pictures=pictures,

@@ -104,6 +104,9 @@ def _clear(place: Path) -> None:
             path.unlink()
 
 
+MEASURED = "is being measured by another process"
+
+
 @contextmanager
 def alone(folder: Path, taken: str = "is being trained by another process") -> Iterator[Path]:
     """Within it, no other process works in this folder; gives it, or refuses one where that is so, in these words."""

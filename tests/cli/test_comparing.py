@@ -53,7 +53,8 @@ def test_a_contender_carries_settings_and_those_of_its_model_hold_where_it_has_n
     }
     assert planned.base.data.train == 500
     # a colon in a value makes no contender
-    assert order(_order("rnn", "gru", "data.root=a:b")).base.data.root.endswith("a:b")
+    files = ("data.corpus=files", "data.root=a:b")
+    assert order(_order("rnn", "gru", *files)).base.data.root.endswith("a:b")
     assert len(planned.folder.name.encode()) < 255
 
 

@@ -151,7 +151,7 @@ def test_measurements_are_of_the_task_that_they_were_made_on(counting, tmp_path)
         comparison.costs(folder, beginning.begun(folder), None)
     # as it says
     (folder / RECIPE).write_bytes((folder / "cells" / RECIPE).read_bytes())
-    _edited(folder, "data.root=elsewhere", "device.threads=2")
+    _edited(folder, "run.dir=elsewhere", "device.threads=2")
     _go_on(folder)
     assert counting.asked == asked
     _edited(folder, "device.precision=bf16")

@@ -18,7 +18,7 @@ from tests.experiments.counting import begin
 def test_another_choice_is_one_of_the_rate_or_of_any_setting_that_both_versions_know():
     def contender(model, rate, **settings):
         given = {"model": model, "settings": settings, "learning_rate": rate, "parameters": 5, "recipe": ""}
-        return Contender(**given, rates={}, tuning_seconds=0)
+        return Contender(**given, rates={f"{rate}": 1.0}, tuning_seconds=0)
 
     before = [contender("rnn", 0.004, layers=2, residual=False), contender("conv", 0.008, layers=4)]
     now = [contender("rnn", 0.004, layers=2, residual=True), contender("conv", 0.008, layers=4, positions="none")]
@@ -28,6 +28,8 @@ def test_another_choice_is_one_of_the_rate_or_of_any_setting_that_both_versions_
     assert choice.reshaped(both) == ["conv"]
     assert choice.reshaped(choice.rechosen(before, [contender("rnn", 0.002, layers=2, residual=False)])) == []
     assert choice.rechosen([], now) == {}
+    # nothing was chosen for what was measured
+    assert choice.rechosen([each.model_copy(update={"rates": {}}) for each in before], now) == {}
 
 
 @pytest.mark.parametrize("another_depth", [True, False])
@@ -66,9 +68,14 @@ def test_nothing_is_tried_for_measurements_that_do_not_depend_on_it_until_others
     assert "tuning" not in comparison.costs(folder, begun(folder), None)
     comparison.go_on(folder, Console(file=io.StringIO()))
     assert not (folder / "cells/tuning").exists()
-    assert read_summary(folder / COMPARISON).contenders == []
+    sizes = [f"{each.parameters:,}" for each in read_summary(folder / COMPARISON).contenders]
+    assert len(sizes) == 2
     page = draw(folder).read_text()
-    assert "nothing that is measured here depends on a choice" in page
+    assert "Nothing that is measured here depends on a learning rate" in page
+    assert "Learning rates are not chosen yet" not in page
+    # sizes and recipes are those of what is measured
+    assert all(size in page for size in sizes)
+    assert page.count('<details class="recipe">') == 2
     assert "lowest validation loss among trials" not in page
     asked, counting.asked = counting.asked, []
     monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": memory})

@@ -371,7 +371,15 @@ def test_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     hub = read(good, ["data.corpus=someone/something", "data.root=~/texts", "run.dir=there"])
     assert (hub.data.train, hub.data.root, hub.run.dir) == ("train", "/home/me/texts", "there")
-    assert read(good, ["data.root=~nobody-of-that-name/x"]).data.root.endswith("/~nobody-of-that-name/x")
+    assert read(good, ["data.corpus=x/y", "data.root=~nobody-of-that-name/x"]).data.root.endswith(
+        "/~nobody-of-that-name/x"
+    )
+
+
+@pytest.mark.parametrize("corpus", ["built-in", "homonyms"])
+def test_a_corpus_that_is_made_lies_in_no_folder(good, corpus):
+    with pytest.raises(UserError, match=rf"data: root is '.*there', but the corpus is {corpus}.*corpus: files reads"):
+        read(good, [f"data.corpus={corpus}", "data.root=there"])
 
 
 def test_a_resolved_recipe_means_the_same_from_anywhere(tmp_path, monkeypatch):

@@ -15,8 +15,7 @@ from s2s.data.tokenizers import Tokenizer, train
 from s2s.decoding.beam import Hypothesis
 from s2s.decoding.translator import Candidate, Translation, Translator
 from s2s.errors import UserError
-from s2s.recipe.pairs import MADE
-from s2s.recipe.schema import PieceSettings
+from s2s.recipe.schema import MADE, PieceSettings
 from s2s.run.folder import opened
 from s2s.run.loaded import load, part_to_score
 from s2s.tasks.contract import Scoring

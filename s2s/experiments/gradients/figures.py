@@ -10,6 +10,7 @@ from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.gradients.paths import Fit, brief, factor_of
 from s2s.experiments.gradients.sweep import VALUES, WORDS, Kind
 from s2s.experiments.presenting import axis, figure, series
+from s2s.experiments.verdicts import listed
 from s2s.results import Figure, Heatmap
 
 SWEPT = "gradient-sweep"
@@ -123,8 +124,10 @@ def _sweeps(seen: Seen) -> Iterator[Figure]:
         ends = [min(VALUES[kind]), max(VALUES[kind])]
         if shown:
             shown.append(series("neither vanishing nor exploding", "", ends, [1.0, 1.0], reference=True))
+        without = [model for model in seen.models if model not in {each.model for each in shown}]
         title = f"A gradient's factor per step against the {words}, untrained"
         note = "Below 1 gradients vanish, above they explode. Intervals (95 %): Student's, over initialisations."
+        note += f" Not in it, as they have no {words}: {listed(without)}." if without else ""
         yield figure(f"{SWEPT}-{kind}", title, (axis(words), axis("factor per step")), shown, note)
 
 

@@ -19,7 +19,8 @@ from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.reproduced import ASKED, RESULT, Check, Reproduced
 from s2s.results import Failure
-from s2s.run.folder import alone, untouched
+from s2s.run.folder import MEASURED, alone, untouched
+from s2s.run.stopping import resumable, stopping_at_once
 from s2s.training.devices import choose, prepare_process
 
 # small trainings gain nothing from a second thread, and one is the same everywhere
@@ -72,7 +73,10 @@ def reproduce(
     reproduction = reproduction_of(name).asked(settings, folder)
     _check_own(folder, name, settings)
     (folder / _CELLS).mkdir(parents=True, exist_ok=True)
-    with alone(folder, "is being measured by another process"):
+    words = ["s2s", "reproduce", name, *settings, "--out", str(folder)]
+    command = words if seeds is None else [*words, "--seeds", str(seeds)]
+    stands = "stopped; every finished measurement is kept"
+    with resumable(folder, command, lambda: stands), stopping_at_once(), alone(folder, MEASURED):
         _check_own(folder, name, settings)
         return _reproduced(reproduction, folder, seeds, say, settings)
 

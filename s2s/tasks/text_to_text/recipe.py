@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from s2s.recipe import schema
 from s2s.recipe.installed import translator_settings
-from s2s.recipe.pairs import MADE, BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
+from s2s.recipe.pairs import BatchSettings, FilterSettings, Mixing, PairSettings, Prefix, TrainingSettings, Weight
 
 Metric = Literal["loss", "bleu", "chrf", "exact", "cer", "wer", "accuracy", "macro_f1"]
 OF_CLASSES = ("accuracy", "macro_f1")
@@ -88,7 +88,7 @@ class MixtureSettings(schema.Section):
         return self._held_out("test") or ("test" if there else None)
 
     def _held_out(self, split: str) -> int:
-        sizes = [getattr(each, split) for each in self.corpora.values() if each.corpus not in MADE]
+        sizes = [getattr(each, split) for each in self.corpora.values() if each.corpus not in schema.MADE]
         return sum(size for size in sizes if isinstance(size, int))
 
 
