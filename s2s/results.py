@@ -155,8 +155,7 @@ class Finding(Part):
     verdict: str = ""
     """One line in words, from the tests' results."""
     standing: Literal["better", "worse", "tie", "undecided", "still learning", "not measurable", ""] = ""
-    """Beside the best of the others, `undecided` where no difference from it is seen; empty where the verdict is no
-    such judgement. The last two are figures that must not be compared."""
+    """Beside the best of the others; empty for no such judgement. The last two must not be compared."""
     variations: dict[str, bool] = {}
     """Whether the verdict keeps its sign with another choice, by what was chosen instead, e.g. `half the updates`."""
     tokens: float | None = None
@@ -268,6 +267,8 @@ class Contender(Part):
     """The lowest of these losses by number of layers, where that was chosen, too."""
     whole: dict[str, float | None] = {}
     """Validation loss of the best trials, trained as long as the recipe says."""
+    failures: dict[str, str] = {}
+    """The trials that failed, by the reason."""
     tuning_seconds: float
     """What choosing rate and depth cost."""
     recipe: str

@@ -42,6 +42,10 @@ class NotForThisModel(UserError):
     """A model cannot take part in an experiment by what it is; its cell says so."""
 
 
+class NoSuchSize(UserError):
+    """No width gives a model the number of parameters that all are to have."""
+
+
 @dataclass(frozen=True)
 class Contestant:
     """One model with everything that was chosen for it."""

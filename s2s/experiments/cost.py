@@ -24,7 +24,7 @@ class Cost:
 
 
 def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
-    """Which of the cells are still to be measured: those that no file holds, and those that failed.
+    """Which of the cells are still to be measured: those that no file holds, and those that failed but may succeed.
 
     Where the clock or the memory of one machine is looked at, what another one measured, or another s2s, is no company
     for them: if any is new, those are to be measured, too. One that failed is none: it may always fail.
@@ -35,8 +35,9 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
     if experiment.alone and len(tried) < len(cells):
         here = machine_here(NAMES[contest.computer.precision])
         before = {cell: one for cell, one in before.items() if (one.machine, one.code) == (here, code())}
+    final = {cell for cell, one in tried.items() if one.failed and one.final}
     # in their order: rounds are told apart by it
-    return [cell for cell in cells if cell not in before]
+    return [cell for cell in cells if cell not in {*before, *final}]
 
 
 def expected(experiment: Experiment, cell: Cell, beside: int) -> float:

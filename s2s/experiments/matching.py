@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from s2s.errors import UserError
+from s2s.experiments.contest import NoSuchSize
 from s2s.models.contract import Seq2Seq, parameter_count
 from s2s.models.numberless import numberless
 from s2s.recipe.installed import module_of, translator_settings
@@ -110,7 +111,7 @@ def solved(kind: str, blueprint: Blueprint, parameters: int, options: Mapping[st
         step: widths are multiples of it.
 
     Raises:
-        UserError: no width comes within 5 %.
+        UserError: no width comes within 5 % (`NoSuchSize`).
     """
 
     def count_at(width: int) -> int:
@@ -128,10 +129,10 @@ def solved(kind: str, blueprint: Blueprint, parameters: int, options: Mapping[st
     best = min(widths[max(0, after - 1) : after + 1], key=lambda width: abs(count_at(width) - parameters))
     count = count_at(best)
     if abs(count - parameters) > TOLERANCE * parameters:
-        raise UserError(
+        raise NoSuchSize(
             f"{kind} with {blueprint.pieces:,} pieces cannot have {parameters:,} parameters within 5 %: nearest is "
             f"{count:,}",
-            remedy="compare at another size",
+            remedy="compare at another size: set model.width, layers, or tokenizer.size",
         )
     return cast(Section, _of_width(kind, blueprint, options, best))
 

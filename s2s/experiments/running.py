@@ -28,7 +28,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from tqdm import tqdm
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Cell, Measured
+from s2s.experiments.contest import Cell, Measured, NoSuchSize, NotForThisModel
 from s2s.files import full, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.manifest import code, processor
@@ -54,34 +54,42 @@ class Kept:
     seconds: float  # how long it took
     machine: str = ""  # whose processor and GPU made it, and in which precision; empty in older measurements
     code: str = ""  # which s2s made it; empty in older measurements
+    cell: str = ""  # which it is, as its file is called; empty in older measurements
+
+    @property
+    def final(self) -> bool:
+        """Whether it needs not be made again: it succeeded, or this s2s would fail in it again."""
+        return not self.failed or self.code == code()
 
 
 def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precision: str = "") -> Kept:
-    """Makes a measurement, unless it was made before; one that failed before is tried again.
+    """Makes a measurement, unless it was made before; one that failed is tried again, but where a model cannot make it.
 
     It is kept with the machine and the code that made it, and the precision in which they did, where there is one for
     all.
     """
     path = folder / f"{cell.key}.json"
     before = kept(folder, cell)
-    if before and not before.failed:
+    if before and before.final:
         return before
     started = time.perf_counter()
     try:
-        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision), code())
+        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision), code(), cell.key)
     except UserError as error:
         # where there is no room, there is none for any other measurement
         if isinstance(error.__context__, OSError) and full(error.__context__):
             raise error.__context__ from None
         what = f"{error.where}: {error.what}" if error.where else error.what
-        ended = Kept(None, what, time.perf_counter() - started)
+        always = isinstance(error, NotForThisModel | NoSuchSize)
+        ended = Kept(None, what, time.perf_counter() - started, code=code() if always else "", cell=cell.key)
     except Exception as error:
         if isinstance(error, OSError) and full(error):
             raise
         # whatever went wrong in one cell, the others are still worth measuring; its cell says why
         write_atomically(path.with_suffix(".txt"), traceback.format_exc())
         what = str(error).strip().splitlines()
-        ended = Kept(None, f"{type(error).__name__}: {what[0] if what else ''}", time.perf_counter() - started)
+        said = f"{type(error).__name__}: {what[0] if what else ''}"
+        ended = Kept(None, said, time.perf_counter() - started, cell=cell.key)
     text = json.dumps(asdict(ended))
     write_atomically(path, text)
     # as whoever reads it will find it
@@ -95,10 +103,11 @@ def machine_here(precision: str = "") -> str:
 
 
 def kept(folder: Path, cell: Cell) -> Kept | None:
-    """A measurement made before; None where there is none, or its file is damaged."""
+    """A measurement made before; None where there is none, or its file is damaged, or another one's."""
     try:
         one = Kept(**json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8")))
-        return one if math.isfinite(one.seconds) and isinstance(one.measured, dict | None) else None
+        whole = math.isfinite(one.seconds) and isinstance(one.measured, dict | None)
+        return one if whole and one.cell in ("", cell.key) else None
     except (OSError, ValueError, TypeError):
         return None
 
@@ -113,7 +122,7 @@ def forget(folder: Path, cells: Sequence[Cell]) -> list[Kept]:
 
 def died(folder: Path, cell: Cell) -> Kept:
     """Keeps that the process that made a measurement died."""
-    ended = Kept(None, "its process was taken down; perhaps memory ran out", 0.0)
+    ended = Kept(None, "its process was taken down; perhaps memory ran out", 0.0, cell=cell.key)
     write_atomically(folder / f"{cell.key}.json", json.dumps(asdict(ended)))
     return ended
 

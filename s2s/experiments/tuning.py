@@ -5,7 +5,7 @@ They have a seed of their own: the best of several trainings is a lucky one, too
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from s2s.contender import file_name
 from s2s.evaluation.gates import LEARNING, slope_per_doubling
@@ -210,6 +210,7 @@ class Tried:
     seconds: float  # what it cost
     seconds_per_update: float | None  # of training at the depth chosen; None where it failed
     slope: float | None  # nats that a doubling of the tokens changes the chosen training's loss by; None where unknown
+    failures: Mapping[Trial, str] = field(default_factory=dict)  # why it failed, by trial
 
 
 def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
@@ -225,7 +226,8 @@ def tried(made: Mapping[Cell, Kept], model: str) -> Tried:
     end = mine[best].measured if best else None
     # measurements of before it was noted have none, nor have short trainings
     slope = end.get("slope") if end else None
-    return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None), slope)
+    failures = {trial: one.failed for trial, one in mine.items() if one.failed}
+    return Tried(losses, sum(one.seconds for one in mine.values()), min(paces, default=None), slope, failures)
 
 
 def unfinished(tried: Mapping[str, Tried]) -> str:
@@ -287,6 +289,7 @@ def described(contestant: Contestant, tried: Tried) -> Contender:
         inside=contestant.inside,
         depths={str(depth): _least(short_ones(losses, depth)) for depth in tried_depths},
         whole={_words(trial): loss for trial, loss in losses.items() if trial.whole},
+        failures=_failures(tried.failures),
         tuning_seconds=tried.seconds,
         recipe=dump(recipe),
     )
@@ -294,6 +297,12 @@ def described(contestant: Contestant, tried: Tried) -> Contender:
 
 def _least(tried: Mapping[float, float | None]) -> float | None:
     return min((loss for loss in tried.values() if loss is not None), default=None)
+
+
+def _failures(by_trial: Mapping[Trial, str]) -> dict[str, str]:
+    """By reason, the trials that failed for it."""
+    reasons = dict.fromkeys(by_trial.values())
+    return {why: "; ".join(_words(trial) for trial, each in by_trial.items() if each == why) for why in reasons}
 
 
 def _words(trial: Trial) -> str:

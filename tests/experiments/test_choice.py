@@ -11,7 +11,7 @@ from s2s.experiments import choice, comparison
 from s2s.experiments.beginning import begun
 from s2s.experiments.running import Watch, Workers
 from s2s.report.drawing import draw
-from s2s.results import COMPARISON, Contender, read_summary
+from s2s.results import COMPARISON, Contender, read_summary, write
 from tests.experiments.counting import begin
 
 
@@ -140,3 +140,14 @@ def test_a_models_next_trials_wait_for_its_own_and_for_no_other_models(counting,
     assert {cell: one.measured["loss"] for cell, one in again.items()} == {
         cell: one.measured["loss"] for cell, one in trials.items()
     }
+
+
+def test_why_trials_failed_stands_on_the_page(counting, tmp_path):
+    folder = begin(tmp_path / "both", "rnn", "lstm")
+    comparison.go_on(folder, Console(file=io.StringIO()))
+    summary = read_summary(folder / COMPARISON)
+    first, *others = summary.contenders
+    refused = first.model_copy(update={"failures": {"it cannot have so few": "rate 0.004, 4 layers"}})
+    write(summary.model_copy(update={"contenders": [refused, *others]}), folder / COMPARISON)
+    said = f"{first.model}, trials that failed: it cannot have so few (rate 0.004, 4 layers)."
+    assert said in draw(folder).read_text()

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from s2s.errors import UserError
-from s2s.experiments.contest import Cell
+from s2s.experiments import running
+from s2s.experiments.contest import Cell, NoSuchSize, NotForThisModel
 from s2s.experiments.running import Kept, Watch, keep, kept
 from s2s.files import explained
 
@@ -44,6 +45,31 @@ def test_a_failure_is_kept_with_its_reason_and_tried_again(tmp_path):
     assert "in crash" in (tmp_path / "rnn--copy--seed3.txt").read_text()
     assert keep(tmp_path, lambda cell: {"value": 2}, TASK).measured == {"value": 2}
     assert kept(tmp_path, TASK).failed == ""
+
+
+@pytest.mark.parametrize("error", [NotForThisModel, NoSuchSize])
+def test_what_a_model_cannot_do_it_is_not_asked_again_by_the_same_code(tmp_path, monkeypatch, error):
+    asked = []
+
+    def refuse(cell):
+        asked.append(cell)
+        raise error("it is too small")
+
+    for _ in range(2):
+        assert keep(tmp_path, refuse, TASK).failed == "it is too small"
+    assert len(asked) == 1
+    monkeypatch.setattr(running, "code", lambda: "another")
+    keep(tmp_path, refuse, TASK)
+    assert len(asked) == 2
+
+
+def test_a_file_that_was_copied_over_anothers_counts_as_not_measured(tmp_path):
+    keep(tmp_path, lambda cell: {"value": 2}, TASK)
+    other = Cell("lstm", TASK.part, TASK.seed)
+    (tmp_path / f"{other.key}.json").write_bytes((tmp_path / f"{TASK.key}.json").read_bytes())
+    assert kept(tmp_path, TASK)
+    assert kept(tmp_path, other) is None
+    assert keep(tmp_path, lambda cell: {"value": 3}, other).measured == {"value": 3}
 
 
 def test_a_damaged_file_counts_as_not_measured(tmp_path):

@@ -273,6 +273,7 @@ def test_what_was_tried_decides_and_is_described(base):
     failed = tried(made, "rnn")
     assert (failed.losses, failed.seconds_per_update) == ({Trial(0.001): None}, None)
     assert chosen(entrant, failed.losses, None).recipe == entrant.recipe
+    assert (told.failures, described(entrant, failed).failures) == ({}, {"diverged": "rate 0.001"})
 
 
 def test_whose_budget_is_too_small_is_told_before_the_rest_is_spent():
