@@ -179,7 +179,7 @@ class OptimizationSettings(Section):
         if self.warmup >= self.updates and self.schedule in ("cosine", "linear"):
             raise ValueError(
                 f"warmup ({self.warmup}) must be below updates ({self.updates}) with schedule {self.schedule}; "
-                "try training.warmup=0.1, a share of the updates"
+                "try training.warmup=0.1, a share of the updates, or name more updates where a run goes on"
             )
         return self
 
