@@ -43,7 +43,7 @@ from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, alone
 from s2s.run.manifest import code, processor
 from s2s.run.stopping import resumable, stopping_at_once
-from s2s.training.devices import NAMES, Computer, choose, prepare_process
+from s2s.training.devices import Computer, choose, prepare_process
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -320,7 +320,7 @@ def _all_kept(
     folder = contest.cells_of(experiment.name)
     folder.mkdir(parents=True, exist_ok=True)
     new = missing(experiment, contest, cells)
-    precision = NAMES[contest.computer.precision]
+    precision = experiment.precision_in(contest)
     if gone := forget(folder, new):
         here = machine_here(precision)
         others = dict.fromkeys(one.machine if one.machine not in (here, "") else one.code or UNNOTED for one in gone)

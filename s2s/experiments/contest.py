@@ -15,7 +15,7 @@ from s2s.results import Figure, Finding, Result, Table
 from s2s.run.tasks import received, sent
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.devices import Computer
+from s2s.training.devices import NAMES, Computer
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -207,6 +207,11 @@ class Experiment:
     chosen: Choice = "rate"  # what its measurements depend on of that which trials choose
     reads: str = ""  # the experiment whose trained models it looks at, which is made before it
     numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
+    precision: str = ""  # in which it measures; the comparison's where it is empty
+
+    def precision_in(self, contest: Contest) -> str:
+        """In which precision a contest's models are measured: what its measurements are labelled with."""
+        return self.precision or NAMES[contest.computer.precision]
 
     @property
     def rows(self) -> list[str]:

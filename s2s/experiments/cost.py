@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from s2s.experiments.contest import Cell, Contest, Experiment
 from s2s.experiments.running import kept, machine_here
 from s2s.run.manifest import code
-from s2s.training.devices import NAMES
 
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
 _BYTES = 2 * 5 * 4
@@ -33,7 +32,7 @@ def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> 
     tried = {cell: one for cell in cells if (one := kept(folder, cell))}
     before = {cell: one for cell, one in tried.items() if not one.failed}
     if experiment.alone and len(tried) < len(cells):
-        here = machine_here(NAMES[contest.computer.precision])
+        here = machine_here(experiment.precision_in(contest))
         before = {cell: one for cell, one in before.items() if (one.machine, one.code) == (here, code())}
     final = {cell for cell, one in tried.items() if one.failed and one.final}
     # in their order: rounds are told apart by it

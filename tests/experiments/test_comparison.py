@@ -269,6 +269,19 @@ def test_times_are_of_one_machine_and_results_name_those_that_measured_them(coun
     assert ", on Old (fp32) and New (fp32)." in page
 
 
+def test_what_is_measured_in_fp32_is_labelled_so_in_any_comparison(counting, tmp_path, monkeypatch):
+    experiment = comparison.EXPERIMENTS["memory"]
+    assert {comparison.all_experiments()[name].precision for name in ("memory", "decoding")} == {"fp32"}
+    _on(monkeypatch, "New")
+    for precision, label in (("", "New (bf16)"), ("fp32", "New (fp32)")):
+        monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": replace(experiment, precision=precision)})
+        asked = Order(("rnn", "lstm", *TINY, "device.precision=bf16"), seeds=1, experiments=("memory",))
+        planned = order(replace(asked, out=tmp_path / label))
+        beginning.begin(planned.folder, planned.base, planned.summary)
+        comparison.go_on(planned.folder, Console(file=io.StringIO()))
+        assert read_result(planned.folder / "memory" / RESULT).machines == [label]
+
+
 def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_path, monkeypatch):
     def by(code: str) -> None:
         for module in (running, comparison, cost):

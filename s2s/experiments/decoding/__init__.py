@@ -126,6 +126,7 @@ EXPERIMENT = Experiment(
     conclude,
     alone=True,
     chosen="depth",
+    precision="fp32",
     numbers=lambda contest: {
         "vocabulary": VOCABULARY,
         "typical": TYPICAL,

@@ -140,6 +140,7 @@ EXPERIMENT = Experiment(
     conclude,
     alone=True,
     chosen="depth",
+    precision="fp32",
     numbers=lambda contest: {
         "vocabulary": VOCABULARY,
         "rows": contest.sizes(SIZES).rows,
