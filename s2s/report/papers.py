@@ -59,11 +59,13 @@ def _cells(line: Line, box: Box) -> Cells:
 
 def table_as_latex(lines: Sequence[Line], models: Sequence[str], caption: str) -> str:
     r"""A `table` with booktabs: two lines a row, figures above their intervals; it needs `amssymb`, too."""
+    missing = [line.name for line in lines if not line.finished]
     body = [text for line in lines if line.finished for text in (*_rows(line), r"\addlinespace")]
     return "\n".join(
         [
             r"% \usepackage{booktabs,amssymb}",
             f"% {LEGEND}",
+            *([f"% not measured yet: {', '.join(missing)}"] if missing else []),
             r"\begin{table}",
             r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{escaped(caption)}}}",

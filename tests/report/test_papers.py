@@ -60,6 +60,7 @@ def test_a_table_of_nothing_is_a_table_too(found):
     summary = found[0]
     text = table_as_latex(matrix(summary, ["rnn"], []), ["rnn"], "none")
     assert text.count(r"\midrule") == text.count(r"\bottomrule") == 1
+    assert "% not measured yet: sequential steps, " in text
 
 
 def _line(found, standings, good=True):
