@@ -32,7 +32,7 @@ from s2s.experiments.contest import (
     Experiment,
     NotForThisModel,
 )
-from s2s.experiments.cost import about, cost, disk, expected, missing, told
+from s2s.experiments.cost import about, ahead, cost, disk, expected, missing, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here, number_for
 from s2s.experiments.tuning import TUNING
@@ -208,10 +208,13 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
     entrants = _planned(folder, summary, base)
     chosen = _chosen(summary)
     workers = _workers(entrants, base, cluster)
-    text, ahead = _told(entrants, summary, workers.number, limit)
-    with Watch(ahead, console, check) as watch, workers:
+    beside = workers.number
+    text, seconds = _told(entrants, summary, beside, limit)
+    with Watch(seconds, console, check) as watch, workers:
         watch.say(text)
         contest, seconds = _contest(entrants, summary, watch, workers)
+        # what trials took says how long trainings will take
+        watch.expect(sum(ahead(one, contest, beside) - ahead(one, entrants, beside) for one in chosen))
         for each in read_summary(folder / COMPARISON).contenders:
             width = each.settings.get("width", "unknown")
             rate = f", learning rate {each.learning_rate:g}" if each.rates else ""
@@ -219,8 +222,7 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
         by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
         later: dict[str, str] = {}
         for experiment in chosen:
-            known = cost(experiment, contest, experiment.cells(contest), workers.number).seconds
-            gone, needed = watch.at(known)
+            gone, needed = watch.at(ahead(experiment, contest, beside))
             if needed and (gone + needed > limit or experiment.reads in later):
                 later[experiment.name] = about(needed)
                 continue
@@ -269,7 +271,7 @@ def _contest(entrants: Contest, summary: Summary, watch: Watch, workers: AnyWork
             {each.name: each.recipe for each in entrants.contestants},
             {m: t.seconds_per_update for m, t in tried.items() if t.seconds_per_update},
         )
-    contestants = tuple(tuning.chosen(c, tried[c.name].losses, updates.get(c.name)) for c in entrants.contestants)
+    contestants = tuple(tuning.chosen(c, tried[c.name], updates.get(c.name)) for c in entrants.contestants)
     described = [tuning.described(each, tried[each.name]) for each in contestants]
     if others := rechosen(summary.contenders, described):
         # equal times are those of all models together

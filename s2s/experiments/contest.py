@@ -66,6 +66,8 @@ class Contestant:
     losses: tuple[float | None, ...] = ()
     # rates that were trained in full at its depth, with their losses likewise
     whole: tuple[tuple[float, float | None], ...] = ()
+    # seconds of a core for an update, as its trials at its depth took; 0 before there are any
+    pace: float = 0.0
 
     @property
     def translation(self) -> Recipe[Any]:
@@ -102,7 +104,7 @@ class Contestant:
         return _restored, (
             self.name,
             sent(self.recipe),
-            (self.depths, self.parameters, self.own, self.rates, self.inside, self.losses, self.whole),
+            (self.depths, self.parameters, self.own, self.rates, self.inside, self.losses, self.whole, self.pace),
         )
 
 

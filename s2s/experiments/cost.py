@@ -51,6 +51,11 @@ def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell], beside
     return Cost(experiment.name, len(cells), len(new), seconds, experiment.alone)
 
 
+def ahead(experiment: Experiment, contest: Contest, beside: int) -> float:
+    """The seconds of `cost`, of all measurements of an experiment."""
+    return cost(experiment, contest, experiment.cells(contest), beside).seconds
+
+
 def disk(contest: Contest) -> int:
     """Bytes that the trained models take, at most: a whole run for each model and seed."""
     return _BYTES * len(contest.seeds) * sum(each.parameters for each in contest.contestants)

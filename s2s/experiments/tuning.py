@@ -24,7 +24,6 @@ from s2s.experiments.disciplines import discipline_of, whole_run
 from s2s.experiments.matching import beside_width, solved
 from s2s.experiments.running import Kept, kept
 from s2s.experiments.trials import (
-    Losses,
     Trial,
     at_depth,
     best_trial,
@@ -249,14 +248,15 @@ def unfinished(tried: Mapping[str, Tried]) -> str:
     )
 
 
-def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contestant:
+def chosen(entrant: Contestant, tried: Tried, updates: int | None) -> Contestant:
     """The contestant with the rate and the depth of the best trial; with its recipe's, where it learned in none.
 
     Args:
         entrant: as it came.
-        losses: of its trials.
+        tried: its trials.
         updates: how many it may have; None: as many as its recipe says.
     """
+    losses = tried.losses
     best = best_trial(losses)
     recipe = at(entrant.recipe, best, entrant.own) if best else entrant.recipe
     short = dict(sorted(short_ones(losses, best.layers).items())) if best else {}
@@ -270,6 +270,7 @@ def chosen(entrant: Contestant, losses: Losses, updates: int | None) -> Contesta
         losses=tuple(short.values()),
         whole=tuple(sorted(at_depth(losses, best.layers, whole=True).items())) if best else (),
         inside=best is not None and inside(best, losses),
+        pace=tried.seconds_per_update or 0.0,
     )
 
 

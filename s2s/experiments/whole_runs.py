@@ -124,7 +124,10 @@ def shortened(recipe: R, share: float) -> R:
 
 
 def seconds_for(each: Contestant, share: float = 1.0) -> float:
-    """About how long one processor thread learns by a contestant's recipe, or by a share of its updates."""
+    """About how long one processor thread learns by a contestant's recipe, or by a share of its updates.
+
+    By what its trials took, where there are any: a deep recurrence takes several times as long as others of its size.
+    """
     recipe = each.recipe
-    a_token = _SECONDS_PER_TOKEN + _AND_PARAMETER * each.parameters
-    return a_token * share * recipe.training.updates * recipe.batches.tokens
+    usual = (_SECONDS_PER_TOKEN + _AND_PARAMETER * each.parameters) * recipe.batches.tokens
+    return (each.pace or usual) * share * recipe.training.updates

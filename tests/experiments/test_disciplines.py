@@ -51,7 +51,7 @@ def test_every_classifier_enters_with_the_parameters_and_the_head_of_the_referen
     same = {"name": "", "model": None}
     assert found.model_copy(update=same) == ag_news.model_copy(update=same)
     losses = {Trial(0.002): 0.3}
-    contestant = chosen(Contestant(found.name, found), losses, 7)
+    contestant = chosen(Contestant(found.name, found), Tried(losses, 1.0, None, None), 7)
     assert pickle.loads(pickle.dumps(contestant)) == contestant
     told = described(contestant, Tried(losses, 1.0, None, None))
     assert told.parameters == parameter_count(build_classifier(found, pieces))

@@ -26,7 +26,7 @@ from s2s.experiments.tuning import (
     tried,
     unfinished,
 )
-from s2s.experiments.whole_runs import history, seeds_of
+from s2s.experiments.whole_runs import history, seconds_for, seeds_of
 from s2s.recipe.reading import shipped
 from s2s.run.tasks import read
 
@@ -261,9 +261,12 @@ def test_what_was_tried_decides_and_is_described(base):
     } | {Cell("rnn", "rate-1000"): Kept(None, "diverged", 1.0)}
     found = tried(made, "transformer")
     assert (found.losses, found.seconds, found.seconds_per_update) == (losses, 3.0 * len(losses), 0.5)
-    contestant = chosen(entrant, found.losses, 7)
+    contestant = chosen(entrant, found, 7)
     assert (contestant.learning_rate, contestant.recipe.model.encoder_layers) == (0.008, 1)
     assert (contestant.recipe.training.updates, contestant.recipe.training.warmup) == (7, 1)
+    # half a second an update, instead of what any model of its size takes
+    assert (contestant.pace, seconds_for(contestant), seconds_for(contestant, 2.0)) == (0.5, 3.5, 7.0)
+    assert seconds_for(replace(contestant, pace=0.0)) == seconds_for(replace(entrant, recipe=contestant.recipe))
     assert contestant.choice()["whole"] == [[0.004, 0.9], [0.008, -0.1]]
     told = described(contestant, found)
     assert (told.learning_rate, told.inside, told.settings["encoder_layers"]) == (0.008, True, 1)
@@ -272,7 +275,7 @@ def test_what_was_tried_decides_and_is_described(base):
     assert told.whole == {"rate 0.008, 1 layer": -0.1, "rate 0.004, 1 layer": 0.9}
     failed = tried(made, "rnn")
     assert (failed.losses, failed.seconds_per_update) == ({Trial(0.001): None}, None)
-    assert chosen(entrant, failed.losses, None).recipe == entrant.recipe
+    assert chosen(entrant, failed, None).recipe == entrant.recipe
     assert (told.failures, described(entrant, failed).failures) == ({}, {"diverged": "rate 0.001"})
 
 
