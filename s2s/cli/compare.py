@@ -31,8 +31,6 @@ _NAMED_BY = {"translation": "--recipe", "classification": "--task"}
 _MATCHES = ("parameters", "time")
 # settings with which a profile's task is as long as it is
 _SAME_TASK = ("device.", "run.", "data.root=")
-
-
 _ONLY = f"Only this one; may be repeated. Of translators: {', '.join(experiments_of('translation'))}."
 
 
