@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from s2s.contender import file_name
 from s2s.errors import UserError
+from s2s.evaluation.gates import LEARNING
 from s2s.models.contract import Seq2Seq
 from s2s.questions import TABLES, Profile
 from s2s.recipe.schema import Section
@@ -68,6 +69,8 @@ class Contestant:
     whole: tuple[tuple[float, float | None], ...] = ()
     # seconds of a core for an update, as its trials at its depth took; 0 before there are any
     pace: float = 0.0
+    # nats that a doubling of the tokens changed its best trial's loss by at its end; None where it is not known
+    slope: float | None = None
 
     @property
     def translation(self) -> Recipe[Any]:
@@ -84,6 +87,11 @@ class Contestant:
     def kind(self) -> str:
         """The kind of its model."""
         return self.recipe.model.kind
+
+    @property
+    def still_learns(self) -> bool:
+        """Whether it is known that all pairs and all updates of the task are too few for it to learn to the end."""
+        return self.slope is not None and -self.slope >= LEARNING
 
     @property
     def settings(self) -> Section:
@@ -104,7 +112,10 @@ class Contestant:
         return _restored, (
             self.name,
             sent(self.recipe),
-            (self.depths, self.parameters, self.own, self.rates, self.inside, self.losses, self.whole, self.pace),
+            (
+                *(self.depths, self.parameters, self.own, self.rates, self.inside),
+                *(self.losses, self.whole, self.pace, self.slope),
+            ),
         )
 
 

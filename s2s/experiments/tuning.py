@@ -271,6 +271,7 @@ def chosen(entrant: Contestant, tried: Tried, updates: int | None) -> Contestant
         whole=tuple(sorted(at_depth(losses, best.layers, whole=True).items())) if best else (),
         inside=best is not None and inside(best, losses),
         pace=tried.seconds_per_update or 0.0,
+        slope=tried.slope,
     )
 
 

@@ -219,7 +219,7 @@ def test_longer_distances_are_tested_and_the_lecture_has_all_four_tasks(contest)
     for part in parts:
         if part in ("recall-head", "copy-full", "agreement-full"):
             assert parts.index(f"{part}-rates") < parts.index(part)
-    assert parts.count("recall-head") == parts.count("recall-full-other") == 2 * (3 + 3)
+    assert parts.count("recall-head") == 2 * (3 + 3)
     assert "copy-head" not in parts
 
 
@@ -229,8 +229,9 @@ def test_short_trainings_are_repeated_oftener_than_whole_ones(contest):
     for cell in EXPERIMENT.cells(made):
         by_part.setdefault(cell.part, set()).add(cell.seed)
     trainings = {part: seeds for part, seeds in by_part.items() if "rates" not in part and capacity.NAME not in part}
-    assert set(map(frozenset, trainings.values())) == {frozenset((1, 2, 3, 4, 5))}
-    assert len(trainings) == 6
+    # what only shows whether a sign stays is not
+    assert trainings.pop("recall-full-other") == {1, 2}
+    assert list(trainings.values()) == 5 * [{1, 2, 3, 4, 5}]
     method = EXPERIMENT.numbers(made)
     assert method["seeds"] == 5
 

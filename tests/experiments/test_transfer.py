@@ -1,11 +1,13 @@
 """Fine-tuning: three arms of equal length, unrelated pairs that are unrelated, and planted gains that are found."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from s2s.evaluation.gates import LEARNING
 from s2s.experiments import transfer, translating
 from s2s.experiments.contest import Cell, NotForThisModel
 from s2s.experiments.transfer import (
@@ -312,6 +314,27 @@ def test_missing_measurements_are_left_out(contest):
     assert "with 1 % of the pairs" in finding.quantity
     assert finding.verdict.endswith("no other model was measured")
     assert EXPERIMENT.conclude(made, {}).findings == []
+
+
+def test_a_model_that_all_pairs_are_too_few_for_is_not_trained_with_few(contest, monkeypatch):
+    monkeypatch.setitem(transfer.SIZES, "quick", TINY)
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    rnn, gru = made.contestants
+    # the least that counts as learning, and a little less
+    slow = replace(made, contestants=(replace(rnn, slope=-LEARNING), replace(gru, slope=0.01 - LEARNING)))
+    assert [each.still_learns for each in slow.contestants] == [True, False]
+    untrained = [cell for cell in EXPERIMENT.cells(slow) if cell.model == "rnn"]
+    assert [cell.seconds for cell in untrained] == [1.0, 1.0]
+    assert all(cell.seconds != 1 for cell in EXPERIMENT.cells(made))
+    measured = {cell: EXPERIMENT.measure(slow, cell) for cell in untrained}
+    told = EXPERIMENT.conclude(slow, measured | _found({"gru": 0.4}, (1, 2, 3))).findings
+    assert [each.model for each in told] == ["rnn", "gru"]
+    assert (told[0].standing, told[0].value) == ("still learning", None)
+    assert told[0].verdict.startswith("after 12 updates with all pairs, in its trials, its loss still falls by 0.05")
+    assert "with 10 % of the pairs" in told[0].quantity
+    # nothing is compared with what was not trained
+    assert told[1].verdict.endswith("no other model was measured")
+    assert [each.model for each in EXPERIMENT.conclude(slow, measured).findings] == ["rnn"]
 
 
 def test_a_tagger_is_told_so(contest, monkeypatch):

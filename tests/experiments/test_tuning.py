@@ -256,7 +256,7 @@ def test_what_was_tried_decides_and_is_described(base):
     entrant = Contestant("transformer", entered("transformer", base, {}), (2, 1))
     losses = searched(around(0.008, 1), depths=(2, 1), whole=1)
     made = {
-        Cell("transformer", trial.part): Kept({"loss": loss, "seconds": 2.0, "updates": 4}, "", 3.0)
+        Cell("transformer", trial.part): Kept({"loss": loss, "seconds": 2.0, "updates": 4, "slope": loss - 1}, "", 3.0)
         for trial, loss in losses.items()
     } | {Cell("rnn", "rate-1000"): Kept(None, "diverged", 1.0)}
     found = tried(made, "transformer")
@@ -264,6 +264,8 @@ def test_what_was_tried_decides_and_is_described(base):
     contestant = chosen(entrant, found, 7)
     assert (contestant.learning_rate, contestant.recipe.model.encoder_layers) == (0.008, 1)
     assert (contestant.recipe.training.updates, contestant.recipe.training.warmup) == (7, 1)
+    # the chosen one's, whose loss is -0.1
+    assert (contestant.slope, contestant.still_learns) == (-1.1, True)
     # half a second an update, instead of what any model of its size takes
     assert (contestant.pace, seconds_for(contestant), seconds_for(contestant, 2.0)) == (0.5, 3.5, 7.0)
     assert seconds_for(replace(contestant, pace=0.0)) == seconds_for(replace(entrant, recipe=contestant.recipe))

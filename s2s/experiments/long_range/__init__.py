@@ -74,10 +74,10 @@ class Sizes:
     budget: Budget = _BUDGET  # of training; the tasks say how many updates
     further: int = 0  # repetitions beyond the comparison's: these trainings are short, and their pairs many
 
-    def seeds(self, contest: Contest) -> tuple[int, ...]:
-        """Of the repetitions."""
-        last = contest.seeds[-1]
-        return (*contest.seeds, *range(last + 1, last + 1 + self.further))
+    def seeds(self, contest: Contest, part: Part = DECIDES) -> tuple[int, ...]:
+        """Of the repetitions of a part: at another rate than the best, only whether a sign stays is asked."""
+        last, further = contest.seeds[-1], 0 if part.of == "other" else self.further
+        return (*contest.seeds, *range(last + 1, last + 1 + further))
 
 
 def _doubling(first: int, last: int) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ def cells(contest: Contest) -> list[Cell]:
         made += [Cell(model, replace(p, of="rates").key, None, trials) for p in parts for model in contest.models]
         parts += [replace(DECIDES, of="other")] if name == DECIDES.task else []
         made += [
-            Cell(model, p.key, s, seconds) for p in parts for s in sizes.seeds(contest) for model in contest.models
+            Cell(model, p.key, s, seconds) for p in parts for s in sizes.seeds(contest, p) for model in contest.models
         ]
     if sizes.capacity:
         made += capacity.cells(contest, sizes.capacity)

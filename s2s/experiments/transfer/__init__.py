@@ -86,7 +86,7 @@ def cells(contest: Contest) -> list[Cell]:
     # the first share of a seed waits for the trainings before it
     updates = {share: few + (2 * sizes.pretraining if share == sizes.shares[0] else 0) for share in sizes.shares}
     return [
-        Cell(each.name, f"equal-{share}", seed, seconds=seconds_for(each, updates[share]))
+        Cell(each.name, f"equal-{share}", seed, 1.0 if each.still_learns else seconds_for(each, updates[share]))
         for seed in contest.seeds[: sizes.seeds]
         for share in sizes.shares
         for each in contest.contestants
@@ -94,10 +94,15 @@ def cells(contest: Contest) -> list[Cell]:
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """Three trainings of equal length and equally many tokens, which end with the same few pairs."""
-    sizes, seed = contest.sizes(SIZES), cell.seed or 0
+    """Three trainings of equal length and equally many tokens, which end with the same few pairs.
+
+    None of a model that all pairs and all updates are too few for: what few of them teach it could not be told.
+    """
+    sizes, seed, each = contest.sizes(SIZES), cell.seed or 0, contest.contestant(cell.model)
     share = int(cell.part.removeprefix("equal-"))
-    recipe = shared_pieces(contest.contestant(cell.model).translation)
+    if each.still_learns:
+        return {"share": share, "slope": each.slope, "updates": each.recipe.training.updates}
+    recipe = shared_pieces(each.translation)
     data = prepared(recipe)
     fewest = few_pairs(data.train, recipe, seed, sizes.shares[0])
     pairs = few_pairs(data.train, recipe, seed, share)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, beside, best_other, converged, failed, translates, uses_its_source
+from s2s.evaluation.gates import Gate, Judgement, beside, best_other, converged, failed, translates, uses_its_source
 from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
@@ -42,13 +42,16 @@ Gains = dict[str, dict[int, Gain]]
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """What was gained, share by share."""
-    runs = {share: by_model(contest, measured, f"equal-{share}") for share in SHARES}
+    trained = {cell: found for cell, found in measured.items() if "arms" in found}
+    runs = {share: by_model(contest, trained, f"equal-{share}") for share in SHARES}
     gains = corrected({m: {s: gain_of(own[m]) for s, own in runs.items() if m in own} for m in contest.models})
     seeds = sorted({cell.seed or 0 for cell in measured})
+    others = [cell for cell in sorted(measured, key=lambda cell: measured[cell]["share"]) if cell not in trained]
+    untrained = {cell.model: _untrained(cell.model, measured[cell]) for cell in others}
     if not gains:
-        return Conclusion(seeds=seeds)
+        return Conclusion(list(untrained.values()), seeds=seeds)
     return Conclusion(
-        findings=[_finding(model, gains) for model in gains],
+        findings=[_finding(m, gains) if m in gains else untrained.get(m) for m in contest.models],
         figures=[_arms_of(gains, what) for what in ("loss", "bleu")] + [_curve(gains, share) for share in SHARES],
         tables=[
             _gains(gains),
@@ -167,11 +170,24 @@ def _finding(model: str, gains: Gains) -> Finding:
         said = replace(said, sentence=f"{_worth(gain)}; {said.sentence}")
     elif not other:
         said = replace(said, sentence="; ".join(gate.sentence for gate in failed(closed[model])))
-    quantity = f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
     value = None if failed(closed[model]) else _estimate(gain, control(gain))
     real = [run["arms"]["real"] for run in gain.runs.values()]
     tokens = statistics.mean(its["before"]["tokens"] + its["tokens"] for its in real)
-    return finding("fine-tuning", model, value, "nats per token", quantity, said, "loss", tokens)
+    return finding("fine-tuning", model, value, "nats per token", _quantity(share), said, "loss", tokens)
+
+
+def _quantity(share: int) -> str:
+    return f"gain in validation loss over the better of as long a training without it, with {share} % of the pairs"
+
+
+def _untrained(model: str, found: Measured) -> Finding:
+    """What is said of a model that was not trained: that it would still learn."""
+    said = Judgement(
+        "still learning",
+        f"after {found['updates']:,} updates with all pairs, in its trials, its loss still falls by "
+        f"{-found['slope']:.2f} nats with each doubling of the tokens: it was not trained with few of them",
+    )
+    return finding("fine-tuning", model, None, "nats per token", _quantity(found["share"]), said, "loss")
 
 
 def control(gain: Gain) -> str:
