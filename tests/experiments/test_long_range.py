@@ -232,8 +232,7 @@ def test_short_trainings_are_repeated_oftener_than_whole_ones(contest):
     # what only shows whether a sign stays is not
     assert trainings.pop("recall-full-other") == {1, 2}
     assert list(trainings.values()) == 5 * [{1, 2, 3, 4, 5}]
-    method = EXPERIMENT.numbers(made)
-    assert method["seeds"] == 5
+    assert EXPERIMENT.numbers(made)["seeds"] == 5
 
 
 def test_the_method_promises_what_the_profile_measures(contest):

@@ -306,6 +306,39 @@ def test_no_arm_may_still_learn(contest, arm):
     assert rnn.variations == gru.variations == {}
 
 
+@pytest.mark.parametrize(("ahead", "passed"), [(0.9, False), (1.1, True)])
+def test_an_arm_that_is_not_compared_may_fall_on_behind_the_one_that_is(contest, ahead, passed):
+    """It falls by a nat with the next doubling: enough to become the control, or not."""
+    made = contest(["rnn", "gru"], seeds=(1, 2, 3))
+    measured = _found({"gru": 0.2}, (1, 2, 3))
+    measured |= {
+        Cell("rnn", "equal-10", seed): _planted(10, seed, {"scratch": 0.3, "unrelated": 0.3 + ahead})
+        for seed in (1, 2, 3)
+    }
+    own = _of(measured, "rnn")
+    for found in own.values():
+        _falling(found["arms"]["unrelated"])
+    rnn = EXPERIMENT.conclude(made, {cell: m for cell, m in measured.items() if cell.part == "equal-10"}).findings[0]
+    (over,) = (gate for gate in gates(gain_of(own)) if "after unrelated pairs" in gate.sentence)
+    assert over.passed is passed
+    assert "falls by 1.00 nats" in over.sentence
+    assert (rnn.standing == "still learning") is not passed
+    # what is compared may not
+    for found in own.values():
+        _falling(found["arms"]["scratch"])
+    assert any("from scratch" in gate.sentence for gate in gates(gain_of(own)) if not gate.passed)
+
+
+def _falling(its):
+    """Makes an arm's curves fall by a nat with each doubling; their lowest looks stay."""
+    its["updates"] = [its["updates"][-1] * share for share in (0, 1 / 8, 1 / 4, 1 / 2, 1)]
+    its["curves"] = {rate: [min(c) + fall for fall in (9, 3, 2, 1, 0)] for rate, c in its["curves"].items()}
+
+
+def _of(measured, model):
+    return {cell.seed: m for cell, m in measured.items() if (cell.model, cell.part) == (model, "equal-10")}
+
+
 def test_missing_measurements_are_left_out(contest):
     made = contest(["rnn", "gru"], seeds=(1, 2))
     few = {cell: m for cell, m in _found({"gru": 0.5}, (1, 2)).items() if cell.part == "equal-1"}

@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from s2s.evaluation.differences import LEVEL, Difference, Pairwise, over_seeds_and_sentences
-from s2s.evaluation.gates import Gate, Judgement, beside, best_other, converged, failed, translates, uses_its_source
+from s2s.evaluation.gates import (
+    Gate,
+    Judgement,
+    beside,
+    best_other,
+    converged,
+    failed,
+    slope_per_doubling,
+    translates,
+    uses_its_source,
+)
 from s2s.evaluation.inference import Counts, Estimate, draws, holm, mean
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, Measured, by_model
 from s2s.experiments.presenting import Column, Interval, axis, figure, finding, gates_table, series, table
@@ -131,7 +141,7 @@ def gates(gain: Gain) -> list[Gate]:
         closed.append(Gate(learned.name, learned.passed, f"before the few pairs, {learned.sentence}"))
     best = max(statistics.mean(bleu_of(run, arm) for run in runs) for arm in ARMS)
     closed.append(translates(best, "with the best arm"))
-    return [*closed, *(_over(arm, runs) for arm in ARMS)]
+    return [*closed, *(_over(arm, gain) for arm in ARMS)]
 
 
 def _equal(runs: list[Measured]) -> Gate:
@@ -146,12 +156,22 @@ def _equal(runs: list[Measured]) -> Gate:
     return Gate("equal totals", passed, f"{said} (≤ {100 * _TOTALS:g} % apart wanted)")
 
 
-def _over(arm: str, runs: list[Measured]) -> Gate:
-    """Whether the arm's curve, a mean over seeds, was over: it rose in its last doubling, or hardly fell."""
+def _over(arm: str, gain: Gain) -> Gate:
+    """Whether the arm's curve, a mean over seeds, was over: it rose in its last doubling, or hardly fell.
+
+    One that is not compared may fall on, where another doubling would leave it behind that which is: a straight line
+    against the logarithm of the tokens falls lower than trainings do.
+    """
+    runs, other = list(gain.runs.values()), control(gain)
     curve = np.mean([min(run["arms"][arm]["curves"].values(), key=min) for run in runs], axis=0)
     # without the first look, which is before the first update
-    gate = converged(runs[0]["arms"][arm]["updates"][1:], curve[1:].tolist())
-    return Gate(gate.name, gate.passed, f"{ARMS[arm]}, {gate.sentence}")
+    updates, losses = runs[0]["arms"][arm]["updates"][1:], curve[1:].tolist()
+    gate = converged(updates, losses)
+    said = f"{ARMS[arm]}, {gate.sentence}"
+    slope, least = slope_per_doubling(updates, losses), statistics.mean(loss_of(run, other) for run in runs)
+    if gate.passed or slope is None or arm in ("real", other) or losses[-1] + slope <= least:
+        return Gate(gate.name, gate.passed, said)
+    return Gate(gate.name, True, f"{said}: to {losses[-1] + slope:.2f} with the next, not to {least:.2f} {ARMS[other]}")
 
 
 def _finding(model: str, gains: Gains) -> Finding:
