@@ -20,7 +20,8 @@ from s2s.experiments.positions import (
     shuffle_all,
     with_kinds,
 )
-from s2s.experiments.positions.conclude import TRAINED
+from s2s.experiments.positions.conclude import SPARED, TRAINED
+from s2s.experiments.running import keep
 from s2s.experiments.translating import counts_of, sizes_of
 from s2s.experiments.whole_runs import prepared
 from s2s.models.contract import parameter_count
@@ -247,6 +248,46 @@ def test_each_choice_has_as_many_parameters(contest):
     recipe = made.contestants[0].recipe
     usual = parameter_count(build_model(recipe, *sizes_of(prepared(recipe))))
     assert abs(measured["parameters"] / usual - 1) < 0.05
+
+
+class _Trained(Exception):
+    pass
+
+
+def _train(*_):
+    raise _Trained
+
+
+def test_one_side_is_asked_for_where_both_are_worth_something(contest, monkeypatch):
+    made = contest(["transformer"])
+    cells = {cell.part: cell for cell in EXPERIMENT.cells(made)}
+    assert list(cells)[-2:] == ["equal-sinusoidal-none", "equal-none-sinusoidal"]
+    monkeypatch.setattr(positions, "schooled", _train)
+    folder = made.cells_of("positions")
+    folder.mkdir(parents=True)
+
+    def measured(part, without):
+        """A part, where the loss without any positions is that, and 2 with the model's own."""
+        planted = {TRAINED: _planted(0.5, 2.0, 3.0), "equal-none-none": _signal(("none", "none"), without)}
+        for name, found in planted.items():
+            (folder / f"{cells[name].key}.json").unlink(missing_ok=True)
+            keep(folder, lambda _, found=found: found, cells[name])
+        return EXPERIMENT.measure(made, cells[part])
+
+    # the planted losses of sentences rise to the last, by another 0.02 without positions
+    for part in ("equal-none-sinusoidal", "equal-sinusoidal-none"):
+        for without in (1.9, 2.02):
+            found = measured(part, without)
+            assert found == {SPARED: pytest.approx(without - 2.0 + 0.0195)}
+            assert EXPERIMENT.conclude(made, {cells[part]: found}).tables == []
+        with pytest.raises(_Trained):
+            measured(part, 2.04)
+    with pytest.raises(_Trained):
+        measured("equal-learned-learned", 1.9)
+    # what is not known spares nothing
+    (folder / f"{cells['equal-none-none'].key}.json").unlink()
+    with pytest.raises(_Trained):
+        EXPERIMENT.measure(made, cells["equal-none-sinusoidal"])
 
 
 def test_missing_measurements_are_left_out(contest):

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, get_args
 
@@ -10,10 +10,12 @@ import datasets
 import numpy as np
 
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.evaluation.gates import LEARNING
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
 from s2s.experiments.disciplines import trained
 from s2s.experiments.matching import translators
-from s2s.experiments.positions.conclude import TRAINED, conclude
+from s2s.experiments.positions.conclude import SPARED, TRAINED, conclude
+from s2s.experiments.running import kept
 from s2s.experiments.translating import (
     chosen_pairs,
     counts_of,
@@ -61,19 +63,29 @@ SIZES: dict[Scale, Sizes] = {
 
 
 def cells(contest: Contest) -> list[Cell]:
-    """For each seed and model, the trained model and each kind of positions that it can have."""
+    """For each seed and model, the trained model and each kind of positions that it can have; those of one side last.
+
+    Whether one side is worth asking for is known by then.
+    """
     sizes = contest.sizes(SIZES)
-    return [
-        Cell(contestant.name, part, seed, seconds=sizes.seconds if part == TRAINED else seconds_for(contestant))
+    every = {
+        Cell(contestant.name, part, seed, seconds=sizes.seconds if part == TRAINED else seconds_for(contestant)): kinds
         for number, seed in enumerate(contest.seeds)
         for contestant in contest.contestants
-        for part in (TRAINED, *_trainings(contestant.settings, sizes if number < sizes.seeds else None))
-    ]
+        for part, kinds in ((TRAINED, ()), *_trainings(contestant.settings, sizes, number).items())
+    }
+    return sorted(every, key=lambda cell: _one_sided(every[cell]))
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
-    """What becomes of the scores when the words of the sources change places, and of the losses at each place."""
+    """What becomes of the scores when the words of the sources change places, and of the losses at each place.
+
+    Of a model that loses next to nothing without any positions, nothing is trained with those of one side.
+    """
     sizes, contestant = contest.sizes(SIZES), contest.contestant(cell.model)
+    trainings = _trainings(contestant.settings, sizes)
+    if _one_sided(trainings.get(cell.part, ())) and (spared := _spared(contest, cell)):
+        return spared
     recipe = contestant.translation
     data = prepared(recipe)
     pairs, shuffled, own = data.validation, shuffled_pairs(data), own_kinds(contestant.settings)
@@ -89,7 +101,6 @@ def measure(contest: Contest, cell: Cell) -> Measured:
             "rate": contestant.choice(),
         }
     else:
-        trainings = _trainings(contestant.settings, sizes)
         longest = max(recipe.batches.max_length, *(int(each.source_lengths.max()) for each in (pairs, shuffled)))
         kinds, settings = trainings[cell.part], contestant.settings
         pieces, kind = sizes_of(data), recipe.model.kind
@@ -105,9 +116,24 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     return measured | {"parameters": parameter_count(model), "places": places, "learned": learned}
 
 
-def _trainings(settings: Section, sizes: Sizes | None) -> dict[str, tuple[str, str]]:
-    """The kinds of positions that a model is trained with beside its own, by their cells' part."""
-    return {part_of(*kinds): kinds for kinds in kinds_of(settings, sizes.all_kinds)} if sizes else {}
+def _trainings(settings: Section, sizes: Sizes, number: int = 0) -> dict[str, tuple[str, str]]:
+    """The kinds of positions that a model is trained with beside its own in a repetition, by their cells' part."""
+    return {part_of(*kinds): kinds for kinds in kinds_of(settings, sizes.all_kinds) if number < sizes.seeds}
+
+
+def _one_sided(kinds: Sequence[str]) -> bool:
+    """Whether encoder or decoder alone is told the places of words."""
+    return len(set(kinds)) == 2 and _NONE in kinds
+
+
+def _spared(contest: Contest, cell: Cell) -> Measured:
+    """By how much the loss rises without positions on both sides, where nobody cares; else, or unmeasured, nothing."""
+    folder = contest.cells_of(EXPERIMENT.name)
+    own, without = (kept(folder, replace(cell, part=part)) for part in (TRAINED, part_of(_NONE, _NONE)))
+    if not (own and own.measured and without and without.measured):
+        return {}
+    losses = [sum(each["natural"]) / sum(each["tokens"]) for each in (own.measured, without.measured)]
+    return {SPARED: losses[1] - losses[0]} if losses[1] - losses[0] < LEARNING else {}
 
 
 def own_kinds(settings: Section) -> tuple[str, str] | None:

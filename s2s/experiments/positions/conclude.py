@@ -16,6 +16,8 @@ from s2s.experiments.verdicts import LEVEL, excludes_zero, gate_of_rate, in_word
 from s2s.results import Figure, Finding, Series, Table
 
 TRAINED = "trained"
+# under this key, what was left out because it cannot matter
+SPARED = "spared"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Signal:
 
 def conclude(contest: Contest, measured: Cells) -> Conclusion:
     """What order is worth, and what a signal of position is."""
+    measured = {cell: found for cell, found in measured.items() if SPARED not in found}
     runs = by_model(contest, measured, TRAINED)
     orders = {model: order_of(own) for model, own in runs.items()}
     signals = {model: own for model in contest.models if (own := _signals(contest, measured, model))}
