@@ -204,3 +204,32 @@ def bleu(sums: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):
             logs += np.log(np.where(right == 0, 0.5**halvings, right) / written)
     return 100 * np.exp(logs / 4 + np.minimum(0, 1 - sums[:, 1] / sums[:, 0]))
+
+
+def over_both(
+    scores: Sequence[Sequence[float]], drawn: Sequence[np.ndarray], sentences: int
+) -> tuple[float, float, float]:
+    """The difference of two systems, its standard error and degrees of freedom, in doubt about seeds and sentences.
+
+    How runs lie apart holds the architecture's spread over seeds and each run's luck with the sentences; how a mean of
+    runs moves from one draw of sentences to another holds the sentences' own difficulty and that luck again. The luck
+    is what moves runs of one system differently from each other: variances less covariances.
+
+    Args:
+        scores: of each system, its runs' scores.
+        drawn: of each system, its runs' scores (rows) in the same draws of sentences (columns).
+        sentences: how many there are.
+    """
+    over_seeds, luck, moved = [], 0.0, np.zeros(drawn[0].shape[1])
+    for own, many, sign in zip(scores, drawn, (-1, 1), strict=True):
+        together = np.cov(many)
+        of_pairs = [together[i, j] for i, j in combinations(range(len(own)), 2)]
+        luck += (np.mean(np.diag(together)) - np.mean(of_pairs)) / len(own)
+        over_seeds.append(np.var(own, ddof=1) / len(own))
+        moved += sign * many.mean(axis=0)
+    seeds, of_sentences = sum(over_seeds), np.var(moved, ddof=1)
+    total = max(seeds + of_sentences - luck, seeds, of_sentences)
+    parts = [(each, len(own) - 1) for each, own in zip(over_seeds, scores, strict=True)]
+    parts.append((total - seeds, sentences - 1))
+    freedom = total**2 / sum(part**2 / free for part, free in parts)
+    return float(np.mean(scores[1]) - np.mean(scores[0])), math.sqrt(total), freedom

@@ -194,29 +194,10 @@ def _compared(folder, pair):
 
 
 def _over_both(systems):
-    """The difference of two systems, its standard error and degrees of freedom, in doubt about seeds and sentences.
-
-    How runs lie apart holds the architecture's spread over seeds and each run's luck with the sentences; how a mean of
-    runs moves from one draw of sentences to another holds the sentences' own difficulty and that luck again. The luck
-    is what moves runs of one system differently from each other: variances less covariances.
-    """
     chance, count = np.random.default_rng(7), len(systems[0][0])
-    drawn = chance.multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    over_seeds, luck, moved = [], 0.0, np.zeros(RESAMPLES)
-    for runs, sign in zip(systems, (-1, 1), strict=True):
-        many = np.stack([by_hand.bleu(drawn @ counts) for counts in runs])
-        together = np.cov(many)
-        of_pairs = [together[i, j] for i, j in combinations(range(len(runs)), 2)]
-        luck += (np.mean(np.diag(together)) - np.mean(of_pairs)) / len(runs)
-        over_seeds.append(np.var([_bleu(counts) for counts in runs], ddof=1) / len(runs))
-        moved += sign * many.mean(axis=0)
-    seeds, sentences = sum(over_seeds), np.var(moved, ddof=1)
-    total = max(seeds + sentences - luck, seeds, sentences)
-    parts = [(each, len(runs) - 1) for each, runs in zip(over_seeds, systems, strict=True)]
-    parts.append((total - seeds, count - 1))
-    freedom = total**2 / sum(part**2 / free for part, free in parts)
-    means = [np.mean([_bleu(counts) for counts in runs]) for runs in systems]
-    return means[1] - means[0], math.sqrt(total), freedom
+    draws = chance.multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    scores = [[_bleu(counts) for counts in runs] for runs in systems]
+    return by_hand.over_both(scores, [np.stack([by_hand.bleu(draws @ c) for c in runs]) for runs in systems], count)
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" ".join)
