@@ -1,12 +1,15 @@
-"""Which precision is the faster one for a training on this device: found by computing its own gradient in both.
+"""Which precision is the faster one for a training on this device: found by computing its own gradients in both.
 
 A processor may say that it knows bf16 and be twice as slow in it. Nor do matrix products alone tell: in bf16, weights
 and states are cast from and to fp32 again and again, and of a small model that takes longer than its products, however
-fast the unit is that multiplies matrices (AMX, a GPU's tensor cores, or eight times as many lanes as in fp32).
+fast the unit is that multiplies matrices (AMX, a GPU's tensor cores, or eight times as many lanes as in fp32). Nor does
+one batch: in bf16 kernels are compiled for shapes that were not there lately, which hardly two batches have in common.
 """
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -14,7 +17,8 @@ import torch
 from s2s.training.devices import NAMES, out_of_memory
 from s2s.training.trainer import Trainer
 
-_ROUNDS = 4
+# gradients in each precision after the first; of slow ones, the least that tell
+_BATCHES, _LEAST = 24, 2
 _PATIENCE = 1.0
 # of a GPU's memory, for a gradient in fp32: the optimiser's moments, as large as weights and gradient, are yet to come
 _SHARE = 0.5
@@ -22,7 +26,7 @@ _SHARE = 0.5
 
 @dataclass(frozen=True)
 class GradientTimes:
-    """How long a training's gradient of one batch took, in seconds, and with how many threads.
+    """How long a training's gradient of a batch takes on average, in seconds, and with how many threads.
 
     Attributes:
         fp32: None where it takes so much of a GPU's memory that a training might not fit.
@@ -48,28 +52,35 @@ class GradientTimes:
 
 
 def measure(trainer: Trainer[Any, Any]) -> GradientTimes:
-    """Computes the gradient of a trainer's first batch in both precisions, in turn, and gives the best times.
+    """Computes gradients of a trainer's first batches in both precisions, in turn, and gives the mean times.
 
     Weights, gradients, the state of the generators and the place in the data stay as they were, and what a GPU says of
     its peak memory counts from here. The model is on the trainer's device and not compiled for it. It takes about a
-    second, and at least four gradients.
+    second, and at least six gradients.
     """
     device = trainer.computer.device
-    batch = trainer.examples.collate(trainer.groups[0][0], 0).to(device)
+    first, *others = (
+        partial(trainer.examples.collate, batches[0], 0) for batches in islice(cycle(trainer.groups), 1 + _BATCHES)
+    )
     trainer.model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        dtypes = NAMES if device.type != "cuda" or _leaves_room(trainer, batch) else [torch.bfloat16]
-        best, started = dict.fromkeys(dtypes, float("inf")), time.perf_counter()
-        for done in range(_ROUNDS):
-            # the first round compiles kernels; a second one is the least that tells
-            if done > 1 and time.perf_counter() - started > _PATIENCE:
+        batch = first().to(device)
+        dtypes = list(NAMES) if device.type != "cuda" or _leaves_room(trainer, batch) else [torch.bfloat16]
+        # what is prepared once for all of a training is not counted
+        for dtype in dtypes:
+            _seconds(trainer, batch, dtype)
+        taken, started = {dtype: list[float]() for dtype in dtypes}, time.perf_counter()
+        for done, collate in enumerate(others):
+            if done >= _LEAST and time.perf_counter() - started > _PATIENCE:
                 break
-            for dtype in best:
-                best[dtype] = min(best[dtype], _seconds(trainer, batch, dtype))
+            batch = collate().to(device)
+            for dtype, own in taken.items():
+                own.append(_seconds(trainer, batch, dtype))
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    return GradientTimes(best.get(torch.float32), best[torch.bfloat16], torch.get_num_threads())
+    means = {dtype: sum(own) / len(own) for dtype, own in taken.items()}
+    return GradientTimes(means.get(torch.float32), means[torch.bfloat16], torch.get_num_threads())
 
 
 def _leaves_room(trainer: Trainer[Any, Any], batch: Any) -> bool:

@@ -16,6 +16,8 @@ from s2s.training.devices import choose, precision_of
 from s2s.training.precision import GradientTimes, measure
 from s2s.training.trainer import Trainer
 
+FP32 = torch.float32
+
 
 def _trainer() -> Trainer:
     generator = np.random.default_rng(0)
@@ -31,34 +33,45 @@ def _trainer() -> Trainer:
     )
 
 
-def test_the_gradient_of_the_first_batch_is_measured_in_both_precisions(monkeypatch):
-    trainer, seen = _trainer(), []
-    first = trainer.examples.collate(trainer.groups[0][0], 0)
+def _seen(trainer):
+    """What the gradients of a trainer are computed of, and in which precision."""
+    seen, whole = [], trainer.loss
 
     def loss(model, batch):
         assert model.training
-        assert torch.equal(batch.source, first.source)
-        seen.append(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32)
+        seen.append((batch.source, torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else FP32))
         return whole(model, batch)
 
-    whole, trainer.loss = trainer.loss, loss
-    # by this clock the fourth gradient of each takes longest in fp32, and bf16 is twice as fast
-    ticks = iter([0.0, 6.0, 0.0, 3.0, 0.0, 4.0, 0.0, 2.0, 0.0, 5.0, 0.0, 2.5, 0.0, 8.0, 0.0, 9.0])
+    trainer.loss = loss
+    return seen
+
+
+def test_the_gradients_of_the_first_batches_are_measured_in_both_precisions(monkeypatch):
+    trainer = _trainer()
+    count = len(trainer.groups)
+    first = [trainer.examples.collate(batches[0], 0).source for batches in trainer.groups]
+    assert len({each.shape for each in first}) > 2
+    seen = _seen(trainer)
+    # by this clock the very first gradients take longest, and of the others bf16's half of fp32's time
+    taken = [50.0, 90.0, *(seconds for _ in range(24) for seconds in (4.0, 2.0))]
+    ticks = iter([tick for seconds in taken for tick in (0.0, seconds)])
     monkeypatch.setattr(precision, "_PATIENCE", 1e9)
     clock = SimpleNamespace(process_time=lambda: next(ticks), perf_counter=lambda: 0.0)
     monkeypatch.setattr(precision, "time", clock)
     measured = measure(trainer)
-    assert seen == 4 * [torch.float32, torch.bfloat16]
+    assert [dtype for _, dtype in seen] == 25 * [FP32, torch.bfloat16]
+    # one batch after the other, as in training; those of an epoch again where it has too few
+    assert all(torch.equal(source, first[i // 2 % count]) for i, (source, _) in enumerate(seen))
     assert measured == GradientTimes(fp32=4.0, bf16=2.0, threads=torch.get_num_threads())
     assert measured.faster == torch.bfloat16
 
 
-def test_what_is_slow_is_measured_twice_and_no_more(monkeypatch):
-    trainer, seen = _trainer(), []
-    whole, trainer.loss = trainer.loss, lambda *given: seen.append(given) or whole(*given)
+def test_what_is_slow_is_measured_thrice_and_no_more(monkeypatch):
+    trainer = _trainer()
+    seen = _seen(trainer)
     monkeypatch.setattr(precision, "_PATIENCE", 0.0)
     measure(trainer)
-    assert len(seen) == 4
+    assert [dtype for _, dtype in seen] == 3 * [FP32, torch.bfloat16]
 
 
 def test_a_training_is_the_same_whether_it_was_measured_or_not():
