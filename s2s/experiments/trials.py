@@ -52,8 +52,9 @@ def next_trials(depths: Sequence[int], losses: Losses, whole: int, rates: Sequen
     neighbours, and twice as many again while the deepest are the best. Then the best of each depth are trained as long
     as the recipe says, for a short training favours the shallow; and then the best of the others. Depths that are
     behind a deeper one even so are left at that. A short training favours high rates, too: at each depth the best of
-    these is trained in full at half its rate, and so on while that is better. Where the best in full has as many layers
-    as any that were tried, twice as many are tried in the same way.
+    these is trained in full at half its rate, and so on while that is better, but for depths that are behind another
+    one both shortly and in full. Where the best in full has as many layers as any that were tried, twice as many are
+    tried in the same way.
 
     Args:
         depths: numbers of layers, the recipe's first; empty where depth is not to be chosen.
@@ -94,7 +95,7 @@ def _in_full(depths: Sequence[int], losses: Losses, whole: int) -> list[Trial]:
     short.sort(key=lambda trial: first[trial.layers] is not trial)
     best = [replace(trial, whole=True) for trial in short[:whole] if losses[trial] is not None]
     new = [trial for trial in best if trial not in losses]
-    return new or _below({trial: loss for trial, loss in left.items() if trial.whole})
+    return new or _below(left)
 
 
 def _worth(depths: Sequence[int], losses: Losses) -> list[int | None]:
@@ -153,12 +154,20 @@ def _near(rate: float) -> list[float]:
     return [each for each in (rate / 2, rate, 2 * rate) if LOWEST <= each <= HIGHEST]
 
 
-def _below(full: Losses) -> list[Trial]:
-    """The best whole training of each depth once more at half its rate, unless that was done or none learned."""
-    depths = {trial.layers: {t: loss for t, loss in full.items() if t.layers == trial.layers} for trial in full}
-    best = [found for losses in depths.values() if (found := best_trial(losses))]
-    lower = [replace(trial, rate=trial.rate / 2) for trial in best if trial.rate / 2 >= LOWEST]
-    return [trial for trial in lower if trial not in full]
+def _below(losses: Losses) -> list[Trial]:
+    """The best whole training of each depth once more at half its rate, unless that was done or none learned.
+
+    A depth that is behind another one in short trainings and in full, each at its own best rate, is left at that.
+    """
+    depths = list(dict.fromkeys(trial.layers for trial in losses if trial.whole))
+    full = {
+        n: [(loss, t) for t, loss in losses.items() if t.whole and t.layers == n and loss is not None] for n in depths
+    }
+    best = {n: min(of, key=lambda each: each[0]) for n, of in full.items() if of}
+    short = {n: min(map(_order, short_ones(losses, n).values()), default=math.inf) for n in best}
+    ahead = [n for n in best if not any(best[m][0] < best[n][0] and short[m] < short[n] for m in best)]
+    lower = [replace(best[n][1], rate=best[n][1].rate / 2) for n in ahead]
+    return [trial for trial in lower if trial.rate >= LOWEST and trial not in losses]
 
 
 def best_trial(losses: Losses) -> Trial | None:

@@ -93,14 +93,19 @@ def test_of_each_depth_the_best_is_trained_in_full_for_short_trainings_favour_th
     deep_learns_later = searched(
         lambda t: around(0.004, 1)(t) - (2.0 if t.whole and t.layers == 2 else 0.0), depths=(2, 1), whole=2
     )
-    # and at half its rate; and, since the deepest is the best, twice as deep
-    whole = {Trial(rate, n, whole=True) for rate in (0.002, 0.004) for n in (1, 2, 4)}
+    # and at half its rate; and, since the deepest is the best, twice as deep, which is behind in all
+    whole = {Trial(rate, n, whole=True) for rate in (0.002, 0.004) for n in (1, 2)} | {Trial(0.004, 4, whole=True)}
     assert {trial for trial in deep_learns_later if trial.whole} == whole
     assert best_trial(deep_learns_later) == Trial(0.004, 2, whole=True)
     # a fourth is the best of the others
     fourth = searched(around(0.004, 1), depths=(2, 1), whole=4)
-    # the best of each, one of the others, and half the best rate of each
-    assert [trial.layers for trial in fourth if trial.whole] == [1, 2, 4, 1, 2, 4]
+    # the best of each, and one of the others, which is half the best rate of the only one ahead
+    assert [(trial.layers, trial.rate) for trial in fourth if trial.whole] == [
+        (1, 0.004),
+        (2, 0.004),
+        (4, 0.004),
+        (1, 0.002),
+    ]
 
 
 @pytest.mark.parametrize("failing", [{8}, {4, 8}, {2, 4, 8}])
@@ -142,9 +147,9 @@ def test_a_comparison_of_an_older_rule_comes_to_the_same_depth():
 
 def test_a_depth_that_is_behind_a_deeper_one_in_short_trainings_is_not_trained_in_full():
     shallow_is_behind = searched(around(0.004, 2), depths=(2, 1), whole=2)
-    # two of what is left, and half the rate of each
+    # two of what is left, and half the rate of the one that is ahead
     full = [(trial.layers, trial.rate) for trial in shallow_is_behind if trial.whole]
-    assert full == [(2, 0.004), (4, 0.004), (2, 0.002), (4, 0.002)]
+    assert full == [(2, 0.004), (4, 0.004), (2, 0.002)]
     # more layers than the recipe's come before any whole training, and show that fewer are behind
     deep_is_best = searched(lambda t: around(0.004, t.layers)(t) - math.log2(t.layers), depths=(2, 1), whole=2)
     assert {trial.layers for trial in deep_is_best} == {1, 2, 4, 8}
@@ -166,12 +171,12 @@ def test_twice_as_many_layers_are_tried_while_the_deepest_is_the_best(deep):
     assert inside(Trial(0.004, best, whole=True), losses)
     tried = sorted({trial.layers for trial in losses})
     assert tried == [layers for layers in (1, 2, 4, 8) if layers <= 2 * best or layers <= 4]
-    # each as the others are: the best rate of the depth before and its neighbours, and the best in full and at half,
-    # unless the depth is behind, or even the recipe's was more than enough
+    # each as the others are: the best rate of the depth before and its neighbours, and the best in full, and at half if
+    # it is the best, unless the depth is behind, or even the recipe's was more than enough
     for layers in tried[2:]:
         assert sorted(trial.rate for trial in losses if trial == Trial(trial.rate, layers)) == [0.002, 0.004, 0.008]
         whole = [trial.rate for trial in losses if trial == Trial(trial.rate, layers, whole=True)]
-        assert sorted(whole) == ([] if layers < best or best == 1 else [0.002, 0.004])
+        assert sorted(whole) == ([] if layers < best or best == 1 else [0.002, 0.004] if layers == best else [0.004])
     # where nothing is trained in full, short trainings say nothing of depth
     assert {trial.layers for trial in searched(far, depths=(2, 1))} == {1, 2}
     # nor where the depth before did not learn, or this one does not
@@ -196,6 +201,22 @@ def test_lower_rates_are_trained_in_full_as_long_as_they_are_better_for_short_tr
     assert not any(trial.whole for trial in searched(around(0.002), depths=(2, 1)))
     # where no whole training learned there is nothing to go down from
     assert [t.rate for t in searched(lambda t: None if t.whole else around(0.002)(t), whole=1) if t.whole] == [0.002]
+
+
+@pytest.mark.parametrize(
+    ("short", "full", "halved"),
+    [
+        ((1.0, 2.0), (1.0, 2.0), {1}),
+        # what is behind in one of the two alone may come to be the better one at another rate
+        ((1.0, 2.0), (2.0, 1.0), {1, 2}),
+        ((2.0, 1.0), (1.0, 2.0), {1, 2}),
+        ((1.0, 1.0), (1.0, 2.0), {1, 2}),
+    ],
+)
+def test_lower_rates_are_for_depths_that_are_not_behind_both_shortly_and_in_full(short, full, halved):
+    made = {Trial(rate, n): (*short, 9.0, 9.0)[n - 1] + (rate != 0.004) for n in (1, 2, 4) for rate in RATES}
+    made |= {Trial(0.004, n, whole=True): full[n - 1] for n in (1, 2)}
+    assert next_trials((2, 1), made, whole=2) == [Trial(0.002, n, whole=True) for n in halved]
 
 
 def test_a_model_that_fails_at_high_rates_is_tried_at_lower_ones():
