@@ -133,7 +133,11 @@ def _behind(layers: int | None, depths: Sequence[int | None], losses: Losses) ->
 
 
 def _best(losses: Losses, layers: int) -> float:
-    return min(map(_order, short_ones(losses, layers).values()))
+    return _least(short_ones(losses, layers))
+
+
+def _least(tried: Mapping[float, float | None]) -> float:
+    return min(map(_order, tried.values()), default=math.inf)
 
 
 def beyond_usual(depths: Sequence[int]) -> list[int]:
@@ -159,14 +163,11 @@ def _below(losses: Losses) -> list[Trial]:
 
     A depth that is behind another one in short trainings and in full, each at its own best rate, is left at that.
     """
-    depths = list(dict.fromkeys(trial.layers for trial in losses if trial.whole))
-    full = {
-        n: [(loss, t) for t, loss in losses.items() if t.whole and t.layers == n and loss is not None] for n in depths
-    }
-    best = {n: min(of, key=lambda each: each[0]) for n, of in full.items() if of}
-    short = {n: min(map(_order, short_ones(losses, n).values()), default=math.inf) for n in best}
-    ahead = [n for n in best if not any(best[m][0] < best[n][0] and short[m] < short[n] for m in best)]
-    lower = [replace(best[n][1], rate=best[n][1].rate / 2) for n in ahead]
+    full = {n: at_depth(losses, n, whole=True) for n in dict.fromkeys(t.layers for t in losses if t.whole)}
+    rates = {n: _best_rate(of) for n, of in full.items() if any(loss is not None for loss in of.values())}
+    ends = {n: (_least(short_ones(losses, n)), _least(full[n])) for n in rates}
+    ahead = [n for n in rates if not any(own[0] < ends[n][0] and own[1] < ends[n][1] for own in ends.values())]
+    lower = [Trial(rates[n] / 2, n, whole=True) for n in ahead]
     return [trial for trial in lower if trial.rate >= LOWEST and trial not in losses]
 
 
