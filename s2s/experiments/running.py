@@ -41,8 +41,9 @@ Given = TypeVar("Given")
 _MOST = 8
 # of a GPU's memory, for each: what CUDA itself takes, and a batch's scores
 _BYTES_EACH = 4 * 2**30
-# seconds of measurements after which their pace says how long others take
-_TELLING = 60
+# as if so many seconds had gone as expected before the first measurement: at least, and as a share of all
+_BEFORE = 60
+_BEFORE_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,9 @@ def died(folder: Path, cell: Cell) -> Kept:
 class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
-    All measurements that are still to be made take about the expected seconds. It writes a line for each where the
-    console is no terminal. Whenever it is told something it asks `check`, which raises where all shall end.
+    All measurements that are still to be made take about the expected seconds, or as many times them as those so far
+    did; what little a few short ones say of the others weighs little. It writes a line for each where the console is no
+    terminal. Whenever it is told something it asks `check`, which raises where all shall end.
     """
 
     def __init__(self, expected: float, console: Console, check: Callable[[], None] = lambda: None) -> None:
@@ -163,7 +165,8 @@ class Watch:
     def at(self, seconds: float) -> tuple[float, float]:
         """Seconds that are gone, and those that what is expected to take `seconds` will take at the pace so far."""
         spent = time.perf_counter() - self._began
-        return spent, seconds * (spent / self._done if self._done > _TELLING else 1.0)
+        before = max(_BEFORE, _BEFORE_SHARE * self._expected)
+        return spent, seconds * (spent + before) / (self._done + before)
 
     def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
         """Says what is measured now."""
@@ -175,8 +178,7 @@ class Watch:
         """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
         self._check()
         self._done += seconds
-        spent = time.perf_counter() - self._began
-        left = _clock((self._expected - self._done) * spent / max(self._done, 1e-9))
+        left = _clock(self.at(self._expected - self._done)[1])
         self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(cell)} done")
         state = f"FAILED: {ended.failed}" if ended.failed else f"{ended.seconds:.0f} s"
         if ended.failed or not self._console.is_terminal:
@@ -194,7 +196,8 @@ def _words(cell: Cell) -> str:
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(max(0, round(seconds)), 60)
-    return f"{minutes}:{rest:02}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def number_for(computer: Computer) -> int:

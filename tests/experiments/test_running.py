@@ -133,13 +133,13 @@ def test_the_watch_says_what_is_done_what_failed_and_how_long_it_will_take(monke
     monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     text = io.StringIO()
     other = Cell("gru", seconds=6)
-    with Watch(8.0, Console(file=text)) as watch:
+    with Watch(4_000.0, Console(file=text)) as watch:
         watch.begins("long-range", [TASK, other])
         watch.ends("long-range", TASK, Kept({}, "", 10.0), 2.0)
         watch.ends("long-range", other, Kept(None, "ZeroDivisionError: division by zero", 1.0), 6.0)
     lines = text.getvalue().splitlines()
-    # two of eight expected seconds took ten: the other six should take thirty
-    assert lines[0] == "long-range: rnn, copy, seed 3: 10 s · 0:30 left"
+    # two seconds took ten, and 200 are as if they had taken 200: 210 / 202 for each of 3,998 others
+    assert lines[0] == "long-range: rnn, copy, seed 3: 10 s · 1:09:16 left"
     assert lines[1].startswith("long-range: gru: FAILED: ZeroDivisionError")
 
 

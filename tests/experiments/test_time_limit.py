@@ -81,14 +81,14 @@ def test_nothing_is_said_of_a_limit_that_is_kept(four, tmp_path):
 def test_what_is_to_come_takes_as_long_as_the_pace_so_far_says(monkeypatch):
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: clock.now))
-    with Watch(1_000.0, Console(file=io.StringIO())) as watch:
+    with Watch(10_000.0, Console(file=io.StringIO())) as watch:
         clock.now = 30.0
-        watch.ends("memory", Cell("rnn"), Kept({}, "", 30.0), 10.0)
-        # too little to tell
-        assert watch.at(100.0) == (30.0, 100.0)
-        clock.now = 300.0
-        watch.ends("memory", Cell("lstm"), Kept({}, "", 270.0), 90.0)
-        assert watch.at(100.0) == (300.0, 300.0)
+        watch.ends("memory", Cell("rnn"), Kept({}, "", 30.0), 1.0)
+        # little to tell by, thirty times as long though it took: 500 seconds are as if they had gone as expected
+        assert watch.at(100.0) == (30.0, pytest.approx(100 * 530 / 501))
+        clock.now = 8_500.0
+        watch.ends("memory", Cell("lstm"), Kept({}, "", 8_470.0), 3_999.0)
+        assert watch.at(100.0) == (8_500.0, pytest.approx(100 * 9_000 / 4_500))
 
 
 QUICK = Order(("rnn", "transformer"))
