@@ -1,9 +1,12 @@
 from dataclasses import dataclass
+from itertools import accumulate
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
+from s2s.experiments import instruments
 from s2s.experiments.instruments import bytes_of, free_bytes, peak_bytes
 from s2s.models.contract import Rows
 
@@ -45,6 +48,33 @@ def test_gradients_keep_what_they_need():
 
     assert peak_bytes(with_gradients, CPU) == 3 * 4000
     assert peak_bytes(without, CPU) == 2 * 4000
+
+
+def test_the_peak_is_that_of_torchs_own_profiler_and_no_operation_is_recorded(monkeypatch):
+    recurrence, sequence = nn.RNN(4, 4, bidirectional=True), torch.randn(20, 1, 4)
+
+    def learn():
+        recurrence(sequence)[0].sum().backward()
+
+    learn()
+    names = []
+    ended = instruments._disable_profiler
+
+    def disabled():
+        results = ended()
+        names.extend(event.name() for event in results.events())
+        return results
+
+    monkeypatch.setattr(instruments, "_disable_profiler", disabled)
+    peak = peak_bytes(learn, CPU)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
+        learn()
+    assert profiler.profiler is not None and profiler.profiler.kineto_results is not None
+    events = profiler.profiler.kineto_results.events()
+    theirs = [event.nbytes() for event in events if event.name() == "[memory]"]  # pyright: ignore
+    assert len(events) > len(theirs) > 40
+    assert peak == max(accumulate(theirs))
+    assert names == len(theirs) * ["[memory]"]
 
 
 def test_measuring_says_nothing(capfd):
