@@ -69,7 +69,8 @@ def test_the_peak_is_that_of_torchs_own_profiler_and_no_operation_is_recorded(mo
     peak = peak_bytes(learn, CPU)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         learn()
-    assert profiler.profiler is not None and profiler.profiler.kineto_results is not None
+    assert profiler.profiler is not None
+    assert profiler.profiler.kineto_results is not None
     events = profiler.profiler.kineto_results.events()
     theirs = [event.nbytes() for event in events if event.name() == "[memory]"]  # pyright: ignore
     assert len(events) > len(theirs) > 40

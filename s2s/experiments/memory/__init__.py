@@ -49,7 +49,7 @@ SIZES["definitive on a GPU"] = replace(
 
 def cells(contest: Contest) -> list[Cell]:
     """One for each model."""
-    return [Cell(model, "peaks", seconds=20) for model in contest.models]
+    return [Cell(model, "peaks", seconds=8) for model in contest.models]
 
 
 def measure(contest: Contest, cell: Cell) -> Measured:
