@@ -131,9 +131,10 @@ def died(folder: Path, cell: Cell) -> Kept:
 class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
-    All measurements that are still to be made take about the expected seconds, or as many times them as those so far
-    did; what little a few short ones say of the others weighs little. It writes a line for each where the console is no
-    terminal. Whenever it is told something it asks `check`, which raises where all shall end.
+    All measurements that are still to be made take about the expected seconds, times the pace of those so far; a
+    twentieth of all counts as if it had gone as expected, so that a few short ones hardly move it. It writes a line for
+    each where the console is no terminal. Whenever it is told something it asks `check`, which raises where all shall
+    end.
     """
 
     def __init__(self, expected: float, console: Console, check: Callable[[], None] = lambda: None) -> None:
