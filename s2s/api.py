@@ -4,6 +4,7 @@ Mistakes raise `s2s.errors.UserError`, with the message that the command line pr
 """
 
 import json
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -138,6 +139,7 @@ class Comparison:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._planned: "Planned | None" = None
+        self._limit = math.inf
 
     @classmethod
     def planned(
@@ -167,20 +169,24 @@ class Comparison:
             UserError: a model or an experiment is unknown, or a setting is wrong.
         """
         # the words of a comparison are checked in one place
-        from s2s.cli.compare import Order, order
+        from s2s.cli.compare import Order, order, time_limit
 
         path = None if recipe is None else Path(recipe)
         classes = path is not None and read_recipe(path).task == "classification"
         place = None if folder is None else Path(folder)
         task, recipe_of = (path, None) if classes else (None, path)
         words = (*models, *_words(overrides))
-        planned = order(Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task))
+        asked = Order(words, profile, seeds, match, tuple(experiments), recipe_of, place, task)
+        planned = order(asked)
         found = cls(planned.folder)
-        found._planned = planned
+        found._planned, found._limit = planned, time_limit(asked, planned.summary)
         return found
 
     def go_on(self, quiet: bool = True, cluster: str | None = None) -> "Comparison":
         """Makes every measurement that is not there yet, and draws the report.
+
+        One that was planned takes no longer than its profile says: what does not fit is left for when this is called
+        again, however long it takes then.
 
         Other processes measure, and each imports the program that called: a script needs
         `if __name__ == "__main__":` around what it does, a notebook needs nothing.
@@ -206,10 +212,11 @@ class Comparison:
             from s2s.experiments.comparison import check_concluded, go_on
 
             with Cluster(cluster) if cluster else nullcontext() as connected:
+                limit, self._limit = self._limit, math.inf
                 if asked := self._planned:
                     begin(asked.folder, asked.base, asked.summary)
                     self._planned = None
-                go_on(self.folder, Console(quiet=quiet), connected)
+                go_on(self.folder, Console(quiet=quiet), connected, limit=limit)
         self.report()
         check_concluded(self.folder)
         return self

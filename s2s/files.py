@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from s2s.errors import UserError
+
+C = TypeVar("C")
 
 UNFINISHED = ".unfinished-"
 """How the names begin of what is still being written or removed."""
@@ -215,3 +218,14 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def spreadsheet_cell(cell: C) -> C | str:
+    """A cell of a CSV file that no spreadsheet takes for a formula, as OWASP says: such texts get an apostrophe."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -27,7 +27,6 @@ without; numbers are finite or null. This page is made from `s2s/results.py`:
 """
 
 P = TypeVar("P", bound="Part")
-C = TypeVar("C")
 
 
 def _one_of_ours(name: str) -> str:
@@ -302,6 +301,8 @@ class Summary(Part):
     """Processor, device, threads, versions, commit, date."""
     seconds: float
     """Time that all measurements took."""
+    sized_for: str = ""
+    """Kind of device that the sizes are for, that of the first that measured: `cpu` or `cuda`."""
 
     @property
     def began_on(self) -> tuple[str, str] | tuple[()]:
@@ -313,17 +314,6 @@ class Summary(Part):
         """The machine in words, as the one that only began where another measured some of the results; or nothing."""
         named = ", ".join(self.machine[key] for key in ("processor", "device", "date") if key in self.machine)
         return f"begun on {named}" if named and any(each.elsewhere(self) for each in results) else named
-
-
-def spreadsheet_cell(cell: C) -> C | str:
-    """A cell of a CSV file that no spreadsheet takes for a formula, as OWASP says: such texts get an apostrophe."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
 
 
 def write(part: Part, path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -175,7 +175,7 @@ class Nodes:
             if held:
                 ray.util.remove_placement_group(held)
 
-    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
+    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Generator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled. A call that was lost with its node is made on another.
 
         Args:

@@ -6,11 +6,8 @@ measurement), `runs/` (trained models) and `<experiment>/result.json` (a `Result
 
 import math
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +19,9 @@ from s2s.experiments import contenders, tuning
 from s2s.experiments.beginning import begun, check_data, note, resolved, task_of
 from s2s.experiments.choice import rechosen, reshaped, set_aside
 from s2s.experiments.cluster import Cluster, Nodes, versions
+from s2s.experiments.concluding import CONCLUSION, TRACE, concluded
 from s2s.experiments.contest import (
     CELLS,
-    MACHINE,
     Cell,
     ComparedRecipe,
     Contest,
@@ -32,13 +29,14 @@ from s2s.experiments.contest import (
     Experiment,
     NotForThisModel,
 )
-from s2s.experiments.cost import about, ahead, cost, disk, expected, missing, told
+from s2s.experiments.cost import about, ahead, cost, disk, expected, timed, told
 from s2s.experiments.disciplines import discipline_of
-from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here, number_for
+from s2s.experiments.measuring import AnyWorkers, all_kept
+from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
 from s2s.experiments.tuning import TUNING
-from s2s.files import sweep, write_atomically
+from s2s.files import sweep
 from s2s.questions import TABLES, plan_of, settling
-from s2s.results import COMPARISON, RESULT, UNNOTED, Failure, Finding, Result, Summary, read_result, read_summary
+from s2s.results import COMPARISON, RESULT, Summary, read_result, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, alone
 from s2s.run.manifest import code, processor
@@ -47,11 +45,6 @@ from s2s.training.devices import Computer, choose, prepare_process
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
-
-AnyWorkers = Workers | Nodes
-"""What makes measurements beside each other."""
-# what a result calls a conclusion that failed, and where its trace is kept
-_CONCLUSION, _TRACE = "conclusion", "conclusion.txt"
 
 
 def all_experiments() -> dict[str, Experiment]:
@@ -112,11 +105,11 @@ def check_concluded(folder: Path) -> None:
     for name in begun(folder).experiments:
         path = folder / name / RESULT
         for failure in read_result(path).failures if path.exists() else ():
-            if failure.task == _CONCLUSION:
+            if failure.task == CONCLUSION:
                 cells = folder / CELLS / name
                 raise UserError(
                     f"{name}: {failure.reason}",
-                    where=str(cells / _TRACE),
+                    where=str(cells / TRACE),
                     remedy=f"if a file of {cells} was changed by hand, remove it and measure it again: "
                     f"s2s compare --resume {quoted(folder)}; if none was, this is a mistake of s2s: report the trace",
                 )
@@ -167,7 +160,7 @@ def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     )
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
-    return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), absent)
+    return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), absent, summary.sized_for)
 
 
 def _entrant(model: str, recipe: ComparedRecipe, own: Mapping[str, object]) -> Contestant:
@@ -177,6 +170,11 @@ def _entrant(model: str, recipe: ComparedRecipe, own: Mapping[str, object]) -> C
 
 def _chosen(summary: Summary) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in summary.experiments]
+
+
+def _trains(experiment: Experiment, summary: Summary) -> Experiment | None:
+    """The experiment whose models this one looks at, and trains itself where that one is not asked for."""
+    return None if experiment.reads in summary.experiments else EXPERIMENTS.get(experiment.reads)
 
 
 def _needs_choice(entrants: Contest, summary: Summary) -> bool:
@@ -189,7 +187,7 @@ def _needs_choice(entrants: Contest, summary: Summary) -> bool:
 def _told(entrants: Contest, summary: Summary, beside: int, limit: float) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
     each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(entrants, summary) else [], beside)]
-    each += [cost(experiment, entrants, experiment.cells(entrants), beside) for experiment in _chosen(summary)]
+    each += [cost(one, entrants, one.cells(entrants), beside, _trains(one, summary)) for one in _chosen(summary)]
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
     runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
@@ -205,38 +203,82 @@ def _told(entrants: Contest, summary: Summary, beside: int, limit: float) -> tup
 def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Callable[[], None], limit: float) -> None:
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
     prepare_process(base.device)
+    if not summary.sized_for:
+        # gone on with on another device, it asks the same
+        summary = summary.model_copy(update={"sized_for": choose(base.device).device.type})
+        note(folder, summary)
     entrants = _planned(folder, summary, base)
-    chosen = _chosen(summary)
     workers = _workers(entrants, base, cluster)
-    beside = workers.number
-    text, seconds = _told(entrants, summary, beside, limit)
-    with Watch(seconds, console, check) as watch, workers:
+    text, seconds = _told(entrants, summary, workers.number, limit)
+    with Watch(seconds, console, check, limit) as watch, workers:
         watch.say(text)
-        contest, seconds = _contest(entrants, summary, watch, workers)
-        # what trials took says how long trainings will take
-        watch.expect(sum(ahead(one, contest, beside) - ahead(one, entrants, beside) for one in chosen))
+        try:
+            contest, seconds = _contest(entrants, summary, watch, workers)
+        except Late:
+            watch.say(_left(folder, ["the rest of choosing rates and depths, and all measurements"], limit))
+            return
         for each in read_summary(folder / COMPARISON).contenders:
             width = each.settings.get("width", "unknown")
             rate = f", learning rate {each.learning_rate:g}" if each.rates else ""
             watch.say(f"{each.model}: {each.parameters:,} parameters, width {width}{rate}")
-        by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
-        later: dict[str, str] = {}
-        for experiment in chosen:
-            gone, needed = watch.at(ahead(experiment, contest, beside))
-            if needed and (gone + needed > limit or experiment.reads in later):
-                later[experiment.name] = about(needed)
-                continue
-            seconds += _measure(experiment, contest, watch, workers)
-            # what is there so far can be drawn and kept
-            summary = read_summary(folder / COMPARISON)
-            # a comparison may be gone on with elsewhere: its results say what else measured them
-            first = summary.machine.get("processor", by["processor"]) == by["processor"]
-            changes = {"seconds": seconds, "machine": by if first else summary.machine}
-            note(folder, summary.model_copy(update=changes))
+        later = _measure_all(entrants, contest, watch, workers, limit, seconds)
         if later:
-            left = ", ".join(f"{name} ({long})" for name, long in later.items())
-            more = f"s2s compare --resume {quoted(folder)} measures what is left"
-            watch.say(f"left for later, as all is to take {about(limit)} at most: {left}; {more}")
+            watch.say(_left(folder, [f"{name} ({long})" for name, long in later.items()], limit))
+
+
+def _left(folder: Path, what: Sequence[str], limit: float) -> str:
+    """What is left for later, in words."""
+    more = f"s2s compare --resume {quoted(folder)} measures what is left"
+    return f"left for later, as all is to take {about(limit)} at most: {', '.join(what)}; {more}"
+
+
+def _measure_all(
+    entrants: Contest, contest: Contest, watch: Watch, workers: AnyWorkers, limit: float, seconds: float
+) -> dict[str, str]:
+    """Makes the measurements of all experiments that fit, and writes their results.
+
+    Args:
+        entrants: the contest before anything was chosen.
+        contest: the contest.
+        watch: shows how far it is.
+        workers: who makes them.
+        limit: seconds that all may take.
+        seconds: that choosing took.
+
+    Returns:
+        The experiments that are left for later, each with how long it would take.
+    """
+    summary = read_summary(contest.folder / COMPARISON)
+    chosen, beside = _chosen(summary), workers.number
+
+    def needed(experiment: Experiment, of: Contest = contest) -> float:
+        return ahead(experiment, of, beside, _trains(experiment, summary))
+
+    for one in chosen:
+        # what trials took says how long trainings will take
+        watch.expect(-needed(one, entrants))
+        watch.expect(needed(one), timed(one, contest))
+    by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
+    later: dict[str, str] = {}
+    for experiment in chosen:
+        new = needed(experiment)
+        takes = watch.takes(new, timed(experiment, contest))
+        try:
+            if new and (watch.spent + takes > limit or experiment.reads in later):
+                raise Late
+            seconds += _measure(experiment, contest, watch, workers)
+        except Late:
+            left = needed(experiment)
+            later[experiment.name] = about(watch.takes(left, timed(experiment, contest)))
+            watch.expect(-left, timed(experiment, contest))
+            continue
+        # what is there so far can be drawn and kept
+        summary = read_summary(contest.folder / COMPARISON)
+        # a comparison may be gone on with elsewhere: its results say what else measured them
+        first = summary.machine.get("processor", by["processor"]) == by["processor"]
+        changes = {"seconds": seconds, "machine": by if first else summary.machine}
+        note(contest.folder, summary.model_copy(update=changes))
+    return later
 
 
 def machine(computer: Computer, workers: AnyWorkers, alone: bool) -> dict[str, str]:
@@ -297,100 +339,14 @@ def _trials(entrants: Contest, watch: Watch, workers: AnyWorkers) -> dict[Cell, 
 
     # what is tried next depends on what the model's trials before it were like, and on no other's
     while new := untried():
-        trials |= _all_kept(TUNING, entrants, new, watch, workers, untried)
+        trials |= all_kept(TUNING, entrants, new, watch, workers, untried)
     return trials
-
-
-def _all_kept(
-    experiment: Experiment,
-    contest: Contest,
-    cells: Sequence[Cell],
-    watch: Watch,
-    workers: AnyWorkers,
-    following: Callable[[str], Sequence[Cell]] = lambda model: (),
-) -> dict[Cell, Kept]:
-    """These measurements of an experiment, and those that follow them; those that are not there yet are made.
-
-    Args:
-        experiment: whose they are.
-        contest: the models, and where measurements are kept.
-        cells: the first.
-        watch: shows how far it is.
-        workers: who makes them.
-        following: those of a model that are to be made when none of its others is left.
-    """
-    folder = contest.cells_of(experiment.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    new = missing(experiment, contest, cells)
-    precision = experiment.precision_in(contest)
-    if gone := forget(folder, new):
-        here = machine_here(precision)
-        others = dict.fromkeys(one.machine if one.machine not in (here, "") else one.code or UNNOTED for one in gone)
-        watch.say(f"{experiment.name}: what {' and '.join(others)} measured is measured again on this machine")
-    if damaged := [cell.key for cell in new if (folder / f"{cell.key}.json").exists() and not kept(folder, cell)]:
-        watch.say(f"{experiment.name}: what is damaged is measured again: {', '.join(damaged)}")
-    there = [one for cell in cells if new and (one := kept(folder, cell)) and not one.failed]
-    older = {one.code or UNNOTED for one in there} - {code()}
-    if older:
-        watch.say(f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code()}")
-    beside, made = workers.number, dict[Cell, Kept]()
-    watch.begins(experiment.name, new)
-    with workers.alone() if experiment.alone and new else nullcontext(workers) as measuring:
-        one = partial(keep, folder, partial(experiment.measure, contest), precision=precision)
-        for cell, given in measuring.each(one, new):
-            made[cell] = given or died(folder, cell)
-            watch.ends(experiment.name, cell, made[cell], expected(experiment, cell, beside))
-            if all(each in made for each in new if each.model == cell.model):
-                new += following(cell.model)
-    # what another machine wrote a moment ago may not be seen from here yet
-    return {cell: one for cell in dict.fromkeys((*cells, *new)) if (one := made.get(cell) or kept(folder, cell))}
 
 
 def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: AnyWorkers) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    made = _all_kept(experiment, contest, experiment.cells(contest), watch, workers)
-    seconds = sum(each.seconds for each in made.values())
-    failures = [
-        Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
-    ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
-    summary = read_summary(contest.folder / COMPARISON)
-    # which older measurements do not tell
-    began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
-    by = {cell: each.machine or began for cell, each in made.items()}
-    measured = {cell: each.measured | {MACHINE: by[cell]} for cell, each in made.items() if each.measured is not None}
-    try:
-        result = experiment.conclude(contest, measured)
-    except Exception as error:
-        # its measurements are kept, and the other experiments are still worth making
-        write_atomically(contest.cells_of(experiment.name) / _TRACE, traceback.format_exc())
-        reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
-        watch.say(f"{experiment.name}: FAILED: {reason}")
-        failures += [Failure(task=_CONCLUSION, model=model, reason=reason) for model in contest.models]
-        names, seeds = contest.models, list(contest.seeds)
-        result = Result(
-            experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]
-        )
+    made = all_kept(experiment, contest, experiment.cells(contest), watch, workers)
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
-    machines = [each for each in dict.fromkeys(by.values()) if each]
-    codes = list(dict.fromkeys(each.code for each in made.values() if each.measured is not None))
-    result = result.model_copy(update={"models": summary.models, "machines": machines, "codes": codes})
-    write_part(completed(result, experiment, failures, seconds), folder / RESULT)
-    return seconds
-
-
-def completed(result: Result, experiment: Experiment, failures: Sequence[Failure], seconds: float) -> Result:
-    """The result with every cell of the experiment's rows: one without a finding says why there is none."""
-    there = {(finding.row, finding.model) for finding in result.findings}
-    missing = [
-        Finding(
-            row=row,
-            model=model,
-            failed=next((failure.reason for failure in failures if failure.model == model), "was not measured"),
-        )
-        for row in experiment.rows
-        for model in result.models
-        if (row, model) not in there
-    ]
-    changes = {"findings": [*result.findings, *missing], "failures": list(failures), "seconds": seconds}
-    return result.model_copy(update=changes)
+    write_part(concluded(experiment, contest, made, watch.say), folder / RESULT)
+    return sum(each.seconds for each in made.values())

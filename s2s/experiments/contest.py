@@ -145,6 +145,8 @@ class Contest:
     computer: Computer  # device and precision
     # models of the command that cannot take part at all, and why
     absent: Mapping[str, str] = field(default_factory=dict)
+    # the kind of device that its sizes are for: of the one that it began on; empty: of the computer's
+    sized_for: str = ""
 
     @property
     def models(self) -> list[str]:
@@ -156,9 +158,10 @@ class Contest:
         return self.folder / CELLS / experiment
 
     def sizes(self, table: Mapping[Scale, S]) -> S:
-        """An experiment's sizes for this profile on this device."""
+        """An experiment's sizes for this profile, on the device that the comparison began on."""
         by_name: dict[str, S] = {**table}
-        there = f"{self.profile} on a GPU" if self.computer.device.type == "cuda" else self.profile
+        on_gpu = (self.sized_for or self.computer.device.type) == "cuda"
+        there = f"{self.profile} on a GPU" if on_gpu else self.profile
         return next(by_name[name] for name in (there, self.profile, "definitive") if name in by_name)
 
     def contestant(self, name: str) -> Contestant:
@@ -175,6 +178,8 @@ class Cell:
     part: str = ""
     seed: int | None = None  # of the repetition; None where chance plays no part
     seconds: float = 1.0  # about how long it takes, for the progress bar
+    # whether it is of use only beside those of its part that were measured in the same session: a round of times
+    in_round: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -219,6 +224,7 @@ class Experiment:
     alone: bool = False
     chosen: Choice = "rate"  # what its measurements depend on of that which trials choose
     reads: str = ""  # the experiment whose trained models it looks at, which is made before it
+    paced: bool = False  # whether its cells' seconds are by what trials took, where there were any
     numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
     precision: str = ""  # in which it measures; the comparison's where it is empty
 

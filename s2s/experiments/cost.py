@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from s2s.experiments.contest import Cell, Contest, Experiment
-from s2s.experiments.running import kept, machine_here
+from s2s.experiments.running import Kept, kept, machine_here
+from s2s.experiments.whole_runs import is_there
 from s2s.run.manifest import code
 
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
@@ -25,18 +28,28 @@ class Cost:
 def missing(experiment: Experiment, contest: Contest, cells: Sequence[Cell]) -> list[Cell]:
     """Which of the cells are still to be measured: those that no file holds, and those that failed but may succeed.
 
-    Where the clock or the memory of one machine is looked at, what another one measured, or another s2s, is no company
-    for them: if any is new, those are to be measured, too. One that failed is none: it may always fail.
+    Where the clock or the memory of one machine is looked at, what another one measured, or another s2s, or other
+    threads, is no company for them: if any is new, those are to be measured, too. One that failed is none, before it
+    succeeds: it may always fail. A round that somebody has no part in yet is measured anew by all.
     """
     folder = contest.cells_of(experiment.name)
     tried = {cell: one for cell in cells if (one := kept(folder, cell))}
     before = {cell: one for cell, one in tried.items() if not one.failed}
-    if experiment.alone and len(tried) < len(cells):
-        here = machine_here(experiment.precision_in(contest))
-        before = {cell: one for cell, one in before.items() if (one.machine, one.code) == (here, code())}
+    if experiment.alone:
+        new = [cell for cell in cells if cell not in tried]
+        own = {cell: one for cell, one in before.items() if _of_here(one, experiment.precision_in(contest))}
+        if new or 0 < len(own) < len(before):
+            rounds = {cell.part for cell in new if cell.in_round}
+            before = {cell: one for cell, one in own.items() if cell.part not in rounds}
     final = {cell for cell, one in tried.items() if one.failed and one.final}
     # in their order: rounds are told apart by it
     return [cell for cell in cells if cell not in {*before, *final}]
+
+
+def _of_here(one: Kept, precision: str) -> bool:
+    """Whether a measurement was made by this machine and this code, with as many threads as there would be now."""
+    same = (one.machine, one.code) == (machine_here(precision), code())
+    return same and one.threads in (0, torch.get_num_threads())
 
 
 def expected(experiment: Experiment, cell: Cell, beside: int) -> float:
@@ -44,16 +57,38 @@ def expected(experiment: Experiment, cell: Cell, beside: int) -> float:
     return cell.seconds if experiment.alone else cell.seconds / beside
 
 
-def cost(experiment: Experiment, contest: Contest, cells: Sequence[Cell], beside: int) -> Cost:
-    """What of an experiment's measurements is still to be done, see `expected`."""
+def cost(
+    experiment: Experiment, contest: Contest, cells: Sequence[Cell], beside: int, trains: Experiment | None = None
+) -> Cost:
+    """What of an experiment's measurements is still to be done, see `expected`.
+
+    Args:
+        experiment: which.
+        contest: the models, and where measurements are kept.
+        cells: the experiment's.
+        beside: how many measure beside each other.
+        trains: the experiment whose models it looks at, where that one is not asked for: they are trained for it then.
+    """
     new = missing(experiment, contest, cells)
     seconds = sum(expected(experiment, cell, beside) for cell in new)
+    if trains:
+        looked_at = {(cell.model, cell.seed) for cell in new}
+        seconds += sum(
+            expected(trains, run, beside)
+            for run in trains.cells(contest)
+            if (run.model, run.seed) in looked_at and not is_there(contest.folder, run.model, run.seed)
+        )
     return Cost(experiment.name, len(cells), len(new), seconds, experiment.alone)
 
 
-def ahead(experiment: Experiment, contest: Contest, beside: int) -> float:
+def timed(experiment: Experiment, contest: Contest) -> bool:
+    """Whether an experiment's expected seconds are by what the models' trials took on this machine."""
+    return experiment.paced and all(each.pace for each in contest.contestants)
+
+
+def ahead(experiment: Experiment, contest: Contest, beside: int, trains: Experiment | None = None) -> float:
     """The seconds of `cost`, of all measurements of an experiment."""
-    return cost(experiment, contest, experiment.cells(contest), beside).seconds
+    return cost(experiment, contest, experiment.cells(contest), beside, trains).seconds
 
 
 def disk(contest: Contest) -> int:

@@ -111,7 +111,7 @@ def _references(where: Sequence[Place]) -> dict[str, float]:
 
 def round_cells(models: Sequence[str], seconds: float, part: str = "round", rounds: int = ROUNDS) -> list[Cell]:
     """All models in turn, round by round."""
-    return [Cell(model, f"{part}-{i + 1}", seconds=seconds) for i in range(rounds) for model in models]
+    return [Cell(model, f"{part}-{i + 1}", seconds=seconds, in_round=True) for i in range(rounds) for model in models]
 
 
 def by_round(measured: Cells, model: str, part: str = "round") -> dict[int, Measured]:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -44,6 +44,8 @@ _BYTES_EACH = 4 * 2**30
 # as if so many seconds had gone as expected before the first measurement: at least, and as a share of all
 _BEFORE = 60
 _BEFORE_SHARE = 0.05
+# by which share of its limit a comparison may be late with what it has begun
+_LATE = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Kept:
     machine: str = ""  # whose processor and GPU made it, and in which precision; empty in older measurements
     code: str = ""  # which s2s made it; empty in older measurements
     cell: str = ""  # which it is, as its file is called; empty in older measurements
+    threads: int = 0  # of the process that made it; 0 in older measurements
 
     @property
     def final(self) -> bool:
@@ -75,7 +78,9 @@ def keep(folder: Path, measure: Callable[[Cell], Measured], cell: Cell, precisio
         return before
     started = time.perf_counter()
     try:
-        ended = Kept(measure(cell), "", time.perf_counter() - started, machine_here(precision), code(), cell.key)
+        measured, here = measure(cell), machine_here(precision)
+        seconds = time.perf_counter() - started
+        ended = Kept(measured, "", seconds, here, code(), cell.key, torch.get_num_threads())
     except UserError as error:
         # where there is no room, there is none for any other measurement
         if isinstance(error.__context__, OSError) and full(error.__context__):
@@ -128,25 +133,43 @@ def died(folder: Path, cell: Cell) -> Kept:
     return ended
 
 
+class Late(Exception):
+    """A comparison has had its time."""
+
+
 class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
-    All measurements that are still to be made take about the expected seconds, times the pace of those so far; a
-    twentieth of all counts as if it had gone as expected, so that a few short ones hardly move it. It writes a line for
-    each where the console is no terminal. Whenever it is told something it asks `check`, which raises where all shall
-    end.
+    Expected seconds are guessed, or timed: by what trials took on this machine. What is guessed takes them times the
+    pace of what was guessed so far; a twentieth of all counts as if it had gone as expected, so that a few short
+    measurements hardly move it. It writes a line for each where the console is no terminal. Whenever it is told
+    something it asks `check`, which raises where all shall end.
+
+    Args:
+        expected: guessed seconds of all that is to be measured.
+        console: where it is shown.
+        check: see above.
+        limit: seconds that all may take.
     """
 
-    def __init__(self, expected: float, console: Console, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        expected: float,
+        console: Console,
+        check: Callable[[], None] = lambda: None,
+        limit: float = math.inf,
+    ) -> None:
         self._console = console
         self._check = check
-        self._expected = expected
-        self._done = 0.0
+        self._limit = limit
+        # of what is ahead, and of what is done: seconds expected, timed or not
+        self._ahead = {False: expected, True: 0.0}
+        self._done = {False: 0.0, True: 0.0}
         self._began = time.perf_counter()
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left"), console=console
         )
-        self._line = self._bar.add_task("", total=self._expected or 1, left=_clock(self._expected))
+        self._line = self._bar.add_task("", total=self._all or 1, left=_clock(expected))
 
     def __enter__(self) -> "Watch":
         if self._console.is_terminal:
@@ -158,16 +181,37 @@ class Watch:
     ) -> None:
         self._bar.stop()
 
-    def expect(self, seconds: float) -> None:
-        """Counts measurements that nobody knew of when it began."""
-        self._expected += seconds
-        self._bar.update(self._line, total=self._expected)
+    @property
+    def _all(self) -> float:
+        """Expected seconds of what is done and what is ahead."""
+        return sum(self._ahead.values()) + sum(self._done.values())
 
-    def at(self, seconds: float) -> tuple[float, float]:
-        """Seconds that are gone, and those that what is expected to take `seconds` will take at the pace so far."""
-        spent = time.perf_counter() - self._began
-        before = max(_BEFORE, _BEFORE_SHARE * self._expected)
-        return spent, seconds * (spent + before) / (self._done + before)
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return time.perf_counter() - self._began
+
+    def expect(self, seconds: float, timed: bool = False) -> None:
+        """Counts measurements that nobody knew of when it began; below 0, some that are not made now."""
+        self._ahead[timed] += seconds
+        self._bar.update(self._line, total=self._all)
+
+    def takes(self, seconds: float, timed: bool = False) -> float:
+        """Seconds that what is expected to take `seconds` will take at the pace so far."""
+        if timed:
+            return seconds
+        before = max(_BEFORE, _BEFORE_SHARE * self._all)
+        guessed = max(0.0, self.spent - self._done[True])
+        return seconds * (guessed + before) / (self._done[False] + before)
+
+    def check_time(self) -> None:
+        """Raises where all has taken a tenth longer than it may.
+
+        Raises:
+            Late: so it is.
+        """
+        if self.spent > (1 + _LATE) * self._limit:
+            raise Late
 
     def begins(self, experiment: str, cells: Sequence[Cell]) -> None:
         """Says what is measured now."""
@@ -175,12 +219,14 @@ class Watch:
         if cells:
             self._bar.update(self._line, description=f"{experiment}: {len(cells)} to measure, {_words(cells[0])}")
 
-    def ends(self, experiment: str, cell: Cell, ended: Kept, seconds: float) -> None:
+    def ends(self, experiment: str, cell: Cell, ended: Kept, seconds: float, timed: bool = False) -> None:
         """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
         self._check()
-        self._done += seconds
-        left = _clock(self.at(self._expected - self._done)[1])
-        self._bar.update(self._line, completed=self._done, left=left, description=f"{experiment}: {_words(cell)} done")
+        self._done[timed] += seconds
+        self._ahead[timed] -= seconds
+        left = _clock(sum(self.takes(ahead, known) for known, ahead in self._ahead.items()))
+        done = sum(self._done.values())
+        self._bar.update(self._line, completed=done, left=left, description=f"{experiment}: {_words(cell)} done")
         state = f"FAILED: {ended.failed}" if ended.failed else f"{ended.seconds:.0f} s"
         if ended.failed or not self._console.is_terminal:
             self.say(f"{experiment}: {_words(cell)}: {state} · {left} left")
@@ -253,7 +299,7 @@ class Workers:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
 
-    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Iterator[tuple[Item, Given | None]]:
+    def each(self, call: Callable[[Item], Given], items: Sequence[Item]) -> Generator[tuple[Item, Given | None]]:
         """Makes a call for each item; both can be pickled, where there is more than one worker.
 
         Args:
@@ -305,7 +351,13 @@ class Workers:
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             over, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from ((waiting.pop(future), future.result()) for future in over)
+            try:
+                yield from ((waiting.pop(future), future.result()) for future in over)
+            except GeneratorExit:
+                # nobody waits for what has not begun
+                for future in waiting:
+                    future.cancel()
+                raise
 
 
 def _prepare(device: DeviceSettings) -> None:

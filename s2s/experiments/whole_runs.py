@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from s2s.contender import file_name
 from s2s.experiments.contest import ComparedRecipe, Contestant, R
 from s2s.recipe.schema import Section, SeedSettings
 from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
@@ -68,6 +69,11 @@ def _prepared(recipe: str) -> Prepared:
 @lru_cache(maxsize=4)
 def _prepared_texts(recipe: str) -> PreparedLabelled:
     return prepare_texts(ClassificationRecipe[Section].model_validate_json(recipe), None, lambda line: None)
+
+
+def is_there(folder: Path, model: str, seed: int | None) -> bool:
+    """Whether a comparison's folder holds a contestant's finished run, see `s2s.experiments.disciplines.trained`."""
+    return (folder / RUNS / f"{file_name(model)}-seed{seed}" / COST).exists()
 
 
 def cost_of(folder: Path) -> Cost:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from s2s.results import Figure, Result, Series, Table, spreadsheet_cell
+from s2s.files import spreadsheet_cell
+from s2s.results import Figure, Result, Series, Table
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # outside these a number is written with a power of ten

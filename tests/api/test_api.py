@@ -1,6 +1,7 @@
 """The public names: each says what its command says, or one sentence."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -244,7 +245,8 @@ def begun(monkeypatch):
     """What comparisons begin and go on with, where nothing is measured."""
     begun = []
     monkeypatch.setattr("s2s.experiments.beginning.begin", lambda *asked: begun.append(asked))
-    monkeypatch.setattr("s2s.experiments.comparison.go_on", lambda folder, _, nodes: begun.append((folder, nodes)))
+    goes_on = lambda folder, _, nodes, limit: begun.append((folder, nodes, limit))  # noqa: E731
+    monkeypatch.setattr("s2s.experiments.comparison.go_on", goes_on)
     monkeypatch.setattr("s2s.experiments.comparison.check_concluded", lambda folder: None)
     monkeypatch.setattr("s2s.report.drawing.draw", lambda folder: folder)
     return begun
@@ -258,7 +260,7 @@ def test_a_comparison_asks_what_the_command_asks(begun, tmp_path):
     first = order(Order(words, "lecture", 2, None, ("memory",), None, tmp_path / "a"))
     second = order(Order(("lstm", "rnn"), task=Path("ag_news")))
     asked = [(each.folder, each.base, each.summary) for each in (first, second)]
-    assert begun == [asked[0], (first.folder, None), asked[1], (second.folder, None)]
+    assert begun == [asked[0], (first.folder, None, math.inf), asked[1], (second.folder, None, math.inf)]
 
 
 def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tmp_path, monkeypatch):
@@ -269,7 +271,9 @@ def test_a_planned_comparison_begins_once_and_goes_on_where_it_is_told(begun, tm
     assert begun == []
     assert planned.go_on(cluster="auto").go_on() is planned
     found = order(Order(("lstm", "rnn"), match="time", out=tmp_path / "a"))
-    assert begun == [(found.folder, found.base, found.summary), (found.folder, "nodes"), (found.folder, None)]
+    # within the profile's time; gone on with, however long it takes
+    goes_on = [(found.folder, "nodes", 900), (found.folder, None, math.inf)]
+    assert begun == [(found.folder, found.base, found.summary), *goes_on]
     monkeypatch.setattr("s2s.cli.compare.find_spec", lambda name: None)
     with pytest.raises(UserError, match="a cluster needs ray"):
         s2s.Comparison.planned(["lstm", "rnn"], folder=tmp_path / "b").go_on(cluster="auto")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
-from s2s.experiments import beginning, comparison, cost, running, trials
+from s2s.experiments import beginning, comparison, cost, measuring, running, trials
 from s2s.experiments.beginning import begun
 from s2s.report.drawing import draw
 from s2s.results import COMPARISON, RESULT, Failure, read_result, read_summary
@@ -284,7 +284,7 @@ def test_what_is_measured_in_fp32_is_labelled_so_in_any_comparison(counting, tmp
 
 def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_path, monkeypatch):
     def by(code: str) -> None:
-        for module in (running, comparison, cost):
+        for module in (running, comparison, cost, measuring):
             monkeypatch.setattr(module, "code", lambda: code)
 
     _two(counting, monkeypatch)
@@ -315,7 +315,7 @@ def test_what_another_s2s_measured_is_told_and_times_are_of_one(counting, tmp_pa
 def test_who_always_fails_makes_nobody_be_measured_again(counting, tmp_path, monkeypatch):
     folder = begin(tmp_path / "failing", "rnn", "gru")
     for code in ("s2s 1 at abc", "s2s 1 at def"):
-        for module in (running, comparison, cost):
+        for module in (running, comparison, cost, measuring):
             monkeypatch.setattr(module, "code", lambda code=code: code)
         comparison.go_on(folder, Console(file=io.StringIO()))
     assert counting.asked == [f"{model}--count--seed{s}" for model in ("rnn", "gru") for s in (1, 2)] + [

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from s2s.cli.compare import Order, order, time_limit
-from s2s.experiments import beginning, comparison
+from s2s.experiments import beginning, comparison, tuning
 from s2s.experiments.contest import Cell
 from s2s.experiments.running import Kept, Watch
 from s2s.report.drawing import draw
@@ -26,7 +26,7 @@ def four(counting, monkeypatch):
         cells = lambda contest: [Cell(model, name, seconds=seconds) for model in contest.models]  # noqa: E731
         return Asked(name, "How often?", cells, counting.measure, counting.conclusion, reads=reads)
 
-    every = [asked("memory", 1), asked("quality", 200), asked("bottleneck", 1, "quality"), asked("decoding", 1)]
+    every = [asked("memory", 1), asked("quality", 250), asked("bottleneck", 1, "quality"), asked("decoding", 1)]
     monkeypatch.setattr(comparison, "EXPERIMENTS", {each.name: each for each in every})
     return counting
 
@@ -55,7 +55,7 @@ def test_what_does_not_fit_is_left_for_later_with_what_looks_at_it_and_nothing_i
     told = _went_on(folder, limit=300)
     assert before in told
     left = (
-        "left for later, as all is to take about 5 min at most: quality (about 7 min), bottleneck (less than a minute)"
+        "left for later, as all is to take about 5 min at most: quality (about 8 min), bottleneck (less than a minute)"
     )
     assert f"{left}; s2s compare --resume {folder} measures what is left" in told
     assert set(_findings(folder)) == {"memory", "decoding"}
@@ -85,10 +85,81 @@ def test_what_is_to_come_takes_as_long_as_the_pace_so_far_says(monkeypatch):
         clock.now = 30.0
         watch.ends("memory", Cell("rnn"), Kept({}, "", 30.0), 1.0)
         # little to tell by, thirty times as long though it took: 500 seconds are as if they had gone as expected
-        assert watch.at(100.0) == (30.0, pytest.approx(100 * 530 / 501))
+        assert watch.takes(100.0) == pytest.approx(100 * 530 / 501)
         clock.now = 8_500.0
         watch.ends("memory", Cell("lstm"), Kept({}, "", 8_470.0), 3_999.0)
-        assert watch.at(100.0) == (8_500.0, pytest.approx(100 * 9_000 / 4_500))
+        assert watch.takes(100.0) == pytest.approx(100 * 9_000 / 4_500)
+
+
+def test_what_trials_took_is_not_told_by_the_pace_of_guesses_once_more(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    told = io.StringIO()
+    with Watch(4_000.0, Console(file=told)) as watch:
+        # a machine that is half as fast as guessed
+        clock.now = 4_000.0
+        watch.ends("tuning", Cell("rnn"), Kept({}, "", 4_000.0), 2_000.0)
+        watch.expect(-1_000.0)
+        watch.expect(2_000.0, timed=True)
+        before = 0.05 * 5_000
+        assert watch.takes(2_000.0, timed=True) == 2_000.0
+        assert watch.takes(1_000.0) == pytest.approx(1_000 * (4_000 + before) / (2_000 + before))
+        clock.now = 5_000.0
+        watch.ends("quality", Cell("rnn"), Kept({}, "", 1_000.0), 1_000.0, timed=True)
+        # what was timed says nothing about guesses
+        assert watch.takes(1_000.0) == pytest.approx(1_000 * (4_000 + before) / (2_000 + before))
+    seconds = round(1_000 + 1_000 * 4_250 / 2_250)
+    assert f"{seconds // 60}:{seconds % 60:02} left" in told.getvalue().strip().splitlines()[-1]
+
+
+def _by_a_clock(monkeypatch, counting):
+    """A measurement, be it a trial of a rate, takes a hundred seconds of a clock."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("s2s.experiments.running.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    measure = counting.measure
+
+    def slowly(contest, cell):
+        clock.now += 100.0
+        return measure(contest, cell)
+
+    monkeypatch.setattr(counting, "measure", slowly)
+    return clock
+
+
+def test_an_experiment_that_takes_much_longer_than_expected_stops_and_is_gone_on_with(counting, tmp_path, monkeypatch):
+    _by_a_clock(monkeypatch, counting)
+    experiment = replace(comparison.EXPERIMENTS["memory"], measure=counting.measure)
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=3, experiments=("memory",), out=tmp_path / "slow"))
+    beginning.begin(planned.folder, planned.base, planned.summary)
+    # six measurements that were to take a second each: the fourth is the first to end beyond the limit and a tenth
+    told = _went_on(planned.folder, limit=300)
+    assert len(counting.asked) == 4
+    assert "left for later, as all is to take about 5 min at most: memory (" in told
+    assert _findings(planned.folder) == {}
+    assert "left for later" not in _went_on(planned.folder)
+    assert len(counting.asked) == len(set(counting.asked)) == 6
+    assert set(_findings(planned.folder)) == {"memory"}
+
+
+def test_choosing_rates_stops_likewise(counting, tmp_path, monkeypatch):
+    clock = _by_a_clock(monkeypatch, counting)
+    trial = tuning.TUNING.measure
+
+    def slowly(contest, cell):
+        clock.now += 100.0
+        return trial(contest, cell)
+
+    monkeypatch.setattr(comparison, "TUNING", replace(tuning.TUNING, measure=slowly))
+    folder, _ = _begun(tmp_path / "slow")
+    told = _went_on(folder, limit=150)
+    assert "left for later, as all is to take about 2 min at most: the rest of choosing rates and depths, and" in told
+    assert counting.asked == []
+    trials = list((folder / "cells/tuning").glob("*.json"))
+    assert len(trials) == 2
+    _went_on(folder)
+    assert len(counting.asked) == 2
+    assert {path for path in trials if path.exists()} == set(trials)
 
 
 QUICK = Order(("rnn", "transformer"))

@@ -60,4 +60,5 @@ EXPERIMENT = Experiment(
     partial(each_run, seconds=seconds_for),
     measure,
     conclude,
+    paced=True,
 )

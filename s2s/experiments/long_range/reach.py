@@ -110,7 +110,7 @@ class Trials:
 
     def gates(self) -> list[Gate]:
         """What must be true of the trainings before anything is said of how far the model reaches."""
-        return [self._above_chance(), self._over(), self.rate_gate()]
+        return [*self._failed(), self._above_chance(), self._over(), self.rate_gate()]
 
     def rate_gate(self) -> Gate:
         """Whether its rate has worse ones on both sides: else what it did not learn it might learn at another one."""
@@ -125,9 +125,15 @@ class Trials:
         cheating = self.any["cheating"][: self.any["trained"]]
         return above_chance(pooled(counts), 100 * statistics.mean(cheating))  # type: ignore[arg-type]
 
+    def _failed(self) -> list[Gate]:
+        """A closed gate where the training of any seed failed: the others may be the lucky ones."""
+        failures = [reason for run in self.by_seed.values() if (reason := run.get("failure"))]
+        said = f"the training of {len(failures)} of {len(self.by_seed)} seeds failed"
+        return [Gate("trains", False, f"{said}: {failures[0]}")] if failures else []
+
     def _over(self) -> Gate:
         """Every seed has solved the task, or no longer learns where its budget was spent."""
-        left = [run["looks"] for run in self.by_seed.values() if not run["solved"]]
+        left = [run["looks"] for run in self.by_seed.values() if not run["solved"] and not run.get("failure")]
         if not left:
             return Gate("converged", True, "every seed has solved the task")
         looks = min(map(len, left))

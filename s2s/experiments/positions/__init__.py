@@ -254,5 +254,5 @@ def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Si
 
 
 EXPERIMENT = Experiment(
-    "positions", "What does it know of the order of words?", cells, measure, conclude, reads="quality"
+    "positions", "What does it know of the order of words?", cells, measure, conclude, reads="quality", paced=True
 )

@@ -44,5 +44,10 @@ def _seconds(each: Contestant) -> float:
 
 
 EXPERIMENT = Experiment(
-    "quality", "How good are its translations?", partial(each_run, seconds=_seconds, part=RUN), measure, conclude
+    "quality",
+    "How good are its translations?",
+    partial(each_run, seconds=_seconds, part=RUN),
+    measure,
+    conclude,
+    paced=True,
 )

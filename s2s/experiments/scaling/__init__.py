@@ -185,4 +185,6 @@ def _numbers(contest: Contest) -> dict[str, object]:
     }
 
 
-EXPERIMENT = Experiment("scaling", "What does a larger model gain?", cells, measure, conclude, numbers=_numbers)
+EXPERIMENT = Experiment(
+    "scaling", "What does a larger model gain?", cells, measure, conclude, numbers=_numbers, paced=True
+)

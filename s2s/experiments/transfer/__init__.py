@@ -278,5 +278,11 @@ def _numbers(contest: Contest) -> dict[str, object]:
 
 
 EXPERIMENT = Experiment(
-    "transfer", "What does it gain from having learned something else?", cells, measure, conclude, numbers=_numbers
+    "transfer",
+    "What does it gain from having learned something else?",
+    cells,
+    measure,
+    conclude,
+    numbers=_numbers,
+    paced=True,
 )

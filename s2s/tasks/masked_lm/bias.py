@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.errors import UserError, check_regular
 from s2s.evaluation.inference import Share, coin, holm, wilson
-from s2s.files import whole, write_atomically
+from s2s.files import spreadsheet_cell, whole, write_atomically
 from s2s.models.masked_lm import MaskedLM
-from s2s.results import spreadsheet_cell
 from s2s.tasks.contract import Loaded
 from s2s.tasks.masked_lm.filling import masked_log_probabilities
 from s2s.tasks.masked_lm.recipe import MaskedRecipe

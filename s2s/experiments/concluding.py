@@ -1,0 +1,98 @@
+"""What an experiment's measurements come to: its result, with a reason in each cell of the table that has no finding.
+
+A model of which some seeds failed is not judged by those that are left: what diverges with two seeds of five might be
+better than what never does, by the three that went well.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+
+from s2s.experiments.contest import MACHINE, Cell, Contest, Experiment, Measured
+from s2s.experiments.running import Kept
+from s2s.files import write_atomically
+from s2s.results import COMPARISON, Failure, Finding, Result, read_summary
+
+CONCLUSION, TRACE = "conclusion", "conclusion.txt"
+"""What a result calls a conclusion that failed, and the file among the measurements that has its trace."""
+
+
+def concluded(
+    experiment: Experiment, contest: Contest, made: Mapping[Cell, Kept], say: Callable[[str], None]
+) -> Result:
+    """The result of an experiment's measurements.
+
+    Args:
+        experiment: whose they are.
+        contest: the models.
+        made: all of them, also those that failed.
+        say: shows a line.
+    """
+    seconds = sum(each.seconds for each in made.values())
+    failures = [
+        Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
+    ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
+    summary = read_summary(contest.folder / COMPARISON)
+    # which older measurements do not tell
+    began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
+    by = {cell: each.machine or began for cell, each in made.items()}
+    broken = incomplete(made)
+    measured: dict[Cell, Measured] = {
+        cell: each.measured | {MACHINE: by[cell]}
+        for cell, each in made.items()
+        if each.measured is not None and (cell.model, cell.part) not in broken
+    }
+    try:
+        result = experiment.conclude(contest, measured)
+    except Exception as error:
+        # its measurements are kept, and the other experiments are still worth making
+        write_atomically(contest.cells_of(experiment.name) / TRACE, traceback.format_exc())
+        reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
+        say(f"{experiment.name}: FAILED: {reason}")
+        failures += [Failure(task=CONCLUSION, model=model, reason=reason) for model in contest.models]
+        names, seeds = contest.models, list(contest.seeds)
+        result = Result(
+            experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]
+        )
+    machines = [each for each in dict.fromkeys(by.values()) if each]
+    codes = list(dict.fromkeys(each.code for each in made.values() if each.measured is not None))
+    result = result.model_copy(update={"models": summary.models, "machines": machines, "codes": codes})
+    reasons = {model: reason for (model, _), reason in reversed(broken.items())}
+    changes = {"failures": failures, "seconds": seconds}
+    return _completed(result, experiment, failures, reasons).model_copy(update=changes)
+
+
+def incomplete(made: Mapping[Cell, Kept]) -> dict[tuple[str, str], str]:
+    """Models and parts of which some seeds failed and others did not, with the reason why they are not judged."""
+    seeds: dict[tuple[str, str], list[Kept]] = {}
+    for cell, each in made.items():
+        if cell.seed is not None:
+            seeds.setdefault((cell.model, cell.part), []).append(each)
+    found = {}
+    for key, all_of_them in seeds.items():
+        failed = [each.failed for each in all_of_them if each.failed]
+        if failed and len(failed) < len(all_of_them):
+            left = "the others may be the lucky ones"
+            found[key] = f"{len(failed)} of {len(all_of_them)} seeds failed, and {left}: {failed[0]}"
+    return found
+
+
+def _completed(
+    result: Result, experiment: Experiment, failures: Sequence[Failure], reasons: Mapping[str, str]
+) -> Result:
+    """The result with every cell of the experiment's rows: one without a finding says why there is none.
+
+    Args:
+        result: with the findings.
+        experiment: whose rows.
+        failures: of its measurements; the first of a model is the reason.
+        reasons: by model, those that come before.
+    """
+    there = {(finding.row, finding.model) for finding in result.findings}
+    first = {each.model: each.reason for each in reversed(failures)} | dict(reasons)
+    missing = [
+        Finding(row=row, model=model, failed=first.get(model, "was not measured"))
+        for row in experiment.rows
+        for model in result.models
+        if (row, model) not in there
+    ]
+    return result.model_copy(update={"findings": [*result.findings, *missing]})

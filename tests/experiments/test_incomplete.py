@@ -1,0 +1,187 @@
+"""What lacks some seeds is not judged by the others, and rounds of times are of use only beside each other."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+from s2s.cli.compare import Order, extended, order
+from s2s.errors import Stopped, UserError
+from s2s.experiments import beginning, comparison, cost, running
+from s2s.experiments.concluding import incomplete
+from s2s.experiments.contest import Cell
+from s2s.experiments.running import Kept
+from s2s.results import RESULT, read_result
+from tests.experiments.counting import TINY, begin
+
+
+def _went_on(folder, **more):
+    told = io.StringIO()
+    comparison.go_on(folder, Console(file=told, width=500), **more)
+    return told.getvalue()
+
+
+def _asks(monkeypatch, **changes):
+    experiment = replace(comparison.EXPERIMENTS["memory"], **changes)
+    monkeypatch.setattr(comparison, "EXPERIMENTS", {"memory": experiment})
+
+
+def test_a_model_that_fails_with_some_seeds_is_not_judged_by_the_others(counting, tmp_path, monkeypatch):
+    seen, well = [], []
+
+    def measure(contest, cell):
+        if (cell.model, cell.seed) == ("lstm", 2) and not well:
+            raise UserError("the loss is no number")
+        return counting.measure(contest, cell)
+
+    def conclusion(contest, measured):
+        seen.append({(cell.model, cell.seed) for cell in measured})
+        return counting.conclusion(contest, {cell: m for cell, m in measured.items() if cell.model == "lstm"})
+
+    _asks(monkeypatch, measure=measure, conclusion=conclusion)
+    folder = begin(tmp_path / "diverging", "rnn", "lstm")
+    _went_on(folder)
+    assert seen[-1] == {("rnn", 1), ("rnn", 2)}
+    result = read_result(folder / "memory" / RESULT)
+    (cell,) = [finding for finding in result.findings if finding.model == "lstm"]
+    assert cell.failed == "1 of 2 seeds failed, and the others may be the lucky ones: the loss is no number"
+    assert [failure.task for failure in result.failures] == ["lstm--count--seed2"]
+    # what failed is tried again, and then all of them count
+    well.append(True)
+    _went_on(folder)
+    assert seen[-1] == {(model, seed) for model in ("rnn", "lstm") for seed in (1, 2)}
+    assert not next(f.failed for f in read_result(folder / "memory" / RESULT).findings if f.model == "lstm")
+
+
+def test_parts_whose_seeds_all_failed_or_succeeded_and_rounds_are_whole():
+    fails, holds = Kept(None, "no", 1.0), Kept({}, "", 1.0)
+    made = {
+        **{Cell("rnn", "a", seed): fails for seed in (1, 2)},
+        **{Cell("rnn", "b", seed): holds for seed in (1, 2)},
+        **{Cell("rnn", f"round-{i}"): fails if i == 2 else holds for i in (1, 2, 3)},
+        **{Cell("lstm", "b", seed): fails if seed == 2 else holds for seed in (1, 2, 3)},
+    }
+    assert incomplete(made) == {("lstm", "b"): "1 of 3 seeds failed, and the others may be the lucky ones: no"}
+
+
+@pytest.fixture
+def rounds(counting, monkeypatch):
+    """Each seed of the counting question is a round."""
+    cells = counting.cells
+
+    def in_rounds(contest):
+        by_seed = sorted(cells(contest), key=lambda cell: cell.seed)
+        return [Cell(cell.model, f"round-{cell.seed}", in_round=True) for cell in by_seed]
+
+    _asks(monkeypatch, cells=in_rounds)
+    return counting
+
+
+def test_a_model_that_comes_later_has_rounds_with_all_others(rounds, tmp_path):
+    folder = begin(tmp_path / "later", "rnn", "lstm")
+    _went_on(folder)
+    assert rounds.asked == ["rnn--round-1", "lstm--round-1", "rnn--round-2", "lstm--round-2"]
+    # all is there
+    _went_on(folder)
+    assert len(rounds.asked) == 4
+    asked = extended(beginning.begun(folder), Order(("mingru",)))
+    assert "memory: 6 measurements" in comparison.costs(folder, asked, None)
+    told = _went_on(folder, summary=asked)
+    assert "memory: rounds that not all models have a part in are measured again" in told
+    assert rounds.asked[4:] == [f"{model}--round-{i}" for i in (1, 2) for model in ("rnn", "lstm", "mingru")]
+
+
+def test_an_interrupted_round_is_begun_again(rounds, tmp_path):
+    folder = begin(tmp_path / "interrupted", "rnn", "lstm")
+    rounds.interrupt_at = 3
+    with pytest.raises(Stopped):
+        _went_on(folder)
+    rounds.interrupt_at = None
+    _went_on(folder)
+    assert rounds.asked[3:] == ["rnn--round-2", "lstm--round-2"]
+
+
+def test_a_failed_round_that_succeeds_elsewhere_takes_all_others_with_it(rounds, tmp_path, monkeypatch):
+    well, measure = [], rounds.measure
+
+    def fails(contest, cell):
+        if cell.key == "rnn--round-2" and not well:
+            raise RuntimeError("no memory")
+        return measure(contest, cell)
+
+    _asks(monkeypatch, measure=fails)
+    monkeypatch.setattr(running, "processor", lambda: "Old")
+    folder = begin(tmp_path / "failed", "rnn", "lstm")
+    _went_on(folder)
+    assert len(rounds.asked) == 3
+    # tried again elsewhere in vain, it makes nobody be measured again
+    monkeypatch.setattr(running, "processor", lambda: "New")
+    _went_on(folder)
+    assert len(rounds.asked) == 3
+    well.append(True)
+    _went_on(folder)
+    assert len(rounds.asked) == 3 + 4
+    machines = {json.loads(path.read_text())["machine"] for path in (folder / "cells/memory").glob("*.json")}
+    assert machines == {"New (fp32)"}
+
+
+def test_times_with_another_number_of_threads_are_no_company(rounds, tmp_path):
+    folder = begin(tmp_path / "threads", "rnn", "lstm")
+    _went_on(folder)
+    for path in (folder / "cells/memory").glob("*--round-1.json"):
+        path.unlink()
+    for path in (folder / "cells/memory").glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"threads": 1 + torch.get_num_threads()}))
+    told = _went_on(folder)
+    assert "memory: what was measured with another number of threads is measured again with 1" in told
+    assert len(rounds.asked) == 8
+
+
+def test_a_question_about_trained_models_costs_their_training_where_nobody_else_trains_them(monkeypatch, tmp_path):
+    told = {}
+    for asked in (("bottleneck",), ("quality",), ("quality", "bottleneck")):
+        planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=asked, out=tmp_path / "-".join(asked)))
+        summary = planned.summary
+        contest = comparison._planned(planned.folder, summary, planned.base)
+        told[asked] = {
+            one.name: cost.ahead(one, contest, 2, comparison._trains(one, summary))
+            for one in comparison._chosen(summary)
+        }
+    alone, both = told["bottleneck",]["bottleneck"], told["quality", "bottleneck"]
+    assert alone == pytest.approx(both["bottleneck"] + both["quality"])
+    assert both["quality"] == told["quality",]["quality"]
+    # what is trained is not trained again
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("bottleneck",), out=tmp_path / "there"))
+    contest = comparison._planned(tmp_path / "there", planned.summary, planned.base)
+    for model in ("rnn", "lstm"):
+        for seed in (1, 2):
+            run = tmp_path / "there/runs" / f"{model}-seed{seed}"
+            run.mkdir(parents=True)
+            (run / "cost.json").write_text("{}")
+    (bottleneck,) = comparison._chosen(planned.summary)
+    trains = comparison._trains(bottleneck, planned.summary)
+    assert cost.ahead(bottleneck, contest, 2, trains) == pytest.approx(both["bottleneck"])
+
+
+def test_a_comparison_that_goes_on_on_a_gpu_asks_what_it_asked_before(counting, tmp_path, monkeypatch):
+    sizes = {"lecture": "small", "definitive": "large", "definitive on a GPU": "huge"}
+    seen = []
+
+    def cells(contest):
+        seen.append(contest.sizes(sizes))
+        return counting.cells(contest)
+
+    _asks(monkeypatch, cells=cells)
+    folder = begin(tmp_path / "moved", "rnn", "lstm")
+    summary = beginning.begun(folder).model_copy(update={"profile": "definitive"})
+    _went_on(folder, summary=summary)
+    assert set(seen) == {"large"}
+    assert beginning.begun(folder).sized_for == "cpu"
+    base = beginning.task_of(folder)
+    contest = comparison._planned(folder, beginning.begun(folder), base)
+    there = replace(contest, computer=replace(contest.computer, device=torch.device("cuda")))
+    assert there.sizes(sizes) == "large"
+    assert replace(there, sized_for="").sizes(sizes) == "huge"
