@@ -121,7 +121,7 @@ def train(
     else:
         asked = read_recipe(recipe, overrides)
     if not resume:
-        check_free(folder_of(asked), overwrite)
+        check_free(asked, overwrite)
     going_on = Path(cast("str | Path", recipe)) if resume else None
 
     def begin(console: "Console") -> "Generator[Update, None, Path]":

@@ -298,14 +298,19 @@ def _paths(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield key, (split,) if isinstance(split, str) else split
 
 
-def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
-    """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
+def learned_from(recipe: AnyRecipe[Any]) -> list[tuple[str, Path]]:
+    """The keys of a recipe that name folders, runs and files on this machine, each with the path that it names."""
     values = dict(recipe)
     sections = [(".".join(where), section) for where, section in _corpora(values["data"])]
     named = [(f"{place}.{key}", f) for place, section in sections for key, files in _paths(section) for f in files]
     origin = values.get("init_from")
     named += [("init_from", origin)] if origin and not origin.startswith(_ON_HUB) else []
-    return [f"{key}: {file}: {_missing(Path(file))}" for key, file in named if not Path(file).exists()]
+    return [(key, Path(file)) for key, file in named]
+
+
+def missing_files(recipe: AnyRecipe[Any]) -> list[str]:
+    """What a recipe with absolute paths names and is not there, as `key: path: what is wrong`; nothing is read."""
+    return [f"{key}: {file}: {_missing(file)}" for key, file in learned_from(recipe) if not file.exists()]
 
 
 def _missing(path: Path) -> str:

@@ -4,13 +4,14 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quoted
 from s2s.files import UNFINISHED, locked, sweep, whole
 from s2s.folders import taken_for
-from s2s.recipe.reading import write
+from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.hub import is_on_hub, located
 from s2s.run.tasks import read, schema_of
@@ -25,6 +26,12 @@ MANIFEST = "manifest.json"
 EXPORTED = "export.json"
 """What an exported folder has: for what it is."""
 LOCK = ".lock"
+# what a training writes, and TensorBoard, evaluations and probes beside it; of a comparison's runs their cost, too
+_OURS = (
+    *(RECIPE, TOKENIZER, MANIFEST, LOCK, f"{UNFINISHED}*", "checkpoints", "metrics.jsonl", "events.out.tfevents.*"),
+    *("init_from.json", "back_translations.json", "figures", "lengths.png", "evaluation-*.json", "scores.json"),
+    *("probe-bias.*", "probe-induction.*", "cost.json"),
+)
 _LENGTH = "training.updates"
 # what may change when a run goes on: where its data lies (their hash is checked), what computes, and its length
 _MAY_CHANGE = ("data", "device", _LENGTH)
@@ -39,23 +46,33 @@ def folder_of(recipe: AnyRecipe) -> Path:
     return Path(recipe.run.dir) if recipe.run.dir else Path("runs") / recipe.name
 
 
-def check_free(folder: Path, overwrite: bool) -> None:
-    """Refuses a folder that a new run may not take: it holds something, or a run that shall stay."""
+def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
+    """Refuses a folder that a new run may not take: it holds something else, or a run that shall stay."""
+    folder, another = folder_of(recipe), "name another folder with run.dir=DIR"
     try:
         folder.exists()
     except OSError as error:
         raise UserError(f"cannot be a folder: {error.strerror}", str(folder), "shorten name or run.dir") from None
     if not folder.exists() or (folder.is_dir() and untouched(folder, TOKENIZER)):
         return
+    if other := taken_for(folder):
+        raise UserError(f"is no run, but {other[0]}", where=str(folder), remedy=f"{another}; {other[1]}")
     if not (folder / RECIPE).exists():
-        raise UserError("exists and is not a run", where=str(folder), remedy="name another folder with run.dir=DIR")
+        raise UserError("exists and is not a run", where=str(folder), remedy=another)
     if not overwrite:
         raise UserError(
             "holds a run already",
             where=str(folder),
-            remedy=f"continue it with `s2s train {quoted(folder)} --resume`, replace it with --overwrite, "
-            "or name another folder with run.dir=DIR",
+            remedy=f"continue it with `s2s train {quoted(folder)} --resume`, replace it with --overwrite, or {another}",
         )
+    # whoever has a recipe.yaml beside a corpus has a folder that looks like a run
+    if foreign := sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in _OURS)):
+        some = " and ".join(foreign[:2]) if len(foreign) < 3 else f"{foreign[0]} and {len(foreign) - 1:,} others"
+        remedy = f"{another}, or move away what is not the run's"
+        raise UserError(f"holds what no run writes, and --overwrite would remove: {some}", str(folder), remedy)
+    for key, path in learned_from(recipe):
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"lies in {folder}, which --overwrite would empty", f"{key}: {path}", another)
 
 
 def untouched(folder: Path, *begun: str) -> bool:
@@ -71,14 +88,14 @@ def untouched(folder: Path, *begun: str) -> bool:
 def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite: bool) -> Iterator[Path]:
     """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`."""
     folder = folder_of(recipe)
-    check_free(folder, overwrite)
+    check_free(recipe, overwrite)
     # a link to a folder stays one, and one that is there may be a mount point: it is filled, not replaced
     place, new = folder.resolve(), not folder.exists()
     place.mkdir(parents=True, exist_ok=True)
     with alone(folder):
         try:
             # another process may have been faster
-            check_free(folder, overwrite)
+            check_free(recipe, overwrite)
             _clear(place)
             with whole(place / TOKENIZER) as tokenizer_folder:
                 tokenizer_folder.mkdir()

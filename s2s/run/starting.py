@@ -48,7 +48,7 @@ def planned(
     if overfit and recipe.task != "translation":
         raise UserError(f"--overfit is for translation, and the task is {recipe.task}", remedy="leave it out")
     if not (overfit or resume):
-        check_free(folder_of(recipe), overwrite)
+        check_free(recipe, overwrite)
     return Start(recipe, path if resume else None, overrides, overwrite, overfit)
 
 

@@ -321,7 +321,7 @@ def training(
         The folder.
     """
     if folder is None:
-        folders.check_free(folders.folder_of(recipe), overwrite)
+        folders.check_free(recipe, overwrite)
     task, say = task_of(recipe), plain(console)
     with room_to_train(task, recipe):
         ranks.led(sent(recipe))

@@ -10,7 +10,8 @@ import pytest
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.run.folder import alone
+from s2s.run.folder import alone, check_free
+from s2s.run.tasks import read
 
 RECIPE = """
 name: tiny
@@ -164,3 +165,39 @@ def test_learned_positions_end_a_translation_in_time(folder, capfd):
     with pytest.raises(UserError, match=r"is longer than the 70 positions(.|\n)*split it"):
         _s2s("translate", "new", "--input", "long.txt", "--output", "out.txt")
     assert not list(folder.glob("*out.txt"))
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "message"),
+    [
+        (["comparison.json"], [], r"is no run, but a comparison(.|\n)*run.dir=DIR; .*compare --resume"),
+        (["asked.json"], [], "is no run, but a reproduction"),
+        (["corpus.tsv"], [], "holds what no run writes, and --overwrite would remove: corpus.tsv\n"),
+        (["a.en", "a.de", ".git/config"], [], r"would remove: \.git and 2 others"),
+        (["checkpoints/a.en"], ["data={corpus: files, root: runs/tiny/checkpoints, train: a.en}"], "data.root: "),
+        ([], ["init_from=runs/tiny"], "init_from: runs/tiny: lies in runs/tiny, which --overwrite would empty"),
+        ([], ["init_from=runs/tiny/checkpoints/0000004"], "init_from: .*0000004: lies in"),
+        ([], ["data.more={back: {train: a.de, back_translated_by: runs/tiny}}"], "data.more.back.back_translated_by: "),
+    ],
+)
+def test_what_is_not_a_runs_or_what_the_new_one_learns_from_is_not_removed(folder, there, words, message):
+    for name in there:
+        (folder / "runs/tiny" / name).parent.mkdir(exist_ok=True)
+        (folder / "runs/tiny" / name).touch()
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        _s2s("train", "tiny.yaml", "--overwrite", *words)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_recipe_alone_is_replaced(folder):
+    (folder / "begun").mkdir()
+    shutil.copy(folder / "tiny.yaml", folder / "begun/recipe.yaml")
+    _s2s("train", "tiny.yaml", "run.dir=begun", "training.updates=2", "--overwrite")
+    assert (folder / "begun/checkpoints/0000002").exists()
+
+
+@pytest.mark.parametrize("name", "tcm")
+def test_all_that_a_run_of_a_task_writes_is_known_as_its(small_world, name):
+    run = small_world / "runs" / name
+    check_free(read(run / "recipe.yaml", [f"run.dir={run}"]), overwrite=True)
