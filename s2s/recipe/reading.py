@@ -119,7 +119,8 @@ def write(recipe: AnyRecipe[Any], path: Path) -> None:
 def dump(recipe: AnyRecipe[Any]) -> str:
     """A recipe as YAML, with every key; its name and its task come first."""
     yaml, text = YAML(), StringIO()
-    yaml.width = 120
+    # a long text that is folded at two spaces, or beside a tab, is read as another one
+    yaml.width = 1 << 30
     tree = recipe.model_dump(mode="json")
     yaml.dump(_flowing({key: tree.pop(key) for key in ("name", TASK)} | tree), text)
     return text.getvalue()

@@ -123,7 +123,7 @@ def test_the_resolved_recipe_reads_back_as_itself(good, tmp_path):
 
 def test_names_in_a_list_read_back_as_themselves(tmp_path):
     recipe = read(shipped()["ag_news"], ["data.classes=[a, b]"])
-    classes = ("\x85x", "\u2028", " a ", "yes", "1")
+    classes = ("\x85x", "\u2028", " a ", "yes", "1", "/a  folder" * 30, "tab\t" * 60)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"classes": classes})})
     write(recipe, tmp_path / "lists.yaml")
     assert read(tmp_path / "lists.yaml").data.classes == classes
@@ -136,6 +136,9 @@ _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 @example(text="\x85", rate=1.0, seed=0, decay=0.0)
 @example(text="\u2028", rate=1.0, seed=0, decay=0.0)
 @example(text="\x85 \u2028\r\n\ufeff a " + "long " * 50, rate=1.0, seed=0, decay=0.0)
+@example(text="/a  folder" * 30, rate=1.0, seed=0, decay=0.0)
+@example(text="tab\t" * 60, rate=1.0, seed=0, decay=0.0)
+@example(text="\x85 tab\t" * 60, rate=1.0, seed=0, decay=0.0)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_recipe_that_can_be_held_can_be_written_and_read(good, text, rate, seed, decay):
     recipe = read(good)
