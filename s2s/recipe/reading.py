@@ -41,7 +41,8 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
     """A checked recipe, of the class that its task has.
 
     Relative paths to data start from the recipe's folder, those in overrides from the current folder, and files from
-    `data.root` where there is one; they come out absolute. `run.dir` stays relative to the current folder.
+    `data.root` where there is one; they come out absolute. `run.dir` and `init_from` stay relative to the current
+    folder. In all of them, a `~` in front is the user's home.
 
     An override of `model.kind` takes another model in the place of the file's: what the file says of keys that only its
     own model has is then left out, and keys that both have keep their values. The first task is that of a recipe that
@@ -251,7 +252,7 @@ def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequenc
 
 
 def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> AnyRecipe[Any]:
-    """The recipe with absolute paths to its data: a run's own recipe then works from anywhere."""
+    """The recipe with absolute paths to its data: a run's own recipe then works from anywhere; and no `~` in others."""
     data = dict(recipe)["data"]
     several: dict[str, dict[str, Section]] = {}
     for where, section in _corpora(data):
@@ -259,7 +260,12 @@ def _absolute(recipe: AnyRecipe[Any], folder: Path, given: set[Location]) -> Any
             data = _absolute_data(data, where, folder, given)
         else:
             several.setdefault(where[1], {})[where[2]] = _absolute_data(section, where, folder, given)
-    return recipe.model_copy(update={"data": data.model_copy(update=several)})
+    changes: dict[str, object] = {"data": data.model_copy(update=several)}
+    if recipe.run.dir:
+        changes["run"] = recipe.run.model_copy(update={"dir": _from_home(recipe.run.dir)})
+    if origin := dict(recipe).get("init_from"):
+        changes["init_from"] = _from_home(origin)
+    return recipe.model_copy(update=changes)
 
 
 def _absolute_data(section: Section, where: Location, folder: Path, given: set[Location]) -> Section:
@@ -270,10 +276,14 @@ def _absolute_data(section: Section, where: Location, folder: Path, given: set[L
         start = Path.cwd() if above & given else folder.absolute()
         if key in _SPLITS and "root" in changes:
             start = Path(str(changes["root"]))
-        # Path.expanduser fails for an unknown user's ~
-        files = tuple(str(start / os.path.expanduser(file)) for file in named)  # noqa: PTH111
+        files = tuple(str(start / _from_home(file)) for file in named)
         changes[key] = files[0] if isinstance(getattr(section, key), str) else files
     return section.model_copy(update=changes)
+
+
+def _from_home(path: str) -> str:
+    # Path.expanduser fails for an unknown user's ~
+    return os.path.expanduser(path)  # noqa: PTH111
 
 
 def _corpora(data: Section) -> Iterator[tuple[Location, Section]]:

@@ -374,6 +374,9 @@ def test_only_paths_are_made_absolute(tmp_path, good, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     hub = read(good, ["data.corpus=someone/something", "data.root=~/texts", "run.dir=there"])
     assert (hub.data.train, hub.data.root, hub.run.dir) == ("train", "/home/me/texts", "there")
+    far = read(good, ["run.dir=~/runs/a", "init_from=~/runs/b"])
+    assert (far.run.dir, far.init_from) == ("/home/me/runs/a", "/home/me/runs/b")
+    assert read(good, ["init_from=hf:~/b"]).init_from == "hf:~/b"
     assert read(good, ["data.corpus=x/y", "data.root=~nobody-of-that-name/x"]).data.root.endswith(
         "/~nobody-of-that-name/x"
     )
