@@ -145,8 +145,8 @@ def check_is_run(folder: Path) -> None:
 
 
 def home_of(path: Path) -> Path:
-    """The folder of a run, also where a checkpoint in it is named."""
-    return path if (path / MANIFEST).exists() else path.parent.parent
+    """The folder of a run, also where a checkpoint in it is named, were it by a link or by `.`."""
+    return path if (path / MANIFEST).exists() else path.resolve().parent.parent
 
 
 def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":

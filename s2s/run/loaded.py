@@ -97,7 +97,8 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     if (path / _WEIGHTS).exists():
         if name is not None:
             raise UserError("is a checkpoint itself", where=str(path), remedy=f"leave out --checkpoint {name}")
-        return path
+        # its own name, which a link or `.` has not
+        return path.resolve()
     checkpoints = Checkpoints(path)
     average = checkpoints.folder / "average"
     if name is None:

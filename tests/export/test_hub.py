@@ -109,6 +109,17 @@ def test_the_card_tells_of_every_evaluation_of_its_checkpoint_and_refuses_a_dama
         path.write_text(kept, encoding="utf-8")
 
 
+def test_a_checkpoint_has_the_history_and_the_scores_of_its_run_by_whatever_path(small, tmp_path, monkeypatch):
+    _s2s("export", small, "--to", "hub", "--output", tmp_path / "whole")
+    (tmp_path / "link").symlink_to(small / "checkpoints/0000060")
+    for place, path in ((tmp_path, "link"), (small / "checkpoints", "0000060"), (small / "checkpoints/0000060", ".")):
+        monkeypatch.chdir(place)
+        out = tmp_path / f"by {path}"
+        _s2s("export", path, "--to", "hub", "--output", out)
+        for name in ("README.md", "manifest.json"):
+            assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_the_card_tells_of_no_weights_that_only_had_the_name_of_these(small, tmp_path):
     run = tmp_path / "small"
     shutil.copytree(small, run)

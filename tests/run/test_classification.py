@@ -186,7 +186,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(folder, monkeypatch):
         _s2s("train", "cut", "--resume")
 
 
-def test_what_training_has_seen_is_not_taken_for_a_test_set(folder):
+def test_what_training_has_seen_is_not_taken_for_a_test_set(folder, monkeypatch):
     _s2s("train", "tiny.yaml", "data.test=20", "run.dir=held", "training.updates=4", "validation.every=4")
     before = (folder / "held/evaluation-test.json").read_bytes()
     _s2s("evaluate", "held")
@@ -197,6 +197,12 @@ def test_what_training_has_seen_is_not_taken_for_a_test_set(folder):
     for overrides in ([], ["data.seed=2"], ["data.test=21"]):
         with pytest.raises(UserError, match=r"test set is drawn from the training data(.|\n)*training has seen some"):
             _s2s("evaluate", "held", *overrides)
+    (folder / "link").symlink_to("held/checkpoints/0000004")
+    for place, run in (("", "held/checkpoints/0000004"), ("", "link"), ("held/checkpoints", "0000004"), ("link", ".")):
+        monkeypatch.chdir(folder / place)
+        with pytest.raises(UserError, match=r"test set is drawn from the training data(.|\n)*training has seen some"):
+            _s2s("evaluate", run)
+    monkeypatch.chdir(folder)
     assert (folder / "held/evaluation-test.json").read_bytes() == before
     assert evaluate(folder / "held", overrides=["data.test=test.tsv"], keep=False).truth
     # of a run whose test set is a file, nothing was held out
