@@ -6,7 +6,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -102,6 +102,13 @@ def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
     if path:
         rows = {name: [asdict(part) for part in parts] for name, parts in results.items()}
         write_atomically(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
+def show_text(parts: Iterable[str]) -> None:
+    """Prints a text for others, part by part, as they come: UTF-8 as in a file, whatever a terminal takes."""
+    with click.open_file("-", "w", encoding="utf-8") as stream:
+        for part in parts:
+            click.echo(part, file=stream, nl=False)
 
 
 @contextmanager

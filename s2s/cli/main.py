@@ -1,5 +1,6 @@
 """The command `s2s`: a lazy group, so that help and mistakes are answered before anything heavy is imported."""
 
+import codecs
 import difflib
 import importlib
 import io
@@ -96,6 +97,7 @@ def main() -> None:
     # one of two cores, training is measured 2 to 10 times as fast with this; alone, as fast as without.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     _open_what_is_closed()
+    _spell_what_output_has_not()
     try:
         commands(prog_name="s2s", standalone_mode=False)
         sys.stdout.flush()
@@ -148,6 +150,12 @@ def _open_what_is_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  it stays open
+
+
+def _spell_what_output_has_not() -> None:
+    """Of characters that standard output's encoding lacks none ends a command; texts for others are UTF-8 anywhere."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _let_go_of_output() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from s2s.cli import options
+from s2s.cli.lines import show_text
 from s2s.cli.main import Group
 from s2s.errors import UserError
 from s2s.recipe.reading import copy_shipped, dump, missing_files, recipe_path, shipped
@@ -49,7 +50,7 @@ def _mistakes(path: Path, overrides: list[str]) -> str:
 @options.overrides
 def show(path: Path, overrides: tuple[str, ...]) -> None:
     """Print a recipe with every key that it leaves to the defaults."""
-    click.echo(dump(read(recipe_path(path), overrides)), nl=False)
+    show_text([dump(read(recipe_path(path), overrides))])
 
 
 @recipe.command("list")
@@ -76,7 +77,7 @@ def schema(kinds: tuple[str, ...]) -> None:
     """Print the JSON schema, for completion in editors."""
     from s2s.recipe.reference import json_schema
 
-    click.echo(json_schema(schemas(), list(kinds) or None))
+    show_text([json_schema(schemas(), list(kinds) or None), "\n"])
 
 
 @recipe.command()
@@ -84,7 +85,7 @@ def reference() -> None:
     """Print the page of all keys (docs/recipe.md)."""
     from s2s.recipe.reference import reference as page
 
-    click.echo(page(schemas()), nl=False)
+    show_text([page(schemas())])
 
 
 @click.command()

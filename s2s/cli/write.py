@@ -1,11 +1,12 @@
 """What a language model writes: `generate`."""
 
+import itertools
 from pathlib import Path
 
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+from s2s.cli.lines import check_output, chunks, lines_to, show_text, told_to_wait
 from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
@@ -62,9 +63,7 @@ def generate(
     loaded = ready(model, checkpoint)
     asked = Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed)
     if prompt is not None and count == 1 and output is None:
-        for part in growing(loaded, prompt, asked):
-            click.echo(part, nl=False)
-        click.echo()
+        show_text(itertools.chain(growing(loaded, prompt, asked), ["\n"]))
         return
     with lines_to(output) as write:
         for text in answers(loaded, chunks(source, 1, wait) if prompt is None else [[prompt]], asked):

@@ -1,6 +1,7 @@
 """The very beginning and the very end of the command: interruptions while much is loaded, and output that is full."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,27 @@ def test_options_that_exclude_each_other_are_told(words, said, tmp_path):
     asked = [str(tmp_path / word) if word == "LINES" else word for word in words]
     with pytest.raises(UserError, match=said):
         CliRunner().invoke(main.commands, asked, standalone_mode=False, catch_exceptions=False)
+
+
+def _bytes(*words: str, encoding: str) -> bytes:
+    asked = os.environ | {"PYTHONIOENCODING": encoding}
+    return subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, env=asked, timeout=60, check=True).stdout
+
+
+def test_characters_that_output_lacks_are_spelt_and_end_no_training(small_world, tmp_path):
+    shutil.copytree(small_world / "runs" / "t", tmp_path / "t")
+    told = _bytes("-m", "s2s", "train", str(tmp_path / "t"), "--resume", encoding="latin-1").decode("latin-1")
+    assert f"going on with {tmp_path / 't'}: loading \\u2026\n" in told
+    assert "curves: " in told
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16", "utf-8"])
+def test_texts_for_others_are_utf_8_wherever_they_go(tmp_path, encoding):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("name: a\ndescription: Größe …\nmodel: {kind: lstm}\n", encoding="utf-8")
+    shown = _bytes("-m", "s2s", "recipe", "show", str(recipe), encoding=encoding).decode("utf-8")
+    assert "description: Größe …\n" in shown
+    here = "with lines_to(None) as write: write('Größe …')"
+    called = f"def called(**_):\n {here}\n\nmain.commands = called; main.main()"
+    code = f"from s2s.cli import main; from s2s.cli.lines import lines_to\n{called}"
+    assert _bytes("-c", code, encoding=encoding) == "Größe …\n".encode()
