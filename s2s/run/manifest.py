@@ -18,7 +18,8 @@ from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
-from s2s.run.folder import MANIFEST
+from s2s.run.folder import EXPORTED, MANIFEST
+from s2s.training.checkpoint import Checkpoints
 from s2s.training.devices import Computer
 from s2s.training.precision import GradientTimes
 
@@ -86,9 +87,17 @@ def read(path: Path, begun: bool = False) -> list[dict]:
 
 
 def trained_on(folder: Path) -> str:
-    """What a run was trained with last, in words; empty where nobody knows."""
+    """What a run was trained with last, in words; empty where nobody knows.
+
+    A start that saved nothing leaves nothing that it trained. Checkpoints of older versions do not say what saved them,
+    and then it was the last start.
+    """
+    checkpoints = Checkpoints(folder)
+    if noted := checkpoints.device():
+        return noted
     starts = read(folder / MANIFEST)
-    return str(starts[-1].get("device") or "") if starts else ""
+    nothing = checkpoints.last() is None and not (folder / EXPORTED).exists()
+    return str(starts[0 if nothing else -1].get("device") or "") if starts else ""
 
 
 def _identifies(start: object) -> bool:

@@ -243,7 +243,7 @@ class Running(Generic[R, D, M]):
             score = self.task.validate(self.course, log) if log else None
             scores = self.progress.scores + ([(trainer.update, score)] if score is not None else [])
             self.progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
-            self.checkpoints.save(trainer.model, tensors, self.progress)
+            self.checkpoints.save(trainer.model, tensors, self.progress, str(trainer.computer))
 
     def _out_of_patience(self, log: RunLog) -> bool:
         settings, scores = self.recipe.validation, [score for _, score in self.progress.scores]

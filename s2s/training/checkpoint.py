@@ -7,6 +7,7 @@ A checkpoint folder is enough to decode and to resume:
     model.safetensors      the weights that decode (the average, where one is kept)
     training.safetensors   weights in training, Adam's moments, average
     state.json             place in the data, validation scores, metadata
+    device.txt             what it was trained with, in words; older versions wrote none, and do not look for it
 """
 
 import hashlib
@@ -30,6 +31,7 @@ from s2s.files import remove, whole, write_atomically
 _TRAINING = "training.safetensors"
 _STATE = "state.json"
 _WEIGHTS = "model.safetensors"
+_DEVICE = "device.txt"
 _DIGEST, _WEIGHTS_DIGEST = "digest", "weights"
 _ANOTHER = "use another checkpoint of the run; where it has no other one, train it again"
 # what recurrent models called their table before its vectors could be scaled
@@ -147,9 +149,12 @@ class Checkpoints:
         self.keep_last = max(1, keep_last)
         self.every = every
 
-    def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress) -> Path:
-        """Writes a checkpoint of the weights that shall decode, under its update's number; removes those not kept."""
-        path = self._write(f"{progress.update:07d}", model, progress, training)
+    def save(self, model: nn.Module, training: dict[str, Tensor], progress: Progress, device: str = "") -> Path:
+        """Writes a checkpoint of the weights that shall decode, under its update's number; removes those not kept.
+
+        What has trained it is noted in words, where it is named.
+        """
+        path = self._write(f"{progress.update:07d}", model, progress, training, device)
         self._remove_old()
         return path
 
@@ -157,7 +162,9 @@ class Checkpoints:
         """Writes a model that only decodes, under the name `average`."""
         return self._write("average", model, progress, None)
 
-    def _write(self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None) -> Path:
+    def _write(
+        self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None, device: str = ""
+    ) -> Path:
         path = self.folder / name
         self.folder.mkdir(exist_ok=True)
         with whole(path) as place:
@@ -167,6 +174,8 @@ class Checkpoints:
                 save_tensors({n: t.detach() for n, t in training.items()}, place / _TRAINING)
             weights = _digest_of(place / _WEIGHTS)
             (place / _STATE).write_text(_described(progress, place / _TRAINING, weights), encoding="utf-8")
+            if device:
+                (place / _DEVICE).write_text(f"{device}\n", encoding="utf-8")
             shutil.copy(self.run / "recipe.yaml", place / "recipe.yaml")
             shutil.copytree(self.run / "tokenizer", place / "tokenizer")
         return path
@@ -196,6 +205,12 @@ class Checkpoints:
     def last(self) -> Path | None:
         """The newest one."""
         return self.numbered()[-1] if self.numbered() else None
+
+    def device(self) -> str:
+        """What trained the newest one, in words; empty where that was not noted."""
+        last = self.last()
+        path = last / _DEVICE if last else None
+        return path.read_text(encoding="utf-8", errors="replace").strip() if path and path.exists() else ""
 
     def best(self) -> Path | None:
         """The one with the best validation score; the newest when none was validated."""

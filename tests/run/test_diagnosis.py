@@ -248,8 +248,8 @@ def test_a_run_of_another_device_is_examined_on_what_is_here_and_that_is_said(ru
     shutil.copytree(run, tmp_path / "moved")
     for path in (tmp_path / "moved").rglob("recipe.yaml"):
         path.write_text(path.read_text().replace("kind: cpu", "kind: mps"))
-    file = tmp_path / "moved/manifest.json"
-    file.write_text(file.read_text().replace('"device": "cpu, 1 threads', '"device": "mps'))
+    for file in (tmp_path / "moved/manifest.json", *(tmp_path / "moved").rglob("device.txt")):
+        file.write_text(file.read_text().replace("cpu, 1 threads", "mps"))
     resuming = {"resume = never stopped": keeping.resuming}
     monkeypatch.setattr(doctor, "CHECKS", resuming)
     found = doctor.examined(opened(tmp_path / "moved"), None)

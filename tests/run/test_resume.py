@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
 from s2s.cli.main import commands
-from s2s.errors import UserError
+from s2s.errors import Stopped, UserError
 from s2s.training.precision import GradientTimes
 
 RECIPE = """
@@ -150,3 +151,36 @@ def test_a_run_keeps_the_precision_that_it_began_with(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "auto/manifest.json").read_text())[1]["device"].endswith(", bf16")
     told = _here("auto", "--resume", "device.precision=fp32").output
     assert "until now this run computed in bf16, from here on it does in fp32" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_start_that_saved_nothing_changes_no_precision(tmp_path, monkeypatch, saved):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    monkeypatch.setattr("s2s.run.training.measure", lambda trainer: GradientTimes(fp32=0.1, bf16=0.5, threads=1))
+    words = ("tiny.yaml", "device.threads=1", "validation.every=4")
+    assert _here(*words, "run.dir=straight", "training.updates=8").exception is None
+    assert _here(*words, "run.dir=stopped", "training.updates=4").exception is None
+    if not saved:
+        shutil.rmtree(tmp_path / "stopped/checkpoints")
+
+    def interrupted(*_words: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr("s2s.run.training.Running._continue", interrupted)
+        with pytest.raises(Stopped):
+            _here("stopped", "--resume", "device.precision=bf16")
+    devices = [start["device"] for start in json.loads((tmp_path / "stopped/manifest.json").read_text())]
+    assert [device.rpartition(", ")[2] for device in devices] == ["fp32", "bf16"]
+    went_on = _here("stopped", "--resume", "training.updates=8")
+    assert went_on.exception is None
+    assert "bf16" not in went_on.output
+    assert _losses(tmp_path / "stopped") == _losses(tmp_path / "straight")
+    # and one that saved something does
+    assert _here("stopped", "--resume", "training.updates=12", "device.precision=bf16").exception is None
+    assert "now this run computed in bf16" in _here("stopped", "--resume", "device.precision=fp32").output
+    # of what an older version saved, its last start decides
+    for note in (tmp_path / "stopped").rglob("device.txt"):
+        note.unlink()
+    assert "now this run computed in fp32" in _here("stopped", "--resume", "device.precision=bf16").output
