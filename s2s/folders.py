@@ -1,5 +1,7 @@
 """What a folder is that another command made: whoever is given the wrong one is told which, and what to do with it."""
 
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from s2s.errors import quoted
@@ -22,3 +24,9 @@ def taken_for(folder: Path) -> tuple[str, str] | None:
             f"`s2s compare --resume {quoted(folder)}` goes on with it; runs, if any, are in {quoted(folder / 'runs')}",
         )
     return None
+
+
+def foreign(folder: Path, ours: Sequence[str]) -> str:
+    """What is in a folder and has none of our names, or patterns of them: in words, the first by name; empty for none."""
+    names = sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in ours))
+    return " and ".join(names[:2]) if len(names) < 3 else f"{names[0]} and {len(names) - 1:,} others"

@@ -6,18 +6,39 @@ from pathlib import Path
 
 from s2s.errors import UserError, quoted
 from s2s.export.exportable import Format, check_exportable
-from s2s.files import whole
+from s2s.files import UNFINISHED, whole
+from s2s.folders import foreign
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of
 
 
-def check_place(folder: Path) -> None:
-    """Refuses a folder that would have to be replaced, unless it is an export itself."""
+# of all formats, and what evaluations and probes write beside it
+_OURS = (
+    *(RECIPE, TOKENIZER, EXPORTED, MANIFEST, f"{UNFINISHED}*", "README.md", "model.safetensors", "pooler.safetensors"),
+    *("model.bin", "config.json", "*_vocabulary.*", "onnx.json", "model.onnx", "start.onnx", "step.onnx"),
+    *("evaluation-*.json", "figures", "probe-bias.*", "probe-induction.*"),
+)
+
+
+def check_place(folder: Path, overwrite: bool = False) -> None:
+    """Refuses a folder that would have to be replaced, unless it is an export itself, and may be."""
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / EXPORTED).exists())):
         raise UserError("exists and is no export", where=f"--output {folder}", remedy="name another folder")
+    if (folder / EXPORTED).exists():
+        _check_replaceable(folder, overwrite)
     if not folder.resolve().parent.is_dir():
         raise UserError(f"there is no folder {folder.parent}", where=f"--output {folder}", remedy="make it first")
+
+
+def _check_replaceable(folder: Path, overwrite: bool) -> None:
+    where, another = f"--output {folder}", "name another folder"
+    if not overwrite:
+        remedy = f"{another}, or replace it, and what was edited in it, with --overwrite"
+        raise UserError("holds an export already", where, remedy)
+    if some := foreign(folder, _OURS):
+        what = f"holds what no export writes, and --overwrite would remove: {some}"
+        raise UserError(what, where, f"{another}, or move that away")
 
 
 def check_apart(run: Opened, folder: Path) -> None:
@@ -33,7 +54,14 @@ def check_apart(run: Opened, folder: Path) -> None:
         raise UserError(f"is, holds or lies in {run.path}, which is read", f"--output {folder}", "name another folder")
 
 
-def export(run: Opened, to: Format, folder: Path, quantization: str | None, checkpoint: str | None) -> str:
+def export(
+    run: Opened,
+    to: Format,
+    folder: Path,
+    quantization: str | None = None,
+    checkpoint: str | None = None,
+    overwrite: bool = False,
+) -> str:
     """Writes a run's model as another engine takes it, whole or not at all; says what was written.
 
     Raises:
@@ -41,7 +69,7 @@ def export(run: Opened, to: Format, folder: Path, quantization: str | None, chec
     """
     check_exportable(run.recipe, to, str(run.path))
     check_apart(run, folder)
-    check_place(folder)
+    check_place(folder, overwrite)
     if quantization and to != "ctranslate2":
         raise UserError(f"says nothing to --to {to}", f"--quantization {quantization}", "leave it out")
     from s2s.run.loaded import load

@@ -4,13 +4,12 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quoted
 from s2s.files import UNFINISHED, locked, sweep, whole
-from s2s.folders import taken_for
+from s2s.folders import foreign, taken_for
 from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.hub import is_on_hub, located
@@ -66,8 +65,7 @@ def check_free(recipe: AnyRecipe, overwrite: bool) -> None:
             remedy=f"continue it with `s2s train {quoted(folder)} --resume`, replace it with --overwrite, or {another}",
         )
     # whoever has a recipe.yaml beside a corpus has a folder that looks like a run
-    if foreign := sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in _OURS)):
-        some = " and ".join(foreign[:2]) if len(foreign) < 3 else f"{foreign[0]} and {len(foreign) - 1:,} others"
+    if some := foreign(folder, _OURS):
         remedy = f"{another}, or move away what is not the run's"
         raise UserError(f"holds what no run writes, and --overwrite would remove: {some}", str(folder), remedy)
     for key, path in learned_from(recipe):

@@ -1,6 +1,7 @@
 """A folder for the hub, put where the hub's own client keeps what it has fetched, is the run that it came from."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -198,3 +199,41 @@ def test_a_folder_that_is_no_export_is_not_replaced(small, tmp_path):
     with pytest.raises(UserError, match="says nothing to --to hub"):
         _s2s("export", small, "--to", "hub", "--output", tmp_path / "new", "--quantization", "int8")
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_export_is_replaced_only_where_it_may_be_and_holds_nothing_else(folder, small, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(folder, out)
+    card = (out / "README.md").read_text(encoding="utf-8")
+    (out / "README.md").write_text(f"{card}mine", encoding="utf-8")
+    asked = ("export", small, "--to", "hub", "--output", out)
+    with pytest.raises(UserError, match=r"--output .*out: holds an export already\n.*--overwrite"):
+        _s2s(*asked)
+    for added, told in (("LICENSE", "LICENSE"), (".git/config", ".git and LICENSE"), ("a.txt", ".git and 2 others")):
+        (out / added).parent.mkdir(exist_ok=True)
+        (out / added).touch()
+        with pytest.raises(UserError, match=rf"and --overwrite would remove: {re.escape(told)}\n"):
+            _s2s(*asked, "--overwrite")
+    assert (out / "README.md").read_text(encoding="utf-8") == f"{card}mine"
+    shutil.rmtree(out / ".git")
+    for name in ("LICENSE", "a.txt"):
+        (out / name).unlink()
+    _s2s("evaluate", out)
+    _s2s(*asked, "--overwrite")
+    assert (out / "README.md").read_text(encoding="utf-8") == card
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+def test_all_that_an_export_is_made_of_is_known_as_its(small, tmp_path, to):
+    for package in ("ctranslate2", "onnxruntime", "onnxscript"):
+        pytest.importorskip(package)
+    for words in ((), ("--overwrite",)):
+        _s2s("export", small, "--to", to, "--output", tmp_path / "out", *words)
+    assert (tmp_path / "out/export.json").exists()
+
+
+def test_an_export_of_a_model_that_answers_at_once_is_known_as_one(small_world, tmp_path):
+    pytest.importorskip("onnxscript")
+    for words in ((), ("--overwrite",)):
+        _s2s("export", small_world / "runs" / "c", "--to", "onnx", "--output", tmp_path / "out", *words)
+    assert (tmp_path / "out/model.onnx").exists()
