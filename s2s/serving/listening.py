@@ -1,11 +1,14 @@
 """From runs to a server that listens, until somebody wants it to stop."""
 
+import asyncio
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from s2s.errors import UserError
 from s2s.run.folder import Opened
@@ -15,6 +18,9 @@ from s2s.serving.messages import Limits
 from s2s.training.devices import prepare_process
 
 Say = Callable[[str], object]
+
+# seconds that clients have, when the server stops, to take answers that are computed
+_TAKING = 30
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -31,8 +37,9 @@ def bound(host: str, port: int) -> socket.socket:
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             place.bind(address)
             stack.pop_all()
-    except OSError as error:
-        what = f"cannot be had: {error.strerror or error}"
+    except (OSError, UnicodeError) as error:
+        # a name with an empty part is refused by its encoding
+        what = f"cannot be had: {getattr(error, 'strerror', None) or error}"
         raise UserError(what, where=f"{host}:{port}", remedy="name another --port or --host") from None
     return place
 
@@ -49,6 +56,27 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
 
 
+class _Cutting(uvicorn.Server):
+    """Cuts the connections that are left when it stops: uvicorn leaves them to the end of the process."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            if transport := getattr(connection, "transport", None):
+                transport.abort()
+        # the loop closes what is aborted in its next round
+        await asyncio.sleep(0)
+
+
+def server_of(app: FastAPI, limits: Limits) -> uvicorn.Server:
+    """What listens for an application; when it stops, answers that nobody takes do not keep it for ever."""
+    patience = math.ceil(limits.seconds) + _TAKING
+    config = uvicorn.Config(
+        app, log_level="warning", ws="none", server_header=False, timeout_graceful_shutdown=patience
+    )
+    return _Cutting(config)
+
+
 def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say) -> None:
     """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
     for run in runs.values():
@@ -57,12 +85,13 @@ def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say:
 
     def ended(answered: int) -> None:
         """Told after the last answer."""
-        say(f"stopped: {answered:,} requests were answered, none was left")
+        cut = len(server.server_state.connections)
+        rest = f"{cut:,} connections were cut" if cut else "none was left"
+        say(f"stopped: {answered:,} requests were answered, {rest}")
 
-    app = application(loaded, limits, ended)
-    config = uvicorn.Config(app, log_level="warning", ws="none", server_header=False)
+    server = server_of(application(loaded, limits, ended), limits)
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
     say(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")
     with place:
-        uvicorn.Server(config).run(sockets=[place])
+        server.run(sockets=[place])

@@ -36,13 +36,12 @@ class Running:
 @contextmanager
 def served(runs, limits=None, ended=lambda count: None):
     """Serves runs on a free port until the context ends; then all that was accepted has been answered."""
-    import uvicorn
-
     from s2s.serving.app import application
-    from s2s.serving.listening import bound
+    from s2s.serving.listening import bound, server_of
+    from s2s.serving.messages import Limits
 
     place, app = bound("127.0.0.1", 0), application(runs, limits, ended)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+    server = server_of(app, limits or Limits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
     thread.start()
     while not server.started and thread.is_alive():

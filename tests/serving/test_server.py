@@ -5,10 +5,12 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fastapi import Response
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
@@ -203,6 +205,35 @@ def test_a_stop_answers_what_was_accepted(loaded):
         assert [answer.result()[0] for answer in answers] == [200] * 8
     assert ended == [8]
     assert _computing() == before
+
+
+def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loaded, monkeypatch):
+    monkeypatch.setattr("s2s.serving.listening._TAKING", 0)
+    ended = []
+    with served(loaded, Limits(seconds=1), ended.append) as server:
+        server.app.add_api_route("/large", lambda: Response(bytes(1 << 26)))
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            # it has begun to answer
+            assert client.recv(1) == b"H"
+            server.server.should_exit = True
+            deadline = time.monotonic() + 20
+            while not ended and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert ended == [0]
+            taken = 0
+            with suppress(ConnectionError):
+                while part := client.recv(1 << 20):
+                    taken += len(part)
+            # it is cut, and not only left
+            assert 0 < taken < 1 << 26
+
+
+@pytest.mark.parametrize("host", ["127.0.0..1", "a" * 70, "nowhere.invalid"])
+def test_a_host_that_is_none_is_one_message(host):
+    with pytest.raises(UserError, match=rf"{host}:0: cannot be had: .*\n.*--host"):
+        bound(host, 0)
 
 
 def test_health_and_openapi_say_what_there_is(server):
