@@ -27,6 +27,6 @@ def taken_for(folder: Path) -> tuple[str, str] | None:
 
 
 def foreign(folder: Path, ours: Sequence[str]) -> str:
-    """What is in a folder and has none of our names, or patterns of them: in words, the first by name; empty for none."""
+    """What is in a folder and has none of our names, or patterns of them, in words; empty for none."""
     names = sorted(path.name for path in folder.iterdir() if not any(fnmatch(path.name, our) for our in ours))
     return " and ".join(names[:2]) if len(names) < 3 else f"{names[0]} and {len(names) - 1:,} others"

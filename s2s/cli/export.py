@@ -19,9 +19,7 @@ _QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "bfloat16", "float
 )
 @click.option("--overwrite", is_flag=True, help="Replace an export, and what was edited in it.")
 @options.checkpoint
-def export(
-    run: Path, to: str, output: Path, quantization: str | None, overwrite: bool, checkpoint: str | None
-) -> None:
+def export(run: Path, to: str, output: Path, quantization: str | None, overwrite: bool, checkpoint: str | None) -> None:
     """Write the model in RUN for CTranslate2, for ONNX, or as a folder for the Hugging Face hub."""
     from s2s.export.exportable import Format
     from s2s.export.folder import export as write

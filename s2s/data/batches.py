@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from s2s.data.encoding import Encoded
-from s2s.data.examples import Collated, Examples, Plan, joined, widened
+from s2s.data.examples import Collated, Examples, Plan, batches_for, widened
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.recipe.pairs import BatchSettings
@@ -134,15 +134,15 @@ def worst_first(batches: Plan, source_lengths: Lengths, target_lengths: Lengths)
     return [batches[i] for i in worst] + [rows for i, rows in enumerate(batches) if i not in worst]
 
 
-def accumulate(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> tuple[list[Plan], int]:
-    """Joins successive batches into updates of about as many target tokens, `EOS` counted; see `joined`.
+def accumulated(batches: Plan, target_lengths: Lengths, tokens_per_update: int) -> int:
+    """How many batches have about as many target tokens together, `EOS` counted; see `batches_for`.
 
     Raises:
         UserError: one batch is more than twice that.
     """
     usual = sum(int(target_lengths[rows].sum()) for rows in batches) / max(len(batches), 1)
     remedy = f"divide batches.tokens by {usual / tokens_per_update:.1f}"
-    return joined(batches, tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
+    return batches_for(tokens_per_update, usual, "target tokens", "tokens_per_update", remedy)
 
 
 def collate(sources: Rows, targets: Rows, indices: Sequence[int] | np.ndarray) -> Batch:
@@ -237,8 +237,8 @@ class Pairs(Examples[Batch]):
         sources, targets = self.data.source_lengths[self.kept], self.data.target_lengths[self.kept]
         return [self.kept[rows] for rows in plan(sources, targets, self.tokens, seed, epoch)]
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        return accumulate(batches, self.data.target_lengths, self.wanted)
+    def together(self, batches: Plan) -> int:
+        return accumulated(batches, self.data.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
         """The pairs, padded; nothing is drawn at random."""

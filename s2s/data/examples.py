@@ -94,12 +94,12 @@ class Examples(ABC, Generic[C]):
     def plan(self, seed: int, epoch: int) -> Plan:
         """The corpus rows of each batch of an epoch, from 0 on: every example once, but for those left out."""
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        """The batches of each update of an epoch's plan, and how many of them (micro-batches) an update usually has.
+    def together(self, batches: Plan) -> int:
+        """How many batches (micro-batches) make an update, in all epochs, by the plan of epoch 0.
 
         Each batch is an update, unless a task joins several.
         """
-        return [[rows] for rows in batches], 1
+        return 1
 
     @abstractmethod
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> C:
@@ -112,14 +112,15 @@ class Examples(ABC, Generic[C]):
         """
 
 
-def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str, remedy: str) -> tuple[list[Plan], int]:
-    """Successive batches with about as many items together as wanted, the same number of them in each update.
+def updates_of(batches: Plan, together: int) -> list[Plan]:
+    """The batches of each update of an epoch: so many that follow each other, and in the last one what remains."""
+    return [batches[i : i + together] for i in range(0, len(batches), together)]
 
-    The last update of an epoch has what remains. A batch has `usual` items; `key` of the recipe's `training` says how
-    many are wanted.
 
-    Returns:
-        The batches of each update, and how many of them (micro-batches) one has.
+def batches_for(wanted: int, usual: float, noun: str, key: str, remedy: str) -> int:
+    """How many batches have about as many items together as wanted.
+
+    A batch has `usual` items, none where there is no batch; `key` of the recipe's `training` says how many are wanted.
 
     Raises:
         UserError: one batch has more than twice as many.
@@ -130,8 +131,7 @@ def joined(batches: Plan, wanted: int, usual: float, noun: str, key: str, remedy
             where=f"training.{key}",
             remedy=f"{remedy}, or set training.{key}={usual:.0f}",
         )
-    together = max(1, round(wanted / usual)) if batches else 1
-    return [batches[i : i + together] for i in range(0, len(batches), together)], together
+    return max(1, round(wanted / usual)) if usual else 1
 
 
 def shared(batches: Plan, rank: int, size: int) -> Plan:
@@ -191,11 +191,11 @@ class LabelledExamples(Examples[LabelledBatch]):
         """Examples of a batch."""
         return len(self) / max(1, len(batches))
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+    def together(self, batches: Plan) -> int:
         if self.wanted is None:
-            return super().updates(batches)
+            return super().together(batches)
         noun, remedy = self.noun.removeprefix("training "), f"set {self.key}={self.wanted}"
-        return joined(batches, self.wanted, self.usual(batches), noun, "examples_per_update", remedy)
+        return batches_for(self.wanted, self.usual(batches), noun, "examples_per_update", remedy)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> LabelledBatch:
         source, valid = self.read(rows, seed)

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from s2s.data.batches import Batch, accumulate, collate, plan
+from s2s.data.batches import Batch, accumulated, collate, plan
 from s2s.data.encoding import Encoded
 from s2s.data.examples import Examples, Plan
 from s2s.errors import UserError
@@ -147,8 +147,8 @@ class Mixed(Examples[Batch]):
             rows[some] for some in plan(self.source_lengths[rows], self.target_lengths[rows], self.tokens, seed, epoch)
         ]
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
-        return accumulate(batches, self.target_lengths, self.wanted)
+    def together(self, batches: Plan) -> int:
+        return accumulated(batches, self.target_lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> Batch:
         """The examples, padded; each by a chance of its own, whatever batch it is in."""

@@ -12,7 +12,6 @@ from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of
 
-
 # of all formats, and what evaluations and probes write beside it
 _OURS = (
     *(RECIPE, TOKENIZER, EXPORTED, MANIFEST, f"{UNFINISHED}*", "README.md", "model.safetensors", "pooler.safetensors"),

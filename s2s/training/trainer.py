@@ -14,7 +14,7 @@ from typing import Generic, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead, shared
+from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead, shared, updates_of
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
 from s2s.training.checkpoint import check_fit
@@ -77,6 +77,8 @@ class Trainer(Generic[Whole, Batch]):
         self.ranks = computer.ranks
         self.optimization: Optimization = Optimization(model, training, scales)
         self.update = 0
+        # plans of epochs differ, and so may their batches' mean size: what an update is must not
+        self.micro_batches = examples.together(examples.plan(seeds.data, 0))
         self._go_to(0, 0)
         check_shared(self.ranks, [sum(map(len, batches)) for batches in self.groups], training.noise_scale)
         if training.noise_scale:
@@ -156,7 +158,7 @@ class Trainer(Generic[Whole, Batch]):
     def _go_to(self, epoch: int, position: int) -> None:
         """Plans the updates of an epoch; the next one is at that position of it."""
         self.epoch, self.position = epoch, position
-        self.groups, self.micro_batches = self.examples.updates(self.examples.plan(self.seeds.data, epoch))
+        self.groups = updates_of(self.examples.plan(self.seeds.data, epoch), self.micro_batches)
         self._shares = [shared(batches, self.ranks.rank, self.ranks.size) for batches in self.groups]
 
     def _one_update(self) -> Update:

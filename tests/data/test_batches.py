@@ -12,7 +12,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from s2s.data.batches import Batch, accumulate, collate, collate_sources, plan, widths_for
+from s2s.data.batches import Batch, accumulated, collate, collate_sources, plan, widths_for
+from s2s.data.examples import updates_of
 from s2s.data.tokenizers import BOS, EOS, PAD, train_pair
 from s2s.errors import UserError
 from s2s.recipe.schema import TokenizerSettings
@@ -107,9 +108,10 @@ def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
     mean = sides[1].sum() / max(len(batches), 1)
     if tokens < 0.5 * mean:
         with pytest.raises(UserError, match=rf"training\.tokens_per_update: .* {tokens} target tokens(.|\n)*→ divide"):
-            accumulate(batches, sides[1], tokens)
+            accumulated(batches, sides[1], tokens)
         return
-    groups, micro_batches = accumulate(batches, sides[1], tokens)
+    micro_batches = accumulated(batches, sides[1], tokens)
+    groups = updates_of(batches, micro_batches)
     assert [rows.tolist() for group in groups for rows in group] == as_lists(batches)
     assert all(len(group) == micro_batches for group in groups[:-1])
     assert all(1 <= len(group) <= micro_batches for group in groups[-1:])
@@ -120,7 +122,7 @@ def test_updates_join_a_constant_number_of_batches_in_order(sides, tokens):
 def test_an_update_smaller_than_a_batch_says_what_to_set():
     batches = [np.array([0, 1]), np.array([2, 3])]
     with pytest.raises(UserError) as caught:
-        accumulate(batches, np.array([10, 10, 10, 10]), 8)
+        accumulated(batches, np.array([10, 10, 10, 10]), 8)
     assert caught.value.remedy == "divide batches.tokens by 2.5, or set training.tokens_per_update=20"
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from s2s.data.batches import collate_sources, cut_off
 from s2s.data.encoding import Lists
+from s2s.data.examples import updates_of
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.classification.data import LabelledTexts
@@ -125,14 +126,16 @@ def test_a_long_text_loses_its_end_and_is_counted():
 
 def test_updates_have_about_as_many_texts_as_wanted():
     texts = _texts(examples_per_update=60)
-    groups, together = texts.updates(texts.plan(1, 0))
+    batches = texts.plan(1, 0)
+    together = texts.together(batches)
     assert together > 1
+    groups = updates_of(batches, together)
     assert 40 < np.mean([sum(map(len, group)) for group in groups[:-1]]) < 80
     assert sum(len(rows) for group in groups for rows in group) == 300
     with pytest.raises(
         UserError, match=r"training.examples_per_update: .* should learn from 3 texts(.|\n)*batches.rows=3"
     ):
-        _texts(tokens=2000, examples_per_update=3).updates(_texts(tokens=2000).plan(1, 0))
+        _texts(tokens=2000, examples_per_update=3).together(_texts(tokens=2000).plan(1, 0))
 
 
 def test_some_texts_of_a_corpus_are_those_texts():

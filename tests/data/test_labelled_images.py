@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from s2s.data.examples import updates_of
 from s2s.errors import UserError
 from s2s.tasks.images.data import Images
 from s2s.tasks.images.recipe import AugmentationSettings
@@ -48,8 +49,10 @@ def test_varied_batches_are_those_of_augmentation_and_differ_by_epoch_alone(imag
 
 def test_updates_have_as_many_images_as_wanted(images):
     examples = LabelledImages(images, 5, 4, examples_per_update=9)
-    groups, together = examples.updates(examples.plan(1, 0))
+    batches = examples.plan(1, 0)
+    together = examples.together(batches)
     assert together == 2
+    groups = updates_of(batches, together)
     assert [sum(len(rows) for rows in group) for group in groups] == [8, 8, 7]
     with pytest.raises(UserError, match=r"(?s)from 3 images, but a batch has 10.*batches.images=3"):
-        LabelledImages(images, 5, 10, examples_per_update=3).updates([])
+        LabelledImages(images, 5, 10, examples_per_update=3).together([])

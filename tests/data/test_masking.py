@@ -148,7 +148,7 @@ def test_windows_hold_every_piece_once_and_none_is_too_long():
 def test_an_epoch_reads_every_window_once_under_the_budget():
     examples = _examples([3, 45, 20, 7, 19, 61])
     plan = examples.plan(1, 0)
-    assert examples.updates(plan) == ([[rows] for rows in plan], 1)
+    assert examples.together(plan) == 1
     assert sorted(np.concatenate(plan)) == list(range(len(examples)))
     assert all(len(rows) * examples.lengths[rows].max() <= 64 for rows in plan)
     pieces = np.concatenate([np.concatenate(examples.window(rows)) for rows in plan])

@@ -164,3 +164,29 @@ def test_unequal_micro_batches_are_one_big_batch():
     assert one.count == many.count == len(texts[0])
     assert many.loss == pytest.approx(one.loss, rel=1e-5)
     assert many.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("wanted", [2, 6])
+def test_an_update_has_as_many_batches_in_each_epoch_also_after_resuming(wanted):
+    generator = np.random.default_rng(0)
+    rows = [generator.integers(4, SIZE, int(n)) for n in np.minimum(generator.lognormal(2, 0.8, 60), 40)]
+    # in any order, texts of such lengths make 15, 13 and 12 batches
+    batches = TextBatchSettings(tokens=100, max_length=42, padding="batch")
+    texts = LabelledTexts(Rows(rows), generator.integers(0, 3, 60), batches, examples_per_update=wanted)
+    assert [len(texts.plan(1, epoch)) for epoch in range(3)] == [15, 13, 12]
+    training = ClassificationTraining(updates=100, warmup=2, schedule="constant")
+    whole, again = (
+        Trainer(_build("transformer"), texts, classification_loss(0.0), training, SeedSettings(), COMPUTER)
+        for _ in range(2)
+    )
+    first, seen = len(whole.groups), []
+    for update in whole.updates(first + 5):
+        seen.append((update.loss, len(update.parts)))
+    assert whole.epoch == 1
+    # two batches of about four texts are as near to six as one; the last update of an epoch has what remains
+    assert {parts for number, (_, parts) in enumerate(seen) if number != first - 1} == {1 if wanted == 2 else 2}
+    list(again.updates(first + 2))
+    tensors, place = again.state()
+    again = Trainer(_build("transformer"), texts, classification_loss(0.0), training, SeedSettings(), COMPUTER)
+    again.load_state({name: tensor.clone() for name, tensor in tensors.items()}, place)
+    assert [(update.loss, len(update.parts)) for update in again.updates(first + 5)] == seen[-3:]

@@ -19,7 +19,7 @@ from torch import Tensor
 from s2s.data.batches import cut_off
 from s2s.data.caching import cached
 from s2s.data.encoding import Pieces
-from s2s.data.examples import Collated, Examples, Plan, joined, widened
+from s2s.data.examples import Collated, Examples, Plan, batches_for, widened
 from s2s.data.phrasebook import phrases
 from s2s.data.text_files import COMPRESSIONS, check_there, lines, table_kind
 from s2s.data.tokenizers import BOS, EOS, PAD
@@ -181,12 +181,12 @@ class PackedTexts(Examples[TextBatch]):
         starts = generator.permutation(np.arange(first, self.places, self.length))
         return [starts[i : i + self.rows] for i in range(0, len(starts), self.rows)]
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+    def together(self, batches: Plan) -> int:
         if self.wanted is None:
-            return super().updates(batches)
+            return super().together(batches)
         usual = self.places / max(1, len(batches))
         remedy = f"divide batches.tokens by {usual / self.wanted:.1f}"
-        return joined(batches, self.wanted, usual, "pieces", "tokens_per_update", remedy)
+        return batches_for(self.wanted, usual, "pieces", "tokens_per_update", remedy)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> TextBatch:
         return _collated(self.texts, [list(self._stretches(start)) for start in rows.tolist()], rows)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from s2s.data.batches import accumulate, collate_sources, plan, widths_for, windows
+from s2s.data.batches import accumulated, collate_sources, plan, widths_for, windows
 from s2s.data.encoding import Pieces
 from s2s.data.examples import Collated, Examples, Plan, widened
 from s2s.data.tokenizers import SPECIALS
@@ -134,10 +134,10 @@ class MaskedText(Examples[MaskedBatch]):
         """The windows of each batch of an epoch; see `batches.plan`."""
         return plan(self.widths, self.widths, self.tokens, seed, epoch)
 
-    def updates(self, batches: Plan) -> tuple[list[Plan], int]:
+    def together(self, batches: Plan) -> int:
         if self.wanted is None:
-            return super().updates(batches)
-        return accumulate(batches, self.lengths, self.wanted)
+            return super().together(batches)
+        return accumulated(batches, self.lengths, self.wanted)
 
     def collate(self, rows: Int[np.ndarray, " batch"], seed: int) -> MaskedBatch:
         """The windows, masked: each by a chance of its own, whatever batch it is in."""
