@@ -55,12 +55,16 @@ def check_regular(path: Path, remedy: str = "name a file") -> None:
         remedy: what to do instead.
 
     Raises:
-        UserError: it is there and is not a regular file.
+        UserError: it is there and is not a regular file, or no file can be called so.
     """
     try:
         mode = path.stat().st_mode
     except OSError:
         return
+    except ValueError:
+        raise UserError(
+            "has a NUL character, which no path has", where=str(path), remedy="name one path a line"
+        ) from None
     if not stat.S_ISREG(mode):
         what = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file but a device or a pipe"
         raise UserError(what, where=str(path), remedy=remedy)

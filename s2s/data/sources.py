@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ALIASES = {"validation": ("validation", "valid", "val", "dev")}
 """The names under which a split may lie in a folder."""
+MOST_CLASSES = 1000
+"""More than so many different labels are none: the column is another one's."""
 SHOWN_NAMES = 20
 
 

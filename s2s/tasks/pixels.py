@@ -128,6 +128,7 @@ def hub_images(
     Raises:
         UserError: it is not there, or lacks a column.
     """
+    import pyarrow
     from datasets import Image
 
     where, found = f"{folder or settings.corpus} {split}", hub_split(settings, split, folder)
@@ -140,7 +141,15 @@ def hub_images(
                 remedy=f"did you mean {near[0]}?" if near else f"set data.{key} to one of them",
             )
     # as bytes or as paths: what they may unpack to is decided where they are read
-    return found.cast_column(columns[0][1], Image(decode=False)), where
+    key, column = columns[0]
+    try:
+        return found.cast_column(column, Image(decode=False)), where
+    except (pyarrow.ArrowException, TypeError, ValueError):
+        raise UserError(
+            f"data.{key} is {column!r}, which holds {found.features[column]} and no images",
+            where=where,
+            remedy=f"set data.{key} to the column of the images",
+        ) from None
 
 
 def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings) -> Picture:

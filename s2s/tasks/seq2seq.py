@@ -1,6 +1,6 @@
 """What all tasks that write a target for each source have in common: model, loss, trainer, translator."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -114,6 +114,22 @@ class Lengths(Protocol):
 
     source_lengths: Int[np.ndarray, " examples"]
     target_lengths: Int[np.ndarray, " examples"]
+
+
+def check_test_lengths(model: Seq2Seq, sources: Callable[[], Int[np.ndarray, " examples"]]) -> None:
+    """Before anything is made: a test sentence beyond the positions that were learned would be told when all is done.
+
+    Args:
+        model: the untrained model.
+        sources: pieces of each test source, `EOS` counted; asked for where the model's positions end somewhere.
+    """
+    known = model.encoder.longest
+    if known is not None and known < (longest := int(sources().max(initial=0))):
+        raise UserError(
+            f"the model knows {known} positions, but the longest test sentence has {longest} pieces",
+            where="model.max_positions",
+            remedy=f"set model.max_positions={longest} or higher, or split the sentence",
+        )
 
 
 def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, validation: Lengths, kind: str) -> None:

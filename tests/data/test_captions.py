@@ -110,6 +110,16 @@ def test_data_sets_own_files_are_read_as_from_the_hub(tmp_path, folder, pixels, 
         CaptionSource(settings.model_copy(update={"caption": "capture"})).part("train")
 
 
+def test_a_column_that_holds_no_images_is_named(tmp_path):
+    rows = {"image": [1, 2], "caption": ["one", "two"]}
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "train.parquet")
+    settings = CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)
+    with pytest.raises(
+        UserError, match=r"(?s)data.image is 'image', which holds .*int64.* and no images.*set data.image"
+    ):
+        CaptionSource(settings).part("train")
+
+
 def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):
     # each of six images under three names
     images = np.random.default_rng(2).integers(0, 256, (6, 6, 6), dtype=np.uint8)

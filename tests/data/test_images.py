@@ -250,7 +250,7 @@ def test_mistakes_are_named_with_their_remedy(files, folders, pixels):
 
 def hub(folder: Path, labels: list, feature: object) -> Path:
     """A data set's own file, of images that do not matter."""
-    rows = {"image": [Image.new("L", (6, 6), i) for i in range(len(labels))], "label": labels}
+    rows = {"image": [Image.new("L", (6, 6), i % 256) for i in range(len(labels))], "label": labels}
     features = datasets.Features({"image": datasets.Image(), "label": feature})
     datasets.Dataset.from_dict(rows, features=features).to_parquet(folder / "train.parquet")
     return folder
@@ -281,6 +281,26 @@ def test_labels_that_are_none_are_refused(tmp_path, labels, kind, words):
     place = hub(tmp_path, labels, datasets.Value(kind))
     with pytest.raises(UserError, match=words):
         ImageSource(settings(corpus="x", root=str(place))).part("train")
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "said"),
+    [
+        ([0, 1, 1_000], "int64", "would make 1,001 classes, for its numbers go up to 1,000"),
+        (
+            [f"img{i:04}" for i in range(1_001)],
+            "string",
+            "would make 1,001 classes, for it has so many words, e.g. 'img",
+        ),
+    ],
+)
+def test_a_column_of_something_else_than_classes_is_refused(tmp_path, labels, kind, said):
+    place = hub(tmp_path, labels, datasets.Value(kind))
+    with pytest.raises(UserError, match=rf"data.label: the label column {said}"):
+        ImageSource(settings(corpus="x", root=str(place))).part("train")
+    # as many as there may be
+    place = hub(tmp_path, [0, 999], datasets.Value("int64"))
+    assert len(ImageSource(settings(corpus="x", root=str(place))).part("train").names) == 1000
 
 
 def test_one_class_is_no_task(tmp_path, files, folders, pixels):

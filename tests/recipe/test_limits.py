@@ -83,3 +83,5 @@ def test_what_is_there_and_no_file_is_told_and_what_is_missing_is_left_to_others
     for path, what in ((tmp_path, "is a folder"), (Path("/dev/null"), "not a regular file")):
         with pytest.raises(UserError, match=what):
             check_regular(path)
+    with pytest.raises(UserError, match="has a NUL character, which no path has"):
+        check_regular(Path("a.png\0b.png"))

@@ -19,6 +19,7 @@ from s2s.run import training
 from s2s.run.folder import opened_together
 from s2s.run.loaded import evaluate, load, score_together
 from s2s.run.tasks import read
+from s2s.tasks.captioning import task
 from s2s.tasks.captioning.data import CaptionSource
 from s2s.tasks.captioning.evaluation import METRICS, facts_told
 from s2s.tasks.contract import Scoring
@@ -196,6 +197,20 @@ def test_files_are_learned_from_and_lower_case_is_scored_as_such(place):
     assert "images also in train" in done.output
 
 
+def test_no_caption_that_is_validated_is_left_out(place, monkeypatch):
+    seen, loss = [], task.mean_loss
+
+    def counted(model, examples, *more):
+        seen.append((len(examples.kept), len(examples), examples.left_out))
+        return loss(model, examples, *more)
+
+    monkeypatch.setattr(task, "mean_loss", counted)
+    _, told = _train("batches.max_length=9", "data.test=null")
+    assert "training captions are longer than batches.max_length (9): left out" in told
+    # all of the eight images' captions, twice
+    assert seen == [(13, 13, 0)] * 2
+
+
 def test_mistakes_are_answered_before_anything_is_made(place):
     for overrides, reason in (
         (["stem.size=3"], r"stem.size \(3\) must divide data.size \(16\) by halving it: one of 1, 2, 4, 8, 16"),
@@ -208,6 +223,10 @@ def test_mistakes_are_answered_before_anything_is_made(place):
             r"knows 15 positions, but batches.max_length is 16",
         ),
         (["batches.max_length=3"], r"captions are longer than 3 pieces"),
+        (
+            ["model.decoder_positions=learned", "model.max_positions=9", "batches.max_length=9"],
+            r"knows 9 positions, but the longest validation caption has \d+ pieces",
+        ),
         (["model={kind: rnn-tagger, width: 8}"], r"a model of kind rnn-tagger writes one piece for each"),
         (["data.train=all"], r"data.train is 'all', but the built-in corpus is drawn to measure"),
         (["data.mean=[0.5]"], r"mean has 1 numbers, but channels is 3"),

@@ -87,6 +87,12 @@ def test_texts_without_a_piece_are_refused(run):
     (run.parent / "empty.tsv").write_text("\n\n", encoding="utf-8")
     with pytest.raises(UserError, match="all of 2 texts are empty"):
         evaluate(run, overrides=[f"data.test={run.parent / 'empty.tsv'}"], keep=False)
+    blank = read(
+        run / "recipe.yaml", [f"run.dir={run.parent / 'blank'}", f"data.validation={run.parent / 'empty.tsv'}"]
+    )
+    with pytest.raises(UserError, match=r"data.validation: the validation texts are empty"):
+        train(blank, Console(quiet=True))
+    assert not (run.parent / "blank").exists()
 
 
 def test_the_loss_and_the_accuracy_are_those_of_the_chosen_pieces(run):

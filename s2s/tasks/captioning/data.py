@@ -230,3 +230,13 @@ def positions_of(recipe: CaptionRecipe) -> int:
 def examples_of(recipe: CaptionRecipe, part: Captioned, pieces: Lists) -> CaptionedImages:
     """A part's captions under the recipe's limits."""
     return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, recipe.batches.max_length)
+
+
+def every_one(recipe: CaptionRecipe, part: Captioned, pieces: Lists) -> CaptionedImages:
+    """All captions of a part: none that a model is asked about is left out."""
+    return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, longest_of(pieces))
+
+
+def longest_of(pieces: Lists) -> int:
+    """Pieces of the longest caption, its end counted."""
+    return int(pieces.lengths.max()) + 1

@@ -14,7 +14,7 @@ from s2s.evaluation.signs import Sign, Symptoms, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import lengths, repeated, unit_of
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.captioning.data import BUILT_IN, Captioned, as_read, examples_of, positions_of
+from s2s.tasks.captioning.data import BUILT_IN, Captioned, as_read, every_one, positions_of
 from s2s.tasks.captioning.evaluation import METRICS, facts_of
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import write
@@ -84,7 +84,7 @@ def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign
     wrong = replace(right, pixels=part.pixels[others[kept]])
     pieces, losses = Lists.of(run.tokenizers[0].encode_batch(list(right.texts()))), []
     for each in (right, wrong):
-        losses.append(mean_loss(run.model, examples_of(run.recipe, each, pieces), sequence_loss(0.0), run.computer))
+        losses.append(mean_loss(run.model, every_one(run.recipe, each, pieces), sequence_loss(0.0), run.computer))
     return source_ignored(SourceUse(losses[0], losses[1], len(kept)), "image")
 
 

@@ -11,6 +11,7 @@ from s2s.data.encoding import Lists, learned
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import Translation, Writer, collapse
+from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.signs import Symptoms
 from s2s.interpretability.inspection import Focus, Inspection
@@ -20,7 +21,9 @@ from s2s.tasks.captioning.data import (
     CaptionedImages,
     CaptionSource,
     PreparedCaptions,
+    every_one,
     examples_of,
+    longest_of,
     positions_of,
 )
 from s2s.tasks.captioning.evaluation import METRICS, CaptionEvaluation, evaluate_images
@@ -68,11 +71,18 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
     def examples(self, recipe: CaptionRecipe, data: PreparedCaptions, model: Seq2Seq) -> CaptionedImages:
         longest = recipe.batches.max_length
         check_positions(model.decoder.longest, longest, f"set model.max_positions={longest} or higher")
+        asked, known = longest_of(data.validation), model.decoder.longest
+        if known is not None and known < asked:
+            raise UserError(
+                f"the model knows {known} positions, but the longest validation caption has {asked} pieces",
+                where="model.max_positions",
+                remedy=f"set model.max_positions={asked} or higher",
+            )
         return examples_of(recipe, data.corpus.train, data.train)
 
     def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
         pieces = Lists.of(run.tokenizers[0].encode_batch(list(part.texts())))
-        return examples_of(run.recipe, part, pieces)
+        return every_one(run.recipe, part, pieces)
 
     def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
         """All hypotheses of the beam that the recipe asks for, in fp32."""
@@ -112,7 +122,7 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
 
     def validate(self, course: CaptionCourse, log: RunLog) -> float:
         recipe, data, update = course.recipe, course.data, course.trainer.update
-        examples = examples_of(recipe, data.corpus.validation, data.validation)
+        examples = every_one(recipe, data.corpus.validation, data.validation)
         loss = mean_loss(course.model, examples, sequence_loss(0.0), course.trainer.computer)
         part = data.corpus.validation.first(recipe.validation.images)
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})

@@ -25,7 +25,6 @@ from s2s.tasks.classification.recipe import ClassificationRecipe, LabelledSettin
 if TYPE_CHECKING:
     import datasets
 
-_MOST_CLASSES = 1000
 _KINDS = {"text": "string", "label": "string", "line": "int64"}
 
 
@@ -117,7 +116,7 @@ def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
 
 def _different_labels(table: _Table) -> tuple[str, ...]:
     words = _labels(table)[0]
-    if not 2 <= len(words) <= _MOST_CLASSES:
+    if not 2 <= len(words) <= sources.MOST_CLASSES:
         raise UserError(
             f"the training data has {len(words):,} different labels, e.g. {words[0]!r:.40}",
             where="data.label",

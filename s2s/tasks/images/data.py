@@ -18,7 +18,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from s2s.data.sources import ALIASES, Source, checked_label, count_classes, digest_of_arrays
+from s2s.data.sources import ALIASES, MOST_CLASSES, Source, checked_label, count_classes, digest_of_arrays
 from s2s.errors import UserError, check_regular
 from s2s.tasks.images.recipe import ImageDataSettings
 from s2s.tasks.pixels import Pixels, hub_images, image_files, pixels_of, read_all, read_cell
@@ -198,16 +198,31 @@ def _numbered(
         # the same classes in another order, or fewer of them: the words decide
         values, own = [own[value] for value in values], None
     if all(isinstance(value, int) for value in values):
+        if not (names or own):
+            _check_number(max(values) + 1, f"its numbers go up to {max(values):,}")
         names = names or tuple(own or map(str, range(max(values) + 1)))
         numbers: Mapping[Any, int] = {number: number for number in range(len(names))}
     else:
         values = [checked_label(str(value), f"{where}, row {row}") for row, value in enumerate(values, start=1)]
-        names = names or tuple(sorted(set(values)))
+        different = set(values)
+        if not names:
+            _check_number(len(different), f"it has so many words, e.g. {values[0]!r:.40}")
+        names = names or tuple(sorted(different))
         numbers = {name: number for number, name in enumerate(names)}
     for row, value in enumerate(values):
         if value not in numbers:
             raise _unknown_class(repr(value), names, f"{where}, row {row + 1}")
     return np.array([numbers[value] for value in values], dtype=np.int64), names
+
+
+def _check_number(classes: int, why: str) -> None:
+    """Refuses a column of something else than classes: a model would have as many outputs."""
+    if classes > MOST_CLASSES:
+        raise UserError(
+            f"the label column would make {classes:,} classes, for {why}",
+            where="data.label",
+            remedy="name the column of the classes, or declare them: data.classes=[NAME, NAME]",
+        )
 
 
 def _unknown_class(found: str, names: Sequence[str], where: str) -> UserError:

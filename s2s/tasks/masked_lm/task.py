@@ -153,6 +153,9 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
         examples = examples_of(recipe, data.train, data.tokenizer.size)
         if not len(examples):
             raise UserError("the training texts are empty", where="data.train", remedy="look at data.text")
+        # a loss of nothing is 0, the best there is
+        if not len(examples_of(recipe, data.validation, data.tokenizer.size)):
+            raise UserError("the validation texts are empty", where="data.validation", remedy="look at data.text")
         return examples
 
     def loss(self, recipe: MaskedRecipe) -> Loss[MaskedLM, MaskedBatch]:

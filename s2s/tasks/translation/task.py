@@ -26,7 +26,7 @@ from s2s.interpretability.seq2seq import inspection_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import build_model, check_lengths, mean_loss, pair_of, translation_trainer
+from s2s.tasks.seq2seq import build_model, check_lengths, check_test_lengths, mean_loss, pair_of, translation_trainer
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.data import TranslationSource
@@ -84,6 +84,9 @@ class Translation(WritingTask[Recipe, Prepared]):
 
     def examples(self, recipe: Recipe, data: Prepared, model: Seq2Seq) -> Pairs | Mixed:
         check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
+        if test := data.corpus.test:
+            cut = data.source_tokenizer, data.target_tokenizer
+            check_test_lengths(model, lambda: encode_corpus(test, *cut).source_lengths)
         settings, wanted = recipe.data, recipe.training.tokens_per_update
         if settings.evenly:
             return Pairs(data.train, recipe.batches, wanted)
