@@ -363,3 +363,18 @@ def test_a_span_of_pairs_is_these_pairs():
     assert [row[0] for row in span.drawn(np.array([0, 2]), 0)[0]] == [4, 6]
     with pytest.raises(UserError, match="all training examples of late are longer than 5"):
         Mixed({"late": span}, BatchSettings(max_length=5), "equal", None, [1.0])
+
+
+def test_filters_and_the_check_look_at_pairs_without_the_prefix(folder):
+    rows = ["Yes.\tJa.", "A man.\tEin Mann.", "Good morning, dear friends!\tGuten Morgen!", "same words\tsame words"]
+    (folder / "short.tsv").write_text("\n".join(["en\tde", *rows]) + "\n")
+    found = []
+    for prefix in ("", "translate English to German, please: "):
+        recipe = _recipe(folder, "short", "short.tsv", f"prefix: '{prefix}', filters: {{max_words: 3, max_ratio: 1.5}}")
+        sources = _prepared(recipe)[1].corpus.train["source"]
+        assert all(source.startswith(prefix) for source in sources)
+        copies = [line.split() for line in _s2s("data", "check", recipe).splitlines() if "equal to the source" in line]
+        found.append(([source.removeprefix(prefix) for source in sources], copies))
+    assert found[0] == found[1]
+    assert found[0][0] == ["Yes.", "A man.", "same words"]
+    assert found[0][1] == [["targets", "equal", "to", "the", "source", "1", "0", "0"]]

@@ -7,10 +7,11 @@ from operator import itemgetter
 
 import numpy as np
 
+from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
 from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, ratios, slopes
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, by_model
 from s2s.experiments.presenting import Interval, axis, figure, finding, series, table
-from s2s.experiments.verdicts import excludes_zero, in_words, seeds_in_words
+from s2s.experiments.verdicts import LEVEL, excludes_zero, in_words, p_in_words, seeds_in_words
 from s2s.results import Finding
 
 _BUCKETS = 5
@@ -21,7 +22,7 @@ _STEP = 10  # words, for slopes
 class Fall:
     """What length does to a model's accuracy, in percent."""
 
-    seeds: int  # how many runs
+    right: list[np.ndarray]  # of each run, whether each text was classified rightly
     rows: list[np.ndarray]  # texts of each bucket, the shortest first
     words: np.ndarray  # length of each text
     scores: list[Estimate]  # of each bucket
@@ -29,6 +30,11 @@ class Fall:
     differences: np.ndarray  # the same, resample by resample
     slope: Estimate  # of each text's own share of right answers, per ten words
     slopes: np.ndarray  # the same, resample by resample
+
+    @property
+    def seeds(self) -> int:
+        """How many runs."""
+        return len(self.right)
 
     @property
     def lengths(self) -> list[float]:
@@ -106,7 +112,7 @@ def fall(runs: BySeed) -> Fall:
     slope = _STEP * float(slopes(lengths, right, np.ones((1, len(lengths)), dtype=int))[0])
     differences = resampled[-1] - resampled[0] if len(rows) > 1 else np.zeros(RESAMPLES)
     return Fall(
-        seeds=len(runs),
+        right=[np.array(run["right"], dtype=float) for run in runs.values()],
         rows=rows,
         words=lengths,
         scores=[estimate(*each) for each in zip(values, resampled, strict=True)],
@@ -121,6 +127,25 @@ def between(first: Fall, second: Fall) -> Estimate:
     """How much higher the second's difference between long and short is than the first's; texts are paired."""
     value = second.difference.value - first.difference.value
     return estimate(value, second.differences - first.differences)
+
+
+def compared(first: Fall, second: Fall) -> Difference | None:
+    """The same with its test, in doubt about texts and, where both have several, about seeds; None of other texts."""
+    if len(first.words) != len(second.words):
+        return None
+    ends = np.zeros((2, len(first.words)))
+    for side, bucket in zip(ends, (first.rows[-1], first.rows[0]), strict=True):
+        side[bucket] = 1
+    counts = [[np.stack([*(right * ends), *ends], axis=1) for right in own.right] for own in (first, second)]
+    found = over_seeds_and_sentences(counts[0], counts[1], _loss, draws(len(first.words)))
+    if found:
+        return found
+    return Difference(between(first, second).value, float(np.std(second.differences - first.differences)), len(ends[0]))
+
+
+def _loss(sums: np.ndarray) -> np.ndarray:
+    """Accuracy on the longest texts minus that on the shortest, in percent, of sums: right of both, all of both."""
+    return 100 * (sums[:, 0] / sums[:, 2] - sums[:, 1] / sums[:, 3])
 
 
 def _finding(model: str, falls: Mapping[str, Fall], chance: float) -> Finding:
@@ -155,10 +180,15 @@ def _against(model: str, falls: Mapping[str, Fall], chance: float) -> str:
     if not others:
         return "no other model is good enough to lose"
     other = max(others, key=lambda name: falls[name].difference.value)
-    more = between(falls[other], falls[model])
-    if not excludes_zero(more):
-        return f"no difference from {other} in accuracy lost: {in_words(more)}"
-    return f"loses {abs(more.value):.1f} points {'more' if more.value < 0 else 'less'} than {other}"
+    judged = [name for name in falls if name == model or name in others]
+    pairs = Pairwise.of(judged, lambda a, b: compared(falls[a], falls[b]))
+    more, p = pairs.beside(model, other)
+    if more is None or p is None:
+        return f"nothing can be said beside {other}"
+    said = f"{in_words(more.estimate())}, {p_in_words(p)}"
+    if p >= LEVEL:
+        return f"no difference from {other} in accuracy lost to be seen: {said}"
+    return f"loses {abs(more.value):.1f} points {'more' if more.value < 0 else 'less'} than {other}: {said}"
 
 
 def _differences(falls: Mapping[str, Fall]) -> Iterator[tuple[str, Estimate, Estimate]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from s2s.data.filters import Ledger, filter_training
-from s2s.data.pairs import PairSource, pairs, prefixed
+from s2s.data.pairs import PairSource, pairs, prefixed, without_prefix
 from s2s.data.sources import Corpus
 from s2s.errors import UserError
 from s2s.tasks.translation.recipe import DataSettings, FurtherPairs
@@ -26,6 +26,12 @@ class TranslationSource(PairSource):
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
         found = super().part(name, train)
         return found and prefixed(found, self.settings.prefix)
+
+
+def filtered(data: DataSettings, train: "datasets.Dataset") -> tuple["datasets.Dataset", Ledger]:
+    """The pairs that are learned from, and what filters dropped: they look at pairs without the recipe's prefix."""
+    kept, ledger = filter_training(without_prefix(train, data.prefix), data.filters)
+    return prefixed(kept, data.prefix), ledger
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from s2s.data.filters import filter_training
 from s2s.data.mixing import told as told_shares
 from s2s.data.pair_inspection import blocks, inspect, render
+from s2s.data.pairs import without_prefix
 from s2s.data.sources import Corpus
-from s2s.tasks.translation.data import OWN, TranslationSource, further
+from s2s.tasks.translation.data import OWN, TranslationSource, filtered, further
 from s2s.tasks.translation.prepared import joined, told
 from s2s.tasks.translation.recipe import Recipe
 
@@ -18,7 +18,10 @@ def inspected(recipe: Recipe) -> str:
     """What a recipe's corpus holds, and what is suspicious, as text."""
     data, corpus = recipe.data, TranslationSource(recipe.data).load()
     normalization = recipe.tokenizer.of("target").normalization
-    found = inspect(corpus, data, normalization)
+    # what is suspicious is so whatever stands before the sources
+    held = (part and without_prefix(part, data.prefix) for part in (corpus.validation, corpus.test))
+    plain: Corpus["datasets.Dataset"] = Corpus(without_prefix(corpus.train, data.prefix), *held)  # type: ignore[arg-type]
+    found = inspect(plain, data, normalization)
     more = [["what data.join does", f"  {_joining(recipe, corpus)}"]] if data.join > 1 else []
     others = further(data, corpus)
     sizes = [found.ledger.kept, *(len(each.kept) for each in others.values())]
@@ -35,5 +38,5 @@ def inspected(recipe: Recipe) -> str:
 
 
 def _joining(recipe: Recipe, corpus: Corpus["datasets.Dataset"]) -> str:
-    kept, _ = filter_training(corpus.train, recipe.data.filters)
+    kept, _ = filtered(recipe.data, corpus.train)
     return told(joined(kept, recipe.data), len(kept)) if len(kept) else "nothing is left to join"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from s2s.data.encoding import Encoded, encode_corpus
-from s2s.data.filters import Ledger, filter_training
+from s2s.data.filters import Ledger
 from s2s.data.pairs import pairs
 from s2s.data.sources import Corpus, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
 from s2s.errors import UserError
 from s2s.tasks.seq2seq import check_prefixes
-from s2s.tasks.translation.data import OWN, TranslationSource, further, marks, together
+from s2s.tasks.translation.data import OWN, TranslationSource, filtered, further, marks, together
 from s2s.tasks.translation.recipe import DataSettings, Recipe
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def prepare(
     """
     data = recipe.data
     corpus = TranslationSource(data).load()
-    kept, ledger = filter_training(corpus.train, data.filters)
+    kept, ledger = filtered(data, corpus.train)
     say(str(ledger))
     if not len(kept):
         raise _none_left(ledger)
