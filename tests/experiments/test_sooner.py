@@ -105,3 +105,19 @@ def test_a_verdict_is_looked_at_at_another_rate_in_other_forms_and_tasks():
 def test_who_has_mostly_not_learned_it_has_a_lower_bound():
     of_all = {WHOLE: _of(_trials("a", 20, None, None), _trials("b", 20, 20, None))}
     assert [(each.value, each.at_least) for each in findings(WHOLE, of_all, {})] == [(BUDGET, True), (20, False)]
+
+
+def test_a_training_that_fails_has_not_solved_its_task_and_how_far_its_model_reaches_is_not_said():
+    failing, well = _trials("a", 20, 20, 40, None, None, None, None, None), _trials("b", *[60] * 8)
+    for run in list(failing.by_seed.values())[3:]:
+        run |= {"failure": "its answers are no longer finite", "looks": [[10, 9.9, 0.0]]}
+    of_all = _of(failing, well)
+    said, _ = judgement("a", of_all)
+    # those that went well were sooner: three of eight are not
+    assert said.standing == "undecided"
+    assert "3 of 8 seeds within 100 updates" in said.sentence
+    (gate,) = failing._failed()
+    assert not gate.passed
+    assert gate.sentence == "the training of 5 of 8 seeds failed: its answers are no longer finite"
+    assert failing._over().passed
+    assert well._failed() == []
