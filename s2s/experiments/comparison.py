@@ -29,7 +29,7 @@ from s2s.experiments.contest import (
     Experiment,
     NotForThisModel,
 )
-from s2s.experiments.cost import about, ahead, cost, disk, expected, timed, told
+from s2s.experiments.cost import about, ahead, cost, disk, expected, missing, timed, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.measuring import AnyWorkers, all_kept
 from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
@@ -340,6 +340,8 @@ def _trials(entrants: Contest, watch: Watch, workers: AnyWorkers) -> dict[Cell, 
     # what is tried next depends on what the model's trials before it were like, and on no other's
     while new := untried():
         trials |= all_kept(TUNING, entrants, new, watch, workers, untried)
+    needless = missing(TUNING, entrants, [cell for cell in foreseen if cell not in asked])
+    watch.expect(-sum(expected(TUNING, cell, workers.number) for cell in needless))
     return trials
 
 

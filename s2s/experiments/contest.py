@@ -224,6 +224,7 @@ class Experiment:
     alone: bool = False
     chosen: Choice = "rate"  # what its measurements depend on of that which trials choose
     reads: str = ""  # the experiment whose trained models it looks at, which is made before it
+    reading: str = ""  # the part of its cells that do; empty: all of them
     paced: bool = False  # whether its cells' seconds are by what trials took, where there were any
     numbers: Callable[[Contest], Mapping[str, object]] = lambda contest: {}  # what the method's text names in braces
     precision: str = ""  # in which it measures; the comparison's where it is empty

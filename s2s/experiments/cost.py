@@ -72,7 +72,7 @@ def cost(
     new = missing(experiment, contest, cells)
     seconds = sum(expected(experiment, cell, beside) for cell in new)
     if trains:
-        looked_at = {(cell.model, cell.seed) for cell in new}
+        looked_at = {(cell.model, cell.seed) for cell in new if experiment.reading in ("", cell.part)}
         seconds += sum(
             expected(trains, run, beside)
             for run in trains.cells(contest)

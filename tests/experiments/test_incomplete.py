@@ -153,6 +153,13 @@ def test_a_question_about_trained_models_costs_their_training_where_nobody_else_
     alone, both = told["bottleneck",]["bottleneck"], told["quality", "bottleneck"]
     assert alone == pytest.approx(both["bottleneck"] + both["quality"])
     assert both["quality"] == told["quality",]["quality"]
+    # where nobody's trained model is looked at, none is trained
+    planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("gradients",), out=tmp_path / "untrained"))
+    contest = comparison._planned(planned.folder, planned.summary, planned.base)
+    (gradients,) = comparison._chosen(planned.summary)
+    trains = comparison._trains(gradients, planned.summary)
+    assert (contest.profile, trains.name) == ("quick", "quality")
+    assert cost.ahead(gradients, contest, 2, trains) == cost.ahead(gradients, contest, 2)
     # what is trained is not trained again
     planned = order(Order(("rnn", "lstm", *TINY), seeds=2, experiments=("bottleneck",), out=tmp_path / "there"))
     contest = comparison._planned(tmp_path / "there", planned.summary, planned.base)

@@ -27,6 +27,8 @@ from s2s.training.devices import seed_for
 _PICTURE = 14
 # of one text and distance squared: caches grow with the text, and so does what each step costs
 _SECONDS = 1e-5
+# the part that looks at trained models
+_LEARNED = "learned"
 # eigenvalues of larger matrices take minutes, and those of middling ones are found for one text alone
 _LARGEST_DENSE = 2048
 _SMALL_DENSE = 512
@@ -63,7 +65,7 @@ def cells(contest: Contest) -> list[Cell]:
     for contestant in contest.contestants:
         each = [("own", 1 + 2.5 * looking * size.weights)]
         if size.learned:
-            each.append(("learned", 3 + 2.5 * looking))
+            each.append((_LEARNED, 3 + 2.5 * looking))
         knob = knob_of(build_model(contestant.translation, *contestant.translation.tokenizer.sizes).decoder)
         if knob is not None:
             each.append((f"by-{knob.kind}", looking * size.weights * len(VALUES[knob.kind])))
@@ -81,7 +83,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     recipe = contest.contestant(cell.model).translation
     data, seed = prepared(recipe), cell.seed or 0
     check_translates(_fresh(recipe, data, seed), cell.model)
-    if cell.part == "learned":
+    if cell.part == _LEARNED:
         folder = trained(contest, cell.model, cell.seed)
         model = load(folder).model
         seen, described = _look(model, data.validation, size)
@@ -195,5 +197,6 @@ EXPERIMENT = Experiment(
     measure,
     conclude,
     reads="quality",
+    reading=_LEARNED,
     numbers=_of_method,
 )

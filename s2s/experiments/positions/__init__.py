@@ -254,5 +254,12 @@ def _translations(model: Seq2Seq, recipe: Recipe[Any], data: Prepared, sizes: Si
 
 
 EXPERIMENT = Experiment(
-    "positions", "What does it know of the order of words?", cells, measure, conclude, reads="quality", paced=True
+    "positions",
+    "What does it know of the order of words?",
+    cells,
+    measure,
+    conclude,
+    reads="quality",
+    reading=TRAINED,
+    paced=True,
 )
