@@ -194,6 +194,8 @@ class Running(Generic[R, D, M]):
             return Progress(0, 0, 0)
         tensors, progress = read_training(last)
         self.trainer.load_state(tensors, progress.place, last)
+        # where the last update is saved, no save comes that would
+        self.checkpoints.prune()
         self.say(f"continuing after update {progress.update}")
         return progress
 

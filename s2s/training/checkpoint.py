@@ -155,7 +155,7 @@ class Checkpoints:
         What has trained it is noted in words, where it is named.
         """
         path = self._write(f"{progress.update:07d}", model, progress, training, device)
-        self._remove_old()
+        self.prune()
         return path
 
     def save_average(self, model: nn.Module, progress: Progress) -> Path:
@@ -231,7 +231,8 @@ class Checkpoints:
                 scores[path] = score
         return scores
 
-    def _remove_old(self) -> None:
+    def prune(self) -> None:
+        """Removes those that are not kept; a process that was lost between writing one and this has left some."""
         numbered, scores = self.numbered(), self._scores()
         kept = set(numbered[-1:])
         # the end of a run may be validated out of turn, and must not push out what the run, made longer, would have

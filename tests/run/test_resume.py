@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
+from s2s.training.checkpoint import Checkpoints
 from s2s.training.precision import GradientTimes
 
 RECIPE = """
@@ -85,6 +86,24 @@ def test_a_run_killed_in_bf16_and_resumed_by_another_process_ends_in_the_same_bi
         one, two = (load_file(tmp_path / run / last / file) for run in ("straight", "killed"))
         assert one.keys() == two.keys()
         assert all(one[name].equal(two[name]) for name in one)
+
+
+def test_who_is_killed_before_what_the_last_save_makes_needless_is_removed_leaves_none_of_it(tmp_path, monkeypatch):
+    def killed(checkpoints: Checkpoints) -> None:
+        if (checkpoints.folder / "0000003").exists():
+            raise RuntimeError("killed")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    words = ("tiny.yaml", "training.updates=3", "validation.every=2", "run.save_minutes=0.000001")
+    assert _here(*words, "run.dir=straight").exception is None
+    with monkeypatch.context() as once:
+        once.setattr(Checkpoints, "prune", killed)
+        assert isinstance(_here(*words, "run.dir=killed").exception, RuntimeError)
+    straight, gone_on = ([p.name for p in Checkpoints(tmp_path / run).numbered()] for run in ("straight", "killed"))
+    assert gone_on == ["0000001", "0000002", "0000003"]
+    assert _here("killed", "--resume").exception is None
+    assert [p.name for p in Checkpoints(tmp_path / "killed").numbered()] == straight == ["0000002", "0000003"]
 
 
 def test_text_changed_under_the_same_size_and_date_is_told(tmp_path, monkeypatch):
