@@ -116,20 +116,25 @@ class Lengths(Protocol):
     target_lengths: Int[np.ndarray, " examples"]
 
 
-def check_test_lengths(model: Seq2Seq, sources: Callable[[], Int[np.ndarray, " examples"]]) -> None:
+def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: bool = True) -> None:
     """Before anything is made: a test sentence beyond the positions that were learned would be told when all is done.
 
     Args:
         model: the untrained model.
-        sources: pieces of each test source, `EOS` counted; asked for where the model's positions end somewhere.
+        test: the lengths of the test set; asked for where the model's positions end somewhere.
+        read_alone: no loss is taken of test targets, so that the decoder never comes to the ends of long ones.
     """
-    known = model.encoder.longest
-    if known is not None and known < (longest := int(sources().max(initial=0))):
-        raise UserError(
-            f"the model knows {known} positions, but the longest test sentence has {longest} pieces",
-            where="model.max_positions",
-            remedy=f"set model.max_positions={longest} or higher, or split the sentence",
-        )
+    parts = (model.encoder,) if read_alone else (model.encoder, model.decoder)
+    if all(part.longest is None for part in parts):
+        return
+    lengths = test()
+    for part, longest in zip(parts, (lengths.source_lengths, lengths.target_lengths), strict=False):
+        if part.longest is not None and part.longest < (wanted := int(longest.max(initial=0))):
+            raise UserError(
+                f"the model knows {part.longest} positions, but the longest test sentence has {wanted} pieces",
+                where="model.max_positions",
+                remedy=f"set model.max_positions={wanted} or higher, or split the sentence",
+            )
 
 
 def check_lengths(batches: BatchSettings, model: Seq2Seq, train: Lengths, validation: Lengths, kind: str) -> None:

@@ -281,6 +281,16 @@ def test_mistakes_are_told(override, said, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("part", "longest"), [("encoder", 86), ("decoder", 81)])
+def test_a_test_set_beyond_the_positions_that_are_learned_is_refused_before_all_is_done(part, longest, tmp_path):
+    # 76 are enough for each validation sentence
+    changes = [f"model.{part}_positions=learned", "model.max_positions=76", "batches.max_length=76"]
+    changes += ["data.corpora.en-de.test=60", "data.corpora.de-en.test=60"]
+    with pytest.raises(UserError, match=f"knows 76 positions, but the longest test sentence has {longest} pieces"):
+        s2s("train", RECIPE, *SMALL, *changes, f"run.dir={tmp_path / 'run'}")
+    assert not (tmp_path / "run").exists()
+
+
 def test_answers_that_are_cut_alike_are_refused(tmp_path):
     answers = "data.corpora.acceptable.answers=[acceptable, unacceptable, Acceptable]"
     with pytest.raises(UserError, match=r"acceptable\.answers: 'acceptable' and 'Acceptable' are the same pieces"):

@@ -14,7 +14,7 @@ from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import build_model, check_lengths, sequence_loss
+from s2s.tasks.seq2seq import build_model, check_lengths, check_test_lengths, sequence_loss
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare, sources_of
 from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task, with_intervals
 from s2s.tasks.text_to_text.insides import insides
@@ -53,13 +53,12 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         mixing, weights = recipe.data.mixing, recipe.data.weights
         found = Mixed(data.train, batches, mixing, recipe.training.tokens_per_update, weights)
         check_lengths(batches, model, found, every_one(data.validation, batches), recipe.model.kind)
+        if test := data.corpus.test:
+            check_test_lengths(model, lambda: _read(recipe, test, data.tokenizer), read_alone=False)
         return found
 
     def read(self, run: MixtureRun, part: Mixture) -> Mixed:
-        recipe, cut = run.recipe, run.tokenizers[0]
-        longest, corpora = recipe.batches.max_length, recipe.data.corpora
-        pieces = {name: in_pieces(each, corpora[name], cut, longest)[0] for name, each in part.parts.items()}
-        return every_one(pieces, recipe.batches)
+        return _read(run.recipe, part, run.tokenizers[0])
 
     def symptoms(self, run: MixtureRun, part: Mixture, rows: Int[np.ndarray, " examples"], meter: Meter) -> Symptoms:
         return symptoms(run, part, rows, meter)
@@ -122,6 +121,12 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
     def _loss_of(self, run: MixtureRun, pieces: Mapping[str, PairsOfPieces]) -> float:
         """Without smoothing, in nats for each target piece."""
         return trainer.mean_loss(run.model, every_one(pieces, run.recipe.batches), sequence_loss(0.0), run.computer)
+
+
+def _read(recipe: TextToTextRecipe, part: Mixture, tokenizer: Tokenizer) -> Mixed:
+    longest, corpora = recipe.batches.max_length, recipe.data.corpora
+    pieces = {name: in_pieces(each, corpora[name], tokenizer, longest)[0] for name, each in part.parts.items()}
+    return every_one(pieces, recipe.batches)
 
 
 TASK = TextToText()

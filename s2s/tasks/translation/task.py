@@ -86,7 +86,7 @@ class Translation(WritingTask[Recipe, Prepared]):
         check_lengths(recipe.batches, model, data.train, data.validation, recipe.model.kind)
         if test := data.corpus.test:
             cut = data.source_tokenizer, data.target_tokenizer
-            check_test_lengths(model, lambda: encode_corpus(test, *cut).source_lengths)
+            check_test_lengths(model, lambda: encode_corpus(test, *cut))
         settings, wanted = recipe.data, recipe.training.tokens_per_update
         if settings.evenly:
             return Pairs(data.train, recipe.batches, wanted)
