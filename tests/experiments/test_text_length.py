@@ -70,6 +70,34 @@ def test_models_that_are_alike_are_seldom_told_apart_however_many_there_are(plan
     assert found < 6
 
 
+@pytest.mark.parametrize("texts", [1, 4, 12, 24])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_small_test_set_tells_nothing_and_never_nan(planted, texts, seeds):
+    made = planted(["lstm", "transformer"], seeds=tuple(range(1, seeds + 1)))
+    measured = {}
+    for i, cell in enumerate(EXPERIMENT.cells(made)):
+        right = (np.random.default_rng([texts, i]).random(texts) < 0.7).astype(int)
+        measured[cell] = {"words": WORDS[:texts].tolist(), "right": right.tolist(), "commonest": 0.0}
+    for found in EXPERIMENT.conclude(made, measured).findings:
+        assert "nan" not in found.verdict
+        assert "points more than" not in found.verdict
+        assert "points less than" not in found.verdict
+
+
+@pytest.mark.parametrize(("texts", "p"), [(15, "p = 0.10"), (20, "p = 0.029")])
+def test_where_all_long_texts_differ_and_no_short_one_their_number_decides(planted, texts, p):
+    made, right = planted(["lstm", "transformer"]), np.ones(texts, dtype=int)
+    runs = {"lstm": np.where(np.arange(texts) < 4 * texts / 5, right, 0), "transformer": right}
+    measured = {
+        cell: {"words": list(range(texts)), "right": runs[cell.model].tolist(), "commonest": 10.0}
+        for cell in EXPERIMENT.cells(made)
+    }
+    # one of all ways to share out 6, and 8, texts among the shortest and the longest, in either direction: 2/20, 2/70
+    for found in EXPERIMENT.conclude(made, measured).findings:
+        assert p in found.verdict
+        assert ("no difference from" in found.verdict) == (texts == 15)
+
+
 def test_the_buckets_add_up_to_the_accuracy(planted):
     made = planted(["lstm"], seeds=(1, 2, 3))
     measured = {cell: _planted(0.004, cell.seed) for cell in EXPERIMENT.cells(made)}

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences
+from s2s.evaluation.differences import Difference, Pairwise, over_seeds_and_sentences, welch
 from s2s.evaluation.inference import RESAMPLES, Draws, Estimate, draws, estimate, ratios, slopes
 from s2s.experiments.contest import BySeed, Cells, Conclusion, Contest, by_model
 from s2s.experiments.presenting import Interval, axis, figure, finding, series, table
@@ -130,17 +130,22 @@ def between(first: Fall, second: Fall) -> Estimate:
 
 
 def compared(first: Fall, second: Fall) -> Difference | None:
-    """The same with its test, in doubt about texts and, where both have several, about seeds; None of other texts."""
+    """The same with its test, in doubt about texts and, where both have several, about seeds.
+
+    None of other texts, and of a single text a bucket.
+    """
     if len(first.words) != len(second.words):
         return None
-    ends = np.zeros((2, len(first.words)))
-    for side, bucket in zip(ends, (first.rows[-1], first.rows[0]), strict=True):
-        side[bucket] = 1
-    counts = [[np.stack([*(right * ends), *ends], axis=1) for right in own.right] for own in (first, second)]
-    found = over_seeds_and_sentences(counts[0], counts[1], _loss, draws(len(first.words)))
-    if found:
+    ends = first.rows[-1], first.rows[0]
+    chosen, sizes = np.concatenate(ends), [len(each) for each in ends]
+    # drawn within its bucket, as above: of all texts, a draw may have none of one
+    drawn = np.hstack([draws(size, stream) for size, stream in zip(sizes, (len(first.rows), 1), strict=True)])
+    sides = np.repeat(np.eye(2), sizes, axis=1)
+    counts = [[np.stack([*(right[chosen] * sides), *sides], axis=1) for right in own.right] for own in (first, second)]
+    if found := over_seeds_and_sentences(*counts, _loss, drawn):
         return found
-    return Difference(between(first, second).value, float(np.std(second.differences - first.differences)), len(ends[0]))
+    more = np.mean(second.right, axis=0) - np.mean(first.right, axis=0)
+    return welch(100 * more[ends[1]], 100 * more[ends[0]])
 
 
 def _loss(sums: np.ndarray) -> np.ndarray:
@@ -186,7 +191,7 @@ def _against(model: str, falls: Mapping[str, Fall], chance: float) -> str:
     if more is None or p is None:
         return f"nothing can be said beside {other}"
     said = f"{in_words(more.estimate())}, {p_in_words(p)}"
-    if p >= LEVEL:
+    if not p < LEVEL:
         return f"no difference from {other} in accuracy lost to be seen: {said}"
     return f"loses {abs(more.value):.1f} points {'more' if more.value < 0 else 'less'} than {other}: {said}"
 
