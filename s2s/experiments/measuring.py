@@ -1,8 +1,9 @@
 """An experiment's measurements: those that are kept are read, and those that are not there yet are made."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -39,9 +40,33 @@ def all_kept(
         Late: time is over, and some are left.
     """
     folder = contest.cells_of(experiment.name)
-    folder.mkdir(parents=True, exist_ok=True)
     new = missing(experiment, contest, cells)
+    made = _made(experiment, contest, cells, new, watch, workers, following)
+    # where one that had failed succeeds now, what others measured is no company for it
+    if again := [cell for cell in missing(experiment, contest, cells) if cell not in made] if experiment.alone else []:
+        watch.expect(sum(expected(experiment, cell, workers.number) for cell in again))
+        made |= _made(experiment, contest, cells, again, watch, workers)
+    # what another machine wrote a moment ago may not be seen from here yet
+    return {cell: one for cell in dict.fromkeys((*cells, *new)) if (one := made.get(cell) or kept(folder, cell))}
+
+
+def _made(
+    experiment: Experiment,
+    contest: Contest,
+    cells: Sequence[Cell],
+    new: list[Cell],
+    watch: Watch,
+    workers: AnyWorkers,
+    following: Callable[[str], Sequence[Cell]] = lambda model: (),
+) -> dict[Cell, Kept]:
+    """These measurements, as `all_kept` makes them, but for those of rounds that must be made again.
+
+    What follows is added to `new`.
+    """
+    folder = contest.cells_of(experiment.name)
+    folder.mkdir(parents=True, exist_ok=True)
     precision = experiment.precision_in(contest)
+    failed = {cell for cell in new if (one := kept(folder, cell)) and one.failed}
     if gone := forget(folder, new):
         watch.say(f"{experiment.name}: {_again(gone, machine_here(precision))}")
     if damaged := [cell.key for cell in new if (folder / f"{cell.key}.json").exists() and not kept(folder, cell)]:
@@ -50,25 +75,35 @@ def all_kept(
     older = {one.code or UNNOTED for one in there} - {code()}
     if older:
         watch.say(f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code()}")
-    beside, made = workers.number, dict[Cell, Kept]()
+    beside, made, apart = workers.number, dict[Cell, Kept](), set[Cell]()
     watch.begins(experiment.name, new)
     one = partial(keep, folder, partial(experiment.measure, contest), precision=precision)
     by = workers.alone() if experiment.alone and new else nullcontext(workers)
     with by as measuring, closing(measuring.each(one, new)) as ends:
         for cell, given in ends:
             made[cell] = given or died(folder, cell)
+            if cell in failed and not made[cell].failed:
+                apart |= _forget_round(folder, cells, cell, made)
             took = expected(experiment, cell, beside)
             watch.ends(experiment.name, cell, made[cell], took, timed(experiment, contest))
             if all(each in made for each in new if each.model == cell.model):
                 new += following(cell.model)
             if len(made) < len(new):
                 watch.check_time()
-    # where one that had failed succeeds now, what others measured is no company for it
-    if again := [cell for cell in missing(experiment, contest, cells) if cell not in made] if experiment.alone else []:
-        watch.expect(sum(expected(experiment, cell, beside) for cell in again))
-        return all_kept(experiment, contest, cells, watch, workers)
-    # what another machine wrote a moment ago may not be seen from here yet
-    return {cell: one for cell in dict.fromkeys((*cells, *new)) if (one := made.get(cell) or kept(folder, cell))}
+    return {cell: one for cell, one in made.items() if cell not in apart}
+
+
+def _forget_round(folder: Path, cells: Sequence[Cell], cell: Cell, made: Mapping[Cell, Kept]) -> set[Cell]:
+    """Takes away a round of which others were measured long before this one: a machine has its hours. Gives what went.
+
+    So nobody takes them for neighbours, also if all is interrupted before they are measured again.
+    """
+    whole = [each for each in cells if each.in_round and cell.in_round and each.part == cell.part]
+    there = {each for each in whole if (one := kept(folder, each)) and not one.failed}
+    if there <= made.keys():
+        return set()
+    forget(folder, whole)
+    return there & made.keys()
 
 
 def _again(gone: Sequence[Kept], here: str) -> str:

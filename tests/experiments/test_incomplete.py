@@ -123,9 +123,35 @@ def test_a_failed_round_that_succeeds_elsewhere_takes_all_others_with_it(rounds,
     assert len(rounds.asked) == 3
     well.append(True)
     _went_on(folder)
-    assert len(rounds.asked) == 3 + 4
+    # alone it says that it succeeds; then its round is made in turns, and so is the other one, which is of elsewhere
+    in_turns = [f"{model}--round-{i}" for i in (1, 2) for model in ("rnn", "lstm")]
+    assert rounds.asked[3:] == ["rnn--round-2", *in_turns]
     machines = {json.loads(path.read_text())["machine"] for path in (folder / "cells/memory").glob("*.json")}
     assert machines == {"New (fp32)"}
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_failed_round_that_succeeds_later_is_made_again_as_a_whole(rounds, tmp_path, monkeypatch, interrupted):
+    fails, measure = {"lstm--round-1", "lstm--round-2"}, rounds.measure
+
+    def measured(contest, cell):
+        if cell.key in fails:
+            raise RuntimeError("no memory")
+        return measure(contest, cell)
+
+    _asks(monkeypatch, measure=measured)
+    folder = begin(tmp_path / "failed", "rnn", "lstm")
+    _went_on(folder)
+    assert rounds.asked == ["rnn--round-1", "rnn--round-2"]
+    fails.remove("lstm--round-2")
+    if interrupted:
+        rounds.interrupt_at = 3
+        with pytest.raises(Stopped):
+            _went_on(folder)
+        rounds.interrupt_at = None
+    _went_on(folder)
+    # the other round, in which it fails again, stays as it is
+    assert rounds.asked[2:] == ["lstm--round-2", "rnn--round-2", "lstm--round-2"]
 
 
 def test_times_with_another_number_of_threads_are_no_company(rounds, tmp_path):
