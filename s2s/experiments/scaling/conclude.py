@@ -75,7 +75,8 @@ def conclude(contest: Contest, measured: Cells) -> Conclusion:
     laws = {model: _law(runs, left) for model, runs in by_model.items()}
     if not laws:
         return Conclusion(seeds=sorted({cell.seed or 0 for cell in measured}))
-    closed = {model: gates(law) for model, law in laws.items()}
+    everywhere = {factor for law in laws.values() for factor in law.factors}
+    closed = {model: [*gates(law), *_lacking(law, everywhere)] for model, law in laws.items()}
     fitted = {model: law.fitted for model, law in laws.items() if law.fitted}
     pairs = Pairwise.of(fitted, lambda a, b: gains_more(fitted[a], fitted[b]))
     return Conclusion(
@@ -157,6 +158,13 @@ def _converged(law: Law) -> Gate:
     worst = max((size for size in falls if size not in law.left), key=lambda size: falls[size])
     said.append(f"{_fell(worst, falls[worst])} (below {LEARNING:g} wanted at each size that is not left out)")
     return Gate("converged", falls[worst] < LEARNING, "; ".join(said))
+
+
+def _lacking(law: Law, everywhere: set[float]) -> list[Gate]:
+    """A closed gate where others have sizes that it has not, such as one at which it diverged with some seed."""
+    lacking = sorted(everywhere - {*law.factors})
+    said = f"nothing to go by at {', '.join(f'{factor:g}' for factor in lacking)} times the size, where others have been"
+    return [Gate("all sizes", False, said)] if lacking else []
 
 
 def _fell(size: float, by: float) -> str:

@@ -142,7 +142,7 @@ def compared(first: Fall, second: Fall) -> Difference | None:
     drawn = np.hstack([draws(size, stream) for size, stream in zip(sizes, (len(first.rows), 1), strict=True)])
     sides = np.repeat(np.eye(2), sizes, axis=1)
     counts = [[np.stack([*(right[chosen] * sides), *sides], axis=1) for right in own.right] for own in (first, second)]
-    if found := over_seeds_and_sentences(*counts, _loss, drawn):
+    if found := over_seeds_and_sentences(counts[0], counts[1], _loss, drawn):
         return found
     more = np.mean(second.right, axis=0) - np.mean(first.right, axis=0)
     return welch(100 * more[ends[1]], 100 * more[ends[0]])
