@@ -44,8 +44,9 @@ _BYTES_EACH = 4 * 2**30
 # as if so many seconds had gone as expected before the first measurement: at least, and as a share of all
 _BEFORE = 60
 _BEFORE_SHARE = 0.05
-# by which share of its limit a comparison may be late with what it has begun
-_LATE = 0.1
+# by which share of its limit a comparison may be late with what it has begun: half of what is promised, since what is
+# measured alone ends first
+_LATE = 0.05
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class Watch:
         return seconds * (guessed + before) / (self._done[False] + before)
 
     def check_time(self) -> None:
-        """Raises where all has taken a tenth longer than it may.
+        """Raises where all has taken a twentieth longer than it may.
 
         Raises:
             Late: so it is.
@@ -281,8 +282,7 @@ class Workers:
     ) -> None:
         if self._pool is not None and kind:
             # after an interruption nobody waits for what they do
-            for process in multiprocessing.active_children():
-                process.terminate()
+            self._stop()
         self._end()
 
     def __str__(self) -> str:
@@ -293,6 +293,11 @@ class Workers:
         """Gives what makes calls in this very process, while nothing else is measured; the others give back memory."""
         self._end()
         yield Workers(1)
+
+    def _stop(self) -> None:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        self._end()
 
     def _end(self) -> None:
         pool, self._pool = self._pool, None
@@ -345,7 +350,8 @@ class Workers:
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             try:
                 with threads.free_children():
-                    for item in items[submitted:]:
+                    # one that is handed over cannot be called back
+                    for item in items[submitted : submitted + self.number - len(waiting)]:
                         waiting[self._pool.submit(call, item)] = submitted
                         submitted += 1
             finally:
@@ -354,9 +360,9 @@ class Workers:
             try:
                 yield from ((waiting.pop(future), future.result()) for future in over)
             except GeneratorExit:
-                # nobody waits for what has not begun
-                for future in waiting:
-                    future.cancel()
+                # nobody waits for what they do
+                if waiting:
+                    self._stop()
                 raise
 
 

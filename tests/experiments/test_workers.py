@@ -6,6 +6,8 @@ import platform
 import resource
 import statistics
 import time
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,6 +67,22 @@ def interrupted() -> None:
     with Workers(2) as workers:
         for _ in workers.each(time.sleep, [0, 300, 300, 300]):
             raise KeyboardInterrupt
+
+
+def noted(folder: Path, number: int) -> int:
+    time.sleep(0 if number == 0 else 0.3 if number == 1 else 300)
+    (folder / str(number)).touch()
+    return number
+
+
+def test_who_stops_reading_waits_for_nothing_and_the_next_calls_are_made(tmp_path):
+    began = time.monotonic()
+    with Workers(2) as workers:
+        with closing(workers.each(partial(noted, tmp_path), [0, 1, 2, 3, 4, 5, 6])) as ends:
+            assert [next(ends)[0], next(ends)[0]] == [0, 1]
+        assert {each.name for each in tmp_path.iterdir()} == {"0", "1"}
+        assert dict(workers.each(slowly, [7, 8, 9])) == {7: 7, 8: 8, 9: 9}
+    assert time.monotonic() - began < 200
 
 
 def test_what_processes_find_is_found_here_too():

@@ -163,7 +163,9 @@ def _converged(law: Law) -> Gate:
 def _lacking(law: Law, everywhere: set[float]) -> list[Gate]:
     """A closed gate where others have sizes that it has not, such as one at which it diverged with some seed."""
     lacking = sorted(everywhere - {*law.factors})
-    said = f"nothing to go by at {', '.join(f'{factor:g}' for factor in lacking)} times the size, where others have been"
+    said = (
+        f"nothing to go by at {', '.join(f'{factor:g}' for factor in lacking)} times the size, where others have been"
+    )
     return [Gate("all sizes", False, said)] if lacking else []
 
 
