@@ -29,7 +29,7 @@ from s2s.experiments.contest import (
     Experiment,
     NotForThisModel,
 )
-from s2s.experiments.cost import about, ahead, cost, disk, expected, missing, timed, told
+from s2s.experiments.cost import Run, about, ahead, cost, disk, expected, missing, timed, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.measuring import AnyWorkers, all_kept
 from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
@@ -139,6 +139,8 @@ def costs(
     else:
         # what another comparison has measured in its folder is not this one's
         recipe, folder = resolved(base), folder / "not begun"
+    # what was measured with other threads counts for nothing, and so many measure beside each other
+    prepare_process(recipe.device)
     entrants = _planned(folder, summary, recipe)
     return _told(entrants, summary, _workers(entrants, recipe, cluster).number, limit)[0]
 
@@ -187,7 +189,9 @@ def _needs_choice(entrants: Contest, summary: Summary) -> bool:
 def _told(entrants: Contest, summary: Summary, beside: int, limit: float) -> tuple[str, float]:
     """What is still to be done, in words, and the seconds that it takes."""
     each = [cost(TUNING, entrants, tuning.foreseen(entrants) if _needs_choice(entrants, summary) else [], beside)]
-    each += [cost(one, entrants, one.cells(entrants), beside, _trains(one, summary)) for one in _chosen(summary)]
+    counted = set[Run]()
+    for one in _chosen(summary):
+        each.append(cost(one, entrants, one.cells(entrants), beside, _trains(one, summary), counted))
     # the models that others look at are kept as whole runs
     whole = {one.reads for one in EXPERIMENTS.values()} - {""}
     runs = disk(entrants) if any({one.name, one.reads} & whole for one in _chosen(summary)) else 0
@@ -204,8 +208,10 @@ def _go_on(folder: Path, console: Console, cluster: Cluster | None, check: Calla
     summary, base = read_summary(folder / COMPARISON), task_of(folder)
     prepare_process(base.device)
     if not summary.sized_for:
-        # gone on with on another device, it asks the same
-        summary = summary.model_copy(update={"sized_for": choose(base.device).device.type})
+        # gone on with on another device, it asks the same; what an older version began says in words on which one
+        began, here = summary.machine.get("device", ""), choose(base.device).device.type
+        words = {"cpu": "cpu", "mps": "mps", "": here}
+        summary = summary.model_copy(update={"sized_for": words.get(began.split(",")[0], "cuda")})
         note(folder, summary)
     entrants = _planned(folder, summary, base)
     workers = _workers(entrants, base, cluster)
@@ -251,22 +257,26 @@ def _measure_all(
     summary = read_summary(contest.folder / COMPARISON)
     chosen, beside = _chosen(summary), workers.number
 
-    def needed(experiment: Experiment, of: Contest = contest) -> float:
-        return ahead(experiment, of, beside, _trains(experiment, summary))
+    def needed(experiment: Experiment, of: Contest = contest, counted: set[Run] | None = None) -> float:
+        return ahead(experiment, of, beside, _trains(experiment, summary), counted)
 
+    before, now, known = set[Run](), set[Run](), dict[str, float]()
     for one in chosen:
         # what trials took says how long trainings will take
-        watch.expect(-needed(one, entrants))
-        watch.expect(needed(one), timed(one, contest))
+        watch.expect(-needed(one, entrants, before))
+        known[one.name] = needed(one, contest, now)
+        watch.expect(known[one.name], timed(one, contest))
     by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
     later: dict[str, str] = {}
     for experiment in chosen:
         new = needed(experiment)
+        # it trains what another one would have trained that is left for later
+        watch.expect(new - known[experiment.name], timed(experiment, contest))
         takes = watch.takes(new, timed(experiment, contest))
         try:
             if new and (watch.spent + takes > limit or experiment.reads in later):
                 raise Late
-            seconds += _measure(experiment, contest, watch, workers)
+            seconds += _measure(experiment, contest, watch, workers, _trains(experiment, summary))
         except Late:
             left = needed(experiment)
             later[experiment.name] = about(watch.takes(left, timed(experiment, contest)))
@@ -345,9 +355,11 @@ def _trials(entrants: Contest, watch: Watch, workers: AnyWorkers) -> dict[Cell, 
     return trials
 
 
-def _measure(experiment: Experiment, contest: Contest, watch: Watch, workers: AnyWorkers) -> float:
+def _measure(
+    experiment: Experiment, contest: Contest, watch: Watch, workers: AnyWorkers, trains: Experiment | None
+) -> float:
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
-    made = all_kept(experiment, contest, experiment.cells(contest), watch, workers)
+    made = all_kept(experiment, contest, experiment.cells(contest), watch, workers, trains=trains)
     folder = contest.folder / experiment.name
     folder.mkdir(exist_ok=True)
     write_part(concluded(experiment, contest, made, watch.say), folder / RESULT)

@@ -5,7 +5,7 @@ better than what never does, by the three that went well.
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from s2s.experiments.contest import MACHINE, Cell, Contest, Experiment, Measured
 from s2s.experiments.running import Kept
@@ -28,6 +28,14 @@ def concluded(
         say: shows a line.
     """
     seconds = sum(each.seconds for each in made.values())
+    broken = incomplete(made)
+    # what fails always says more of a model than what fails sometimes
+    by_weight = sorted(made.items(), key=lambda one: (one[0].model, one[0].part) in broken)
+    reasons = {
+        cell.model: broken.get((cell.model, cell.part), each.failed)
+        for cell, each in reversed(by_weight)
+        if each.failed
+    }
     failures = [
         Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
     ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
@@ -35,7 +43,6 @@ def concluded(
     # which older measurements do not tell
     began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
     by = {cell: each.machine or began for cell, each in made.items()}
-    broken = incomplete(made)
     measured: dict[Cell, Measured] = {
         cell: each.measured | {MACHINE: by[cell]}
         for cell, each in made.items()
@@ -49,6 +56,7 @@ def concluded(
         reason = f"no conclusion could be drawn: {type(error).__name__}: {error}"
         say(f"{experiment.name}: FAILED: {reason}")
         failures += [Failure(task=CONCLUSION, model=model, reason=reason) for model in contest.models]
+        reasons = dict.fromkeys(contest.models, reason)
         names, seeds = contest.models, list(contest.seeds)
         result = Result(
             experiment=experiment.name, question=experiment.question, method="", models=names, seeds=seeds, findings=[]
@@ -56,9 +64,8 @@ def concluded(
     machines = [each for each in dict.fromkeys(by.values()) if each]
     codes = list(dict.fromkeys(each.code for each in made.values() if each.measured is not None))
     result = result.model_copy(update={"models": summary.models, "machines": machines, "codes": codes})
-    reasons = {model: reason for (model, _), reason in reversed(broken.items())}
     changes = {"failures": failures, "seconds": seconds}
-    return _completed(result, experiment, failures, reasons).model_copy(update=changes)
+    return _completed(result, experiment, dict(contest.absent) | reasons).model_copy(update=changes)
 
 
 def incomplete(made: Mapping[Cell, Kept]) -> dict[tuple[str, str], str]:
@@ -76,21 +83,17 @@ def incomplete(made: Mapping[Cell, Kept]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _completed(
-    result: Result, experiment: Experiment, failures: Sequence[Failure], reasons: Mapping[str, str]
-) -> Result:
+def _completed(result: Result, experiment: Experiment, reasons: Mapping[str, str]) -> Result:
     """The result with every cell of the experiment's rows: one without a finding says why there is none.
 
     Args:
         result: with the findings.
         experiment: whose rows.
-        failures: of its measurements; the first of a model is the reason.
-        reasons: by model, those that come before.
+        reasons: why a model has none, by its name.
     """
     there = {(finding.row, finding.model) for finding in result.findings}
-    first = {each.model: each.reason for each in reversed(failures)} | dict(reasons)
     missing = [
-        Finding(row=row, model=model, failed=first.get(model, "was not measured"))
+        Finding(row=row, model=model, failed=reasons.get(model, "was not measured"))
         for row in experiment.rows
         for model in result.models
         if (row, model) not in there

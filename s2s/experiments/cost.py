@@ -10,6 +10,8 @@ from s2s.experiments.running import Kept, kept, machine_here
 from s2s.experiments.whole_runs import is_there
 from s2s.run.manifest import code
 
+Run = tuple[str, int | None]
+"""A model's name and a seed."""
 # a whole run leaves its best and its last checkpoint, each with weights, their average and two moments, in fp32
 _BYTES = 2 * 5 * 4
 
@@ -57,8 +59,35 @@ def expected(experiment: Experiment, cell: Cell, beside: int) -> float:
     return cell.seconds if experiment.alone else cell.seconds / beside
 
 
+def trainings(
+    experiment: Experiment, contest: Contest, new: Sequence[Cell], trains: Experiment | None, beside: int
+) -> dict[Run, float]:
+    """The models that new measurements look at and train themselves, as nobody has: how much longer each makes it all.
+
+    Args:
+        experiment: which.
+        contest: the models, and where runs are kept.
+        new: its measurements that are still to be made.
+        trains: the experiment whose models it looks at, where that one is not asked for.
+        beside: how many measure beside each other.
+    """
+    if trains is None:
+        return {}
+    looked_at = {(cell.model, cell.seed) for cell in new if experiment.reading in ("", cell.part)}
+    return {
+        (run.model, run.seed): expected(trains, run, beside)
+        for run in trains.cells(contest)
+        if (run.model, run.seed) in looked_at and not is_there(contest.folder, run.model, run.seed)
+    }
+
+
 def cost(
-    experiment: Experiment, contest: Contest, cells: Sequence[Cell], beside: int, trains: Experiment | None = None
+    experiment: Experiment,
+    contest: Contest,
+    cells: Sequence[Cell],
+    beside: int,
+    trains: Experiment | None = None,
+    counted: set[Run] | None = None,
 ) -> Cost:
     """What of an experiment's measurements is still to be done, see `expected`.
 
@@ -67,17 +96,14 @@ def cost(
         contest: the models, and where measurements are kept.
         cells: the experiment's.
         beside: how many measure beside each other.
-        trains: the experiment whose models it looks at, where that one is not asked for: they are trained for it then.
+        trains: see `trainings`.
+        counted: trainings that another experiment will have made; those of this one are added.
     """
-    new = missing(experiment, contest, cells)
+    new, counted = missing(experiment, contest, cells), set[Run]() if counted is None else counted
     seconds = sum(expected(experiment, cell, beside) for cell in new)
-    if trains:
-        looked_at = {(cell.model, cell.seed) for cell in new if experiment.reading in ("", cell.part)}
-        seconds += sum(
-            expected(trains, run, beside)
-            for run in trains.cells(contest)
-            if (run.model, run.seed) in looked_at and not is_there(contest.folder, run.model, run.seed)
-        )
+    more = trainings(experiment, contest, new, trains, beside)
+    seconds += sum(long for run, long in more.items() if run not in counted)
+    counted.update(more)
     return Cost(experiment.name, len(cells), len(new), seconds, experiment.alone)
 
 
@@ -86,9 +112,15 @@ def timed(experiment: Experiment, contest: Contest) -> bool:
     return experiment.paced and all(each.pace for each in contest.contestants)
 
 
-def ahead(experiment: Experiment, contest: Contest, beside: int, trains: Experiment | None = None) -> float:
+def ahead(
+    experiment: Experiment,
+    contest: Contest,
+    beside: int,
+    trains: Experiment | None = None,
+    counted: set[Run] | None = None,
+) -> float:
     """The seconds of `cost`, of all measurements of an experiment."""
-    return cost(experiment, contest, experiment.cells(contest), beside, trains).seconds
+    return cost(experiment, contest, experiment.cells(contest), beside, trains, counted).seconds
 
 
 def disk(contest: Contest) -> int:

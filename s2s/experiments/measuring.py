@@ -9,7 +9,7 @@ import torch
 
 from s2s.experiments.cluster import Nodes
 from s2s.experiments.contest import Cell, Contest, Experiment
-from s2s.experiments.cost import expected, missing, timed
+from s2s.experiments.cost import expected, missing, timed, trainings
 from s2s.experiments.running import Kept, Watch, Workers, died, forget, keep, kept, machine_here
 from s2s.results import UNNOTED
 from s2s.run.manifest import code
@@ -25,6 +25,7 @@ def all_kept(
     watch: Watch,
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Cell]] = lambda model: (),
+    trains: Experiment | None = None,
 ) -> dict[Cell, Kept]:
     """These measurements of an experiment, and those that follow them; those that are not there yet are made.
 
@@ -35,13 +36,14 @@ def all_kept(
         watch: shows how far it is.
         workers: who makes them.
         following: those of a model that are to be made when none of its others is left.
+        trains: the experiment whose models it looks at, where that one is not asked for.
 
     Raises:
         Late: time is over, and some are left.
     """
     folder = contest.cells_of(experiment.name)
     new = missing(experiment, contest, cells)
-    made = _made(experiment, contest, cells, new, watch, workers, following)
+    made = _made(experiment, contest, cells, new, watch, workers, following, trains)
     # where one that had failed succeeds now, what others measured is no company for it
     if again := [cell for cell in missing(experiment, contest, cells) if cell not in made] if experiment.alone else []:
         watch.expect(sum(expected(experiment, cell, workers.number) for cell in again))
@@ -58,6 +60,7 @@ def _made(
     watch: Watch,
     workers: AnyWorkers,
     following: Callable[[str], Sequence[Cell]] = lambda model: (),
+    trains: Experiment | None = None,
 ) -> dict[Cell, Kept]:
     """These measurements, as `all_kept` makes them, but for those of rounds that must be made again.
 
@@ -76,6 +79,7 @@ def _made(
     if older:
         watch.say(f"{experiment.name}: some is of {' and '.join(sorted(older))}, the rest will be of {code()}")
     beside, made, apart = workers.number, dict[Cell, Kept](), set[Cell]()
+    to_train = trainings(experiment, contest, new, trains, beside)
     watch.begins(experiment.name, new)
     one = partial(keep, folder, partial(experiment.measure, contest), precision=precision)
     by = workers.alone() if experiment.alone and new else nullcontext(workers)
@@ -85,6 +89,8 @@ def _made(
             if cell in failed and not made[cell].failed:
                 apart |= _forget_round(folder, cells, cell, made)
             took = expected(experiment, cell, beside)
+            if experiment.reading in ("", cell.part):
+                took += to_train.pop((cell.model, cell.seed), 0.0)
             watch.ends(experiment.name, cell, made[cell], took, timed(experiment, contest))
             if all(each in made for each in new if each.model == cell.model):
                 new += following(cell.model)

@@ -141,10 +141,10 @@ class Late(Exception):
 class Watch:
     """Shows how far a comparison is, and how long it will take; a context manager.
 
-    Expected seconds are guessed, or timed: by what trials took on this machine. What is guessed takes them times the
-    pace of what was guessed so far; a twentieth of all counts as if it had gone as expected, so that a few short
-    measurements hardly move it. It writes a line for each where the console is no terminal. Whenever it is told
-    something it asks `check`, which raises where all shall end.
+    Expected seconds are guessed, or timed: by what trials took of a processor on this machine. What is ahead takes them
+    times the pace so far, by the clock, of what was guessed, or timed, likewise; a twentieth of all counts as if it had
+    gone as expected, so that a few short measurements hardly move it. It writes a line for each where the console is no
+    terminal. Whenever it is told something it asks `check`, which raises where all shall end.
 
     Args:
         expected: guessed seconds of all that is to be measured.
@@ -163,10 +163,11 @@ class Watch:
         self._console = console
         self._check = check
         self._limit = limit
-        # of what is ahead, and of what is done: seconds expected, timed or not
+        # of what is ahead, and of what is done: seconds expected, timed or not; and what that took by the clock
         self._ahead = {False: expected, True: 0.0}
         self._done = {False: 0.0, True: 0.0}
-        self._began = time.perf_counter()
+        self._took = {False: 0.0, True: 0.0}
+        self._began = self._last = time.perf_counter()
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left"), console=console
         )
@@ -199,11 +200,8 @@ class Watch:
 
     def takes(self, seconds: float, timed: bool = False) -> float:
         """Seconds that what is expected to take `seconds` will take at the pace so far."""
-        if timed:
-            return seconds
         before = max(_BEFORE, _BEFORE_SHARE * self._all)
-        guessed = max(0.0, self.spent - self._done[True])
-        return seconds * (guessed + before) / (self._done[False] + before)
+        return seconds * (self._took[timed] + before) / (self._done[timed] + before)
 
     def check_time(self) -> None:
         """Raises where all has taken a twentieth longer than it may.
@@ -223,6 +221,9 @@ class Watch:
     def ends(self, experiment: str, cell: Cell, ended: Kept, seconds: float, timed: bool = False) -> None:
         """Counts a measurement and its share of what was expected; the time left goes by how long those so far took."""
         self._check()
+        now = time.perf_counter()
+        self._took[timed] += now - self._last
+        self._last = now
         self._done[timed] += seconds
         self._ahead[timed] -= seconds
         left = _clock(sum(self.takes(ahead, known) for known, ahead in self._ahead.items()))

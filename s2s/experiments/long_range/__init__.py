@@ -189,10 +189,6 @@ def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
     half = None if run.solved else _right(run, tests, contest.computer)
     run.go_on(distances.updates)
     run.settle(sizes.budget.settle)
-    if run.failure and not run.looks:
-        raise UserError(f"training fails at rate {rate:g} after {run.trainer.update} updates: {run.failure}")
-    # whoever fails has not solved the task, and would not in all of its updates
-    solved, updates = (None, distances.updates) if run.failure else (run.solved, run.trainer.update)
     right = _right(run, tests, contest.computer)
     return {
         "distances": list(distances.tested),
@@ -209,8 +205,9 @@ def _trained(contest: Contest, cell: Cell, part: Part, rate: float) -> Measured:
         "parameters": parameter_count(run.trainer.model),
         "rate": rate,
         "budget": distances.updates,
-        "updates": updates,
-        "solved": solved,
+        "updates": run.trainer.update,
+        # whoever fails has not solved the task, and would not in all of its updates
+        "solved": None if run.failure else run.solved,
         "failure": run.failure,
         "looks": [list(look) for look in run.looks],
         "seconds": run.seconds,

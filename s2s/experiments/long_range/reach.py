@@ -104,9 +104,10 @@ class Trials:
         return sum(run["solved"] is not None for run in self.by_seed.values())
 
     def times(self) -> Times:
-        """Updates to the solution; those whose budget was spent before are censored."""
-        runs = self.by_seed.values()
-        return Times([r["solved"] for r in runs if r["solved"]], [r["updates"] for r in runs if not r["solved"]])
+        """Updates to the solution; those whose budget was spent are censored, and those that failed at its end."""
+        unsolved = [run for run in self.by_seed.values() if not run["solved"]]
+        spent = [run["budget"] if run.get("failure") else run["updates"] for run in unsolved]
+        return Times([run["solved"] for run in self.by_seed.values() if run["solved"]], spent)
 
     def gates(self) -> list[Gate]:
         """What must be true of the trainings before anything is said of how far the model reaches."""

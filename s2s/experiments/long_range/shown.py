@@ -177,7 +177,7 @@ def runs(trials: Sequence[Trials]) -> Table:
         Column("width", lambda run: run["settings"].get("width")),
         Column("rate", lambda run: f"{run['rate']:g}"),
         *map(Column, ("updates", "solved")),
-        Column("loss at the end (nats per piece)", lambda run: run["looks"][-1][1], 4),
+        Column("loss at the end (nats per piece)", lambda run: run["looks"][-1][1] if run["looks"] else None, 4),
         Column("D50", lambda run: half_distance(run)[0], 1),
         Column("beyond the longest", lambda run: "yes" if half_distance(run)[1] else ""),
         Column("CPU seconds", "seconds", 1),

@@ -103,7 +103,7 @@ def _sooner(own: Trials, rival: Trials) -> bool | None:
 
 def _look(own: Trials) -> int:
     """After how many updates it is looked at whether the task is solved."""
-    return own.any["looks"][0][0]
+    return next((run["looks"][0][0] for run in own.by_seed.values() if run["looks"]), own.any["budget"])
 
 
 def _told(own: Trials) -> str:
