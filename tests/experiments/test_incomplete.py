@@ -12,7 +12,7 @@ from s2s.cli.compare import Order, extended, order
 from s2s.errors import Stopped, UserError
 from s2s.experiments import beginning, comparison, cost, running
 from s2s.experiments.concluding import incomplete
-from s2s.experiments.contest import Cell
+from s2s.experiments.contest import Cell, Conclusion
 from s2s.experiments.running import Kept
 from s2s.results import RESULT, read_result
 from tests.experiments.counting import TINY, begin
@@ -65,6 +65,32 @@ def test_parts_whose_seeds_all_failed_or_succeeded_and_rounds_are_whole():
         **{Cell("lstm", "b", seed): fails if seed == 2 else holds for seed in (1, 2, 3)},
     }
     assert incomplete(made) == {("lstm", "b"): "1 of 3 seeds failed, and the others may be the lucky ones: no"}
+
+
+def test_a_cell_says_what_fails_always_before_what_fails_sometimes(counting, tmp_path, monkeypatch):
+    def cells(contest):
+        return [Cell(model, part, seed) for model in contest.models for part in "ba" for seed in contest.seeds]
+
+    def measure(contest, cell):
+        if (cell.model, cell.part, cell.seed) == ("rnn", "b", 2):
+            raise UserError("now and then")
+        if (cell.model, cell.part) == ("rnn", "a"):
+            raise UserError("always")
+        return {"rate": 0.1}
+
+    _asks(monkeypatch, cells=cells, measure=measure, conclusion=lambda contest, measured: Conclusion())
+    folder = begin(tmp_path / "reasons", "rnn", "lstm")
+    _went_on(folder)
+    reasons = {found.model: found.failed for found in read_result(folder / "memory" / RESULT).findings}
+    assert reasons == {"rnn": "always", "lstm": "was not measured"}
+
+    def dies(contest, measured):
+        raise ValueError("upside down")
+
+    _asks(monkeypatch, cells=cells, measure=measure, conclusion=dies)
+    _went_on(folder)
+    said = {found.failed for found in read_result(folder / "memory" / RESULT).findings}
+    assert said == {"no conclusion could be drawn: ValueError: upside down"}
 
 
 @pytest.fixture
