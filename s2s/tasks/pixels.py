@@ -143,6 +143,8 @@ def hub_images(
     # as bytes or as paths: what they may unpack to is decided where they are read
     key, column = columns[0]
     try:
+        if isinstance(kind := found.features[column], dict) and not kind.keys() & {"bytes", "path"}:
+            raise TypeError(column)
         return found.cast_column(column, Image(decode=False)), where
     except (pyarrow.ArrowException, TypeError, ValueError):
         raise UserError(
@@ -158,7 +160,7 @@ def read_cell(cell: Mapping[str, Any] | None, where: str, wanted: PixelSettings)
     Raises:
         UserError: there is none, or it cannot be read.
     """
-    if cell is None:
+    if cell is None or cell["bytes"] is cell["path"] is None:
         raise UserError("has no image", where=where, remedy="remove the row")
     return _read(Path(cell["path"]) if cell["bytes"] is None else io.BytesIO(cell["bytes"]), where, wanted)
 

@@ -133,7 +133,8 @@ def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: 
             raise UserError(
                 f"the model knows {part.longest} positions, but the longest test sentence has {wanted} pieces",
                 where="model.max_positions",
-                remedy=f"set model.max_positions={wanted} or higher, or split the sentence",
+                remedy=f"set model.max_positions={wanted} or higher, or split the sentence; a run that was begun goes "
+                "on with another test set, or with none (null)",
             )
 
 

@@ -110,14 +110,22 @@ def test_data_sets_own_files_are_read_as_from_the_hub(tmp_path, folder, pixels, 
         CaptionSource(settings.model_copy(update={"caption": "capture"})).part("train")
 
 
-def test_a_column_that_holds_no_images_is_named(tmp_path):
-    rows = {"image": [1, 2], "caption": ["one", "two"]}
+@pytest.mark.parametrize("cells", [[1, 2], [{"a": 1}, {"a": 2}]])
+def test_a_column_that_holds_no_images_is_named(tmp_path, cells):
+    rows = {"image": cells, "caption": ["one", "two"]}
     datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "train.parquet")
     settings = CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)
     with pytest.raises(
         UserError, match=r"(?s)data.image is 'image', which holds .*int64.* and no images.*set data.image"
     ):
         CaptionSource(settings).part("train")
+
+
+def test_a_cell_without_bytes_and_path_is_named(tmp_path):
+    rows = {"image": [{"bytes": None, "path": None}], "caption": ["one"]}
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "train.parquet")
+    with pytest.raises(UserError, match="has no image"):
+        CaptionSource(CaptionDataSettings(corpus="some/set", root=str(tmp_path), size=6)).part("train")
 
 
 def test_no_image_is_held_out_that_equals_one_learned_from(tmp_path, pixels):

@@ -235,3 +235,16 @@ def test_mistakes_are_answered_before_anything_is_made(place):
         with pytest.raises(UserError, match=reason):
             _train(*overrides)
         assert not Path("runs").exists()
+
+
+def test_captions_beyond_the_positions_that_a_model_has_are_left_out_where_their_loss_is_asked_for(place):
+    few = ("data.train=200", "data.validation=1", "data.test=30", "validation.images=1", "batches.max_length=10")
+    run, _ = _train(*few, "model.decoder_positions=learned", "model.max_positions=10", "run.dir=few")
+    loaded = load(run)
+    part = CaptionSource(loaded.recipe.data).part("test")
+    examples = task.TASK.read(loaded, part)
+    assert 0 < examples.left_out < len(examples)
+    for command in ("doctor", "explain"):
+        asked = CliRunner().invoke(commands, [command, str(run)], standalone_mode=False)
+        assert not isinstance(asked.exception, UserError), asked.exception
+        assert "learned positions" not in asked.output

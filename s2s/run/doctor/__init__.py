@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from s2s.data.examples import Examples
 from s2s.errors import UserError
 from s2s.run.doctor import gradients, keeping
@@ -46,7 +48,10 @@ def examined(run: Opened, checkpoint: str | None, say: Say = lambda line: None) 
     loaded = ready(run, checkpoint)
     split, examples = held_out(run, loaded)
     # a long document is read through many windows
-    patient = Patient(task_of(loaded.recipe), loaded, examples, evenly(len(examples), EXAMPLES), say)
+    # some may be longer than what the model knows
+    fitting = np.unique(np.concatenate(examples.plan(0, 0)))
+    rows = fitting[evenly(len(fitting), EXAMPLES)]
+    patient = Patient(task_of(loaded.recipe), loaded, examples, rows, say)
     findings = [_finding(name, check, patient) for name, check in CHECKS.items()]
     described = f"{len(patient.rows)} examples of its {split} set"
     return Examination(str(run.path), loaded.checkpoint.name, described, _computer(loaded), findings)

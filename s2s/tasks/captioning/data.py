@@ -232,9 +232,10 @@ def examples_of(recipe: CaptionRecipe, part: Captioned, pieces: Lists) -> Captio
     return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, recipe.batches.max_length)
 
 
-def every_one(recipe: CaptionRecipe, part: Captioned, pieces: Lists) -> CaptionedImages:
-    """All captions of a part: none that a model is asked about is left out."""
-    return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, longest_of(pieces))
+def every_one(recipe: CaptionRecipe, part: Captioned, pieces: Lists, known: int | None = None) -> CaptionedImages:
+    """All captions of a part: none that a model is asked about is left out, but those beyond the positions it knows."""
+    longest = longest_of(pieces) if known is None else min(known, longest_of(pieces))
+    return CaptionedImages(part, pieces, positions_of(recipe), recipe.batches.captions, longest)
 
 
 def longest_of(pieces: Lists) -> int:

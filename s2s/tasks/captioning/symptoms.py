@@ -84,7 +84,8 @@ def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign
     wrong = replace(right, pixels=part.pixels[others[kept]])
     pieces, losses = Lists.of(run.tokenizers[0].encode_batch(list(right.texts()))), []
     for each in (right, wrong):
-        losses.append(mean_loss(run.model, every_one(run.recipe, each, pieces), sequence_loss(0.0), run.computer))
+        examples = every_one(run.recipe, each, pieces, run.model.decoder.longest)
+        losses.append(mean_loss(run.model, examples, sequence_loss(0.0), run.computer))
     return source_ignored(SourceUse(losses[0], losses[1], len(kept)), "image")
 
 

@@ -82,7 +82,7 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
 
     def read(self, run: CaptionRun, part: Captioned) -> CaptionedImages:
         pieces = Lists.of(run.tokenizers[0].encode_batch(list(part.texts())))
-        return every_one(run.recipe, part, pieces)
+        return every_one(run.recipe, part, pieces, run.model.decoder.longest)
 
     def rescored(self, run: CaptionRun, batch: Batch) -> Rescored:
         """All hypotheses of the beam that the recipe asks for, in fp32."""
