@@ -21,6 +21,8 @@ Say = Callable[[str], object]
 
 # seconds that clients have, when the server stops, to take answers that are computed
 _TAKING = 30
+# and what is left to end by itself once they are cut
+_ENDING = 5
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -56,25 +58,37 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
 
 
-class _Cutting(uvicorn.Server):
-    """Cuts the connections that are left when it stops: uvicorn leaves them to the end of the process."""
+class Listening(uvicorn.Server):
+    """Cuts the connections that are left so many seconds after it was stopped: uvicorn waits for their clients."""
+
+    def __init__(self, config: uvicorn.Config, patience: float) -> None:
+        super().__init__(config)
+        self.patience = patience
+        self.cut = 0
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        late = asyncio.get_running_loop().call_later(self.patience, self._cut)
         await super().shutdown(sockets)
-        for connection in list(self.server_state.connections):
-            if transport := getattr(connection, "transport", None):
-                transport.abort()
+        late.cancel()
+        self._cut()
         # the loop closes what is aborted in its next round
         await asyncio.sleep(0)
 
+    def _cut(self) -> None:
+        # who waited to write to them ends as if they had left
+        for connection in list(self.server_state.connections):
+            if transport := getattr(connection, "transport", None):
+                transport.abort()
+                self.cut += 1
 
-def server_of(app: FastAPI, limits: Limits) -> uvicorn.Server:
+
+def server_of(app: FastAPI, limits: Limits) -> Listening:
     """What listens for an application; when it stops, answers that nobody takes do not keep it for ever."""
     patience = math.ceil(limits.seconds) + _TAKING
-    config = uvicorn.Config(
-        app, log_level="warning", ws="none", server_header=False, timeout_graceful_shutdown=patience
-    )
-    return _Cutting(config)
+    # what goes on without its client is ended, too, though not without a noise
+    last = patience + _ENDING
+    config = uvicorn.Config(app, log_level="warning", ws="none", server_header=False, timeout_graceful_shutdown=last)
+    return Listening(config, patience)
 
 
 def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say) -> None:
@@ -85,8 +99,7 @@ def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say:
 
     def ended(answered: int) -> None:
         """Told after the last answer."""
-        cut = len(server.server_state.connections)
-        rest = f"{cut:,} connections were cut" if cut else "none was left"
+        rest = f"{server.cut:,} connections were cut" if server.cut else "none was left"
         say(f"stopped: {answered:,} requests were answered, {rest}")
 
     server = server_of(application(loaded, limits, ended), limits)

@@ -207,14 +207,15 @@ def test_a_stop_answers_what_was_accepted(loaded):
     assert _computing() == before
 
 
-def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loaded, monkeypatch):
+def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loaded, monkeypatch, capfd):
     monkeypatch.setattr("s2s.serving.listening._TAKING", 0)
     ended = []
     with served(loaded, Limits(seconds=1), ended.append) as server:
         server.app.add_api_route("/large", lambda: Response(bytes(1 << 26)))
         host, port = server.address.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as client:
-            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            # the second answer waits until there is room for it
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
             # it has begun to answer
             assert client.recv(1) == b"H"
             server.server.should_exit = True
@@ -228,6 +229,8 @@ def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loade
                     taken += len(part)
             # it is cut, and not only left
             assert 0 < taken < 1 << 26
+        assert server.server.cut == 1
+    assert "ERROR" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["127.0.0..1", "a" * 70, "nowhere.invalid"])
