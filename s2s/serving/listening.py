@@ -67,6 +67,7 @@ class Listening(uvicorn.Server):
         self.cut = 0
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Waits for what was accepted, and for its clients as long as that is allowed."""
         late = asyncio.get_running_loop().call_later(self.patience, self._cut)
         await super().shutdown(sockets)
         late.cancel()
