@@ -29,7 +29,7 @@ from s2s.experiments.contest import (
     Experiment,
     NotForThisModel,
 )
-from s2s.experiments.cost import Run, about, ahead, cost, disk, expected, missing, timed, told
+from s2s.experiments.cost import Run, about, ahead, cost, disk, expected, timed, told
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.measuring import AnyWorkers, all_kept
 from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
@@ -257,30 +257,32 @@ def _measure_all(
     summary = read_summary(contest.folder / COMPARISON)
     chosen, beside = _chosen(summary), workers.number
 
-    def needed(experiment: Experiment, of: Contest = contest, counted: set[Run] | None = None) -> float:
-        return ahead(experiment, of, beside, _trains(experiment, summary), counted)
+    def needed(experiment: Experiment, counted: set[Run] | None = None) -> float:
+        return ahead(experiment, contest, beside, _trains(experiment, summary), counted)
 
-    before, now, known = set[Run](), set[Run](), dict[str, float]()
+    counted, known = set[Run](), dict[str, float]()
+    # what trials chose, and how long they took, says better what is ahead
+    watch.expect(-watch.ahead())
     for one in chosen:
-        # what trials took says how long trainings will take
-        watch.expect(-needed(one, entrants, before))
-        known[one.name] = needed(one, contest, now)
+        known[one.name] = needed(one, counted)
         watch.expect(known[one.name], timed(one, contest))
     by = machine(entrants.computer, workers, any(experiment.alone for experiment in chosen))
     later: dict[str, str] = {}
     for experiment in chosen:
         new = needed(experiment)
         # it trains what another one would have trained that is left for later
-        watch.expect(new - known[experiment.name], timed(experiment, contest))
-        takes = watch.takes(new, timed(experiment, contest))
+        by_trials = timed(experiment, contest)
+        others = watch.ahead(by_trials) - known[experiment.name]
+        watch.expect(new - known[experiment.name], by_trials)
+        takes = watch.takes(new, by_trials)
         try:
             if new and (watch.spent + takes > limit or experiment.reads in later):
                 raise Late
             seconds += _measure(experiment, contest, watch, workers, _trains(experiment, summary))
         except Late:
             left = needed(experiment)
-            later[experiment.name] = about(watch.takes(left, timed(experiment, contest)))
-            watch.expect(-left, timed(experiment, contest))
+            later[experiment.name] = about(watch.takes(left, by_trials))
+            watch.expect(others - watch.ahead(by_trials), by_trials)
             continue
         # what is there so far can be drawn and kept
         summary = read_summary(contest.folder / COMPARISON)
@@ -350,8 +352,6 @@ def _trials(entrants: Contest, watch: Watch, workers: AnyWorkers) -> dict[Cell, 
     # what is tried next depends on what the model's trials before it were like, and on no other's
     while new := untried():
         trials |= all_kept(TUNING, entrants, new, watch, workers, untried)
-    needless = missing(TUNING, entrants, [cell for cell in foreseen if cell not in asked])
-    watch.expect(-sum(expected(TUNING, cell, workers.number) for cell in needless))
     return trials
 
 

@@ -44,8 +44,8 @@ _BYTES_EACH = 4 * 2**30
 # as if so many seconds had gone as expected before the first measurement: at least, and as a share of all
 _BEFORE = 60
 _BEFORE_SHARE = 0.05
-# by which share of its limit a comparison may be late with what it has begun: half of what is promised, since what is
-# measured alone ends first
+# by which share of its limit a comparison may be late before it begins nothing more: half of what is promised, since
+# what is being measured ends first
 _LATE = 0.05
 
 
@@ -193,6 +193,10 @@ class Watch:
         """Seconds since it began."""
         return time.perf_counter() - self._began
 
+    def ahead(self, timed: bool = False) -> float:
+        """Expected seconds of what is still to be measured."""
+        return self._ahead[timed]
+
     def expect(self, seconds: float, timed: bool = False) -> None:
         """Counts measurements that nobody knew of when it began; below 0, some that are not made now."""
         self._ahead[timed] += seconds
@@ -283,7 +287,8 @@ class Workers:
     ) -> None:
         if self._pool is not None and kind:
             # after an interruption nobody waits for what they do
-            self._stop()
+            for process in multiprocessing.active_children():
+                process.terminate()
         self._end()
 
     def __str__(self) -> str:
@@ -294,11 +299,6 @@ class Workers:
         """Gives what makes calls in this very process, while nothing else is measured; the others give back memory."""
         self._end()
         yield Workers(1)
-
-    def _stop(self) -> None:
-        for process in multiprocessing.active_children():
-            process.terminate()
-        self._end()
 
     def _end(self) -> None:
         pool, self._pool = self._pool, None
@@ -351,20 +351,15 @@ class Workers:
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
             try:
                 with threads.free_children():
-                    # one that is handed over cannot be called back
+                    # One that is handed over cannot be called back, nor a process taken down while it hands something
+                    # over. Who stops reading leaves so many, which end by themselves.
                     for item in items[submitted : submitted + self.number - len(waiting)]:
                         waiting[self._pool.submit(call, item)] = submitted
                         submitted += 1
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             over, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            try:
-                yield from ((waiting.pop(future), future.result()) for future in over)
-            except GeneratorExit:
-                # nobody waits for what they do
-                if waiting:
-                    self._stop()
-                raise
+            yield from ((waiting.pop(future), future.result()) for future in over)
 
 
 def _prepare(device: DeviceSettings) -> None:

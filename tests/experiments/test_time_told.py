@@ -1,7 +1,9 @@
 """What a comparison says that it will take: when it is over, nothing is left, whatever came between."""
 
 import io
+import json
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -86,6 +88,36 @@ def test_nothing_is_left_of_what_is_left_for_later(counting, watches, tmp_path, 
     assert "left for later" in _went_on(folder, limit=600)
     assert _left(watches[0])
     assert not {path.name for path in (folder / "cells").glob("quality/*")}
+
+
+def test_nothing_is_left_where_time_is_over_among_failures(counting, watches, tmp_path, monkeypatch):
+    def cells(contest):
+        return [Cell(model, f"part-{i}", seconds=100) for i in range(9) for model in contest.models]
+
+    def measure(contest, cell):
+        if cell.model == "rnn":
+            raise RuntimeError("no memory")
+        time.sleep(0.5)
+        return {"rate": 0.1}
+
+    every = {"memory": replace(comparison.EXPERIMENTS["memory"], cells=cells, measure=measure, chosen="")}
+    monkeypatch.setattr(comparison, "EXPERIMENTS", every)
+    folder = begin(tmp_path / "failures", "rnn", "lstm")
+    monkeypatch.setattr(running.Watch, "takes", lambda watch, seconds, timed=False: 0.0)
+    assert "left for later" in _went_on(folder, limit=2)
+    assert 2 < len([*(folder / "cells/memory").glob("rnn*.json")]) < 9
+    assert _left(watches[0])
+
+
+def test_nothing_is_left_where_trials_choose_anew(counting, watches, tmp_path, monkeypatch):
+    folder = begin(tmp_path / "anew", "rnn", "lstm")
+    _went_on(folder)
+    for path in (folder / "cells/tuning").glob("rnn*.json"):
+        kept = json.loads(path.read_text())
+        kept["measured"]["loss"] = 9 - kept["measured"]["loss"]
+        path.write_text(json.dumps(kept))
+    assert "what was measured before lies in" in _went_on(folder)
+    assert _left(watches[1])
 
 
 def test_nothing_is_left_where_a_round_is_made_again(counting, watches, tmp_path, monkeypatch):
