@@ -1,15 +1,21 @@
-"""Beam search: the only search, for every model alike.
+"""Beam search, the one search for every model.
 
-A search keeps up to `size` live hypotheses of each sentence and a pool of finished ones. A hypothesis finishes when
-EOS is among the `size` best ways to go on; at its length limit, EOS is the only way. What a finished hypothesis is
-worth is its log probability divided by ((5 + length) / 6)^α (Wu et al. 2016, equation 14), EOS counted in the length.
-Live hypotheses all have the same length and are compared by log probability, so finished and live ones are never mixed.
+A beam has `size` slots, each with a live hypothesis. At each step slot i takes the best continuation of the hypotheses
+in slots 0 to i that no earlier slot has taken (`select_nested`), so the slots of a narrow beam are the first slots of a
+wide one. A hypothesis finishes when EOS is a better continuation than one that a slot from its own on takes; at the
+length limit EOS is the only continuation. The score of a finished hypothesis is its log probability divided by
+((5 + length) / 6)^α (Wu et al. 2016, equation 14), where the length counts EOS.
 
-A sentence is done when `size` of its hypotheses have finished, or when no live one can still enter its `nbest`: a log
-probability only falls, so the best a live hypothesis can reach is what it has now, at the length limit. Sentences that
-are done leave the batch. With size 1 this is greedy search; with a beam as wide as the space it is exhaustive.
+A sentence is done when no live hypothesis can reach the `nbest` best finished ones: a log probability only falls, so a
+bound on the score is the log probability so far, divided by the largest penalty within the length limit. The rule
+"done when `size` hypotheses have finished" is not used: with a model that is sure of itself, unlikely hypotheses finish
+early, and a wide beam would return one of them instead of the likely hypothesis that is still live.
+
+It follows that a wider beam never returns a lower score than a narrower one, that size 1 is greedy search (it stops at
+the first EOS), and that a beam as wide as the space of targets is exhaustive.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +25,7 @@ from torch import Tensor
 
 from s2s.data.examples import sent
 from s2s.data.tokenizers import BOS, EOS, PAD
-from s2s.decoding.selection import best_ways
+from s2s.decoding.selection import select_nested, top_tokens
 from s2s.models.contract import Seq2Seq
 from s2s.nn.layers import Inputs, Valid
 from s2s.nn.precision import products_in
@@ -29,13 +35,13 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class Beam:
-    """How to search.
+    """Settings of a beam search.
 
     Attributes:
-        size: live hypotheses of each sentence; 1 is greedy search.
-        nbest: hypotheses returned for each sentence, at most `size`.
-        length_penalty: the exponent α; 0 compares log probabilities.
-        precision: of matrix products.
+        size: Live hypotheses of each sentence; 1 is greedy search.
+        nbest: Hypotheses to return for each sentence, at most `size`.
+        length_penalty: The exponent α, 0 or more; 0 compares log probabilities.
+        precision: Data type of matrix products.
     """
 
     size: int = 5
@@ -44,16 +50,19 @@ class Beam:
     precision: torch.dtype = torch.float32
 
     def penalty(self, length: int) -> float:
-        """What the log probability of a hypothesis of this length, EOS counted, is divided by."""
+        """Return the divisor of the log probability of a hypothesis with `length` tokens, EOS included."""
         return ((5 + length) / 6) ** self.length_penalty
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A possible target without BOS and EOS.
+    """A finished target.
 
-    The log probability, in nats, is that of its pieces and EOS, its score that over the length penalty, and it is cut
-    where the length limit, not the model, ended it: another piece than EOS would have been the best way to go on.
+    Attributes:
+        tokens: Its token ids, without BOS and EOS.
+        score: Log probability divided by the length penalty.
+        log_probability: Of the tokens and EOS, in nats.
+        cut: True where the length limit ended it: a token other than EOS would have been more likely.
     """
 
     tokens: tuple[int, ...]
@@ -70,68 +79,65 @@ def search(
     limits: Int[np.ndarray, " batch"],
     beam: Beam,
     pieces: int | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `nbest` hypotheses of each sentence, best first.
+    """Search the best targets of a batch of sources.
 
-    The model is in evaluation mode, sources of pieces end with `EOS`, and limits are the most pieces of each target,
-    from 0 on, `EOS` not counted. Only the first `pieces` of the vocabulary are written: others, such as sentinels, are
-    no text; None stands for all.
+    Args:
+        model: In evaluation mode.
+        source: Inputs of the encoder; rows of tokens end with EOS.
+        valid: True for real positions, False for padding.
+        limits: Most tokens of each target, EOS not counted, 0 or more.
+        beam: Settings of the search.
+        pieces: Only the first `pieces` ids of the vocabulary are written; None for all.
+        before_step: Called before each step of the decoder. An exception that it raises ends the search.
+
+    Returns:
+        For each sentence its `nbest` hypotheses, best first; fewer where there are fewer.
     """
     with products_in(beam.precision, source.device):
         running = _Search(model, source, valid, limits, beam, pieces)
         while len(running.sentences):
+            if before_step is not None:
+                before_step()
             running.step()
-    return [sorted(pool, key=lambda h: -h.score)[: beam.nbest] for pool in running.pools]
+    return running.pools
 
 
-@dataclass
-class _Candidates:
-    """Ways to go on, best first, for each sentence: numbers on the processor, where decisions are made.
+@dataclass(frozen=True)
+class _Continuations:
+    """Continuations of each live hypothesis, on the CPU, where decisions are made.
 
-    They come from the device in one piece, and go back in one: each time it is asked, it stands still. Where some must
-    end, `cut` tells of each way whether what it follows would have gone on.
+    Attributes:
+        log_probability: Of each hypothesis with one more token, best first, EOS excluded.
+        token: The ids of these tokens.
+        end: Log probability of each hypothesis with EOS.
+        cut: Whether a hypothesis that must end here would have gone on.
     """
 
-    log_probability: Float[np.ndarray, "sentences ways"]
-    piece: Int[np.ndarray, "sentences ways"]
-    parent: Int[np.ndarray, "sentences ways"]
-    cut: Int[np.ndarray, "sentences ways"] | None = None
-
-    @staticmethod
-    def received(log_probability: Tensor, piece: Tensor, parent: Tensor, goes_on: Tensor | None) -> "_Candidates":
-        """Of the hypotheses in `goes_on`, where it is given, each tells whether it would have gone on."""
-        cut = () if goes_on is None else (goes_on[parent].int(),)
-        found = torch.stack((log_probability.view(torch.int32), piece.int(), parent.int(), *cut)).cpu().numpy()
-        return _Candidates(found[0].view(np.float32), *found[1:])
-
-    def on_device(self, staying: Bool[np.ndarray, " sentences"], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Log probability, piece and parent of each way of the staying sentences."""
-        both = np.stack((self.log_probability.view(np.int32), self.piece, self.parent))[:, staying].reshape(3, -1)
-        log_probability, piece, parent = sent(torch.from_numpy(both), device)
-        return log_probability.view(torch.float32), piece.long(), parent.long()
-
-    def take(self, order: Int[np.ndarray, "sentences chosen"]) -> "_Candidates":
-        chosen = (np.take_along_axis(a, order, axis=1) for a in (self.log_probability, self.piece, self.parent))
-        return _Candidates(*chosen)
+    log_probability: Float[np.ndarray, "sentences width best"]
+    token: Int[np.ndarray, "sentences width best"]
+    end: Float[np.ndarray, "sentences width"]
+    cut: Bool[np.ndarray, "sentences width"]
 
 
 class _Search:
-    """What is kept of a search while it runs: of the sentences that are not done, and of their live hypotheses.
+    """The state of a search: sentences that are not done, and their live hypotheses.
 
-    A row stands for a hypothesis; those of a sentence follow each other.
+    Rows of a sentence are adjacent; the row number within the sentence is the slot.
 
     Attributes:
-        pieces: only the first so many pieces of the vocabulary are written; None stands for all.
-        pools: the finished hypotheses of each sentence of the batch.
-        sentences: `(sentences,)`, which of the batch are not done.
-        limits: `(sentences,)`, the most pieces of each one's target.
-        width: hypotheses of each sentence.
-        context_of_sentence: the decoder's context, of `sentences` rows.
-        context_of_hypothesis: the same for each hypothesis, see `Rows.spread`.
-        state: the decoder's state, of `sentences · width` rows.
-        written: `(sentences · width, length)`, the pieces of each hypothesis, on the processor.
-        newest: `(sentences · width, 1)`, the last of them, or `BOS`.
-        log_probability: `(sentences · width,)`, of each hypothesis so far, in nats.
+        pools: The best finished hypotheses of each sentence of the batch, best first, at most `nbest`.
+        to_beat: `(batch,)`, the score that a hypothesis must exceed to enter its pool.
+        sentences: `(sentences,)`, indices of the sentences that are not done.
+        limits: `(sentences,)`, most tokens of each one's target.
+        width: Rows of each sentence: slots of the beam that are in use.
+        context_of_sentence: The decoder's context, one row for each sentence.
+        context_of_hypothesis: The same for each hypothesis, see `Rows.spread`.
+        state: The decoder's state, `sentences · width` rows.
+        written: `(sentences · width, length)`, tokens of each hypothesis, on the CPU.
+        newest: `(sentences · width, 1)`, the last token, or BOS.
+        log_probability: `(sentences · width,)`, of each hypothesis so far, in nats; -inf for an empty slot.
     """
 
     def __init__(
@@ -139,69 +145,87 @@ class _Search:
     ) -> None:
         self.model, self.beam, self.pieces, self.device = model, beam, pieces, source.device
         self.pools: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+        self.to_beat = np.full(len(source), _NEVER)
         self.sentences = np.arange(len(source))
         self.limits = np.asarray(limits)
         memory = model.encoder(source, valid)
         self.context_of_sentence, self.state = model.decoder.start(memory, int(self.limits.max()) + 1)
         self.context_of_hypothesis = self.context_of_sentence
-        # one row a sentence until there are hypotheses to tell apart
+        # one row for each sentence until there are hypotheses to tell apart
         self.width = 1
         self.written = np.empty((len(source), 0), dtype=np.int32)
         self.newest = torch.full((len(source), 1), BOS, device=self.device)
         self.log_probability = torch.zeros(len(source), device=self.device)
 
     def step(self) -> None:
-        """One more piece for every live hypothesis."""
+        """Add one token to every live hypothesis."""
         length = self.written.shape[1]
-        ways = self._expand(self.limits == length)
-        ends = (ways.piece == EOS) & (ways.log_probability > _NEVER)
-        self._finish(ways, ends[:, : self.beam.size], length)
-        live = ways.take(np.argsort(ways.piece == EOS, axis=1, kind="stable")[:, : self.beam.size])
-        live.log_probability[live.piece == EOS] = _NEVER
-        self._go_on(live, self._undecided(live.log_probability.max(axis=1)))
+        found = self._expand(self.limits == length)
+        slot, rank, log_probability = select_nested(found.log_probability, self.beam.size)
+        token = found.token[np.arange(len(slot))[:, None], slot, rank]
+        self._finish(found, log_probability, length)
+        staying = self._can_improve(log_probability.max(axis=1), length)
+        # the last slots stay empty while there are fewer continuations than slots
+        width = 1 + int(np.flatnonzero((log_probability > _NEVER).any(axis=0)).max(initial=0))
+        self._advance(slot[:, :width], token[:, :width], log_probability[:, :width], staying)
 
-    def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Candidates:
+    def _expand(self, must_end: Bool[np.ndarray, " sentences"]) -> _Continuations:
         states, self.state = self.model.decoder(self.context_of_hypothesis, self.state, self.newest)
         # one kernel; `logsumexp` is several, and took four times as long
         scores = self.model.projection(states[:, 0]).float().log_softmax(dim=1)
-        scores[:, PAD] = scores[:, BOS] = _NEVER
+        end = scores[:, EOS] + self.log_probability
+        scores[:, PAD] = scores[:, BOS] = scores[:, EOS] = _NEVER
         if self.pieces is not None:
             scores[:, self.pieces :] = _NEVER
-        goes_on = None
+        best, token = top_tokens(scores, self.beam.size)
+        best += self.log_probability.unsqueeze(1)
+        # one transfer from the device: it waits for each
+        packed = torch.cat((best.view(torch.int32), token.int(), end.view(torch.int32).unsqueeze(1)), dim=1)
+        rows = packed.cpu().numpy().reshape(len(self.sentences), self.width, -1)
+        count = best.shape[1]
+        log_probability, end_on_cpu = rows[..., :count].view(np.float32), rows[..., -1:].view(np.float32)[..., 0]
+        cut = must_end[:, None] & (log_probability[..., 0] > end_on_cpu)
         if must_end.any():
-            rows = sent(torch.from_numpy(np.flatnonzero(np.repeat(must_end, self.width))), self.device)
-            goes_on = torch.zeros(len(scores), dtype=torch.bool, device=self.device)
-            goes_on[rows] = scores[rows].argmax(dim=1) != EOS
-            end = scores[rows, EOS]
-            scores[rows] = _NEVER
-            scores[rows, EOS] = end
-        # size ways to end and as many to go on are among the best 2·size of the sentence
-        ways = best_ways(scores, self.log_probability, self.width, 2 * self.beam.size)
-        return _Candidates.received(*ways, goes_on)
+            log_probability = np.where(must_end[:, None, None], np.float32(_NEVER), log_probability)
+        return _Continuations(log_probability, rows[..., count : 2 * count], end_on_cpu, cut)
 
-    def _finish(self, ways: _Candidates, ends: Bool[np.ndarray, "sentences size"], pieces: int) -> None:
-        for sentence, way in np.argwhere(ends):
-            written = self.written[ways.parent[sentence, way]].tolist()
-            log_probability = float(ways.log_probability[sentence, way])
-            score = log_probability / self.beam.penalty(pieces + 1)
-            cut = ways.cut is not None and bool(ways.cut[sentence, way])
-            self.pools[self.sentences[sentence]].append(Hypothesis(tuple(written), score, log_probability, cut))
+    def _finish(self, found: _Continuations, picked: Float[np.ndarray, "sentences size"], length: int) -> None:
+        # the least likely continuation that is taken by the slot of a hypothesis or by a later one
+        least = np.minimum.accumulate(picked[:, ::-1], axis=1)[:, ::-1][:, : self.width]
+        scores = found.end.astype(np.float64) / self.beam.penalty(length + 1)
+        ends = (found.end >= least) & (scores > self.to_beat[self.sentences][:, None])
+        for sentence, slot in np.argwhere(ends):
+            index = self.sentences[sentence]
+            tokens = tuple(self.written[sentence * self.width + slot].tolist())
+            log_probability, cut = float(found.end[sentence, slot]), bool(found.cut[sentence, slot])
+            pool = self.pools[index]
+            pool.append(Hypothesis(tokens, float(scores[sentence, slot]), log_probability, cut))
+            pool.sort(key=lambda h: -h.score)
+            del pool[self.beam.nbest :]
+            if len(pool) == self.beam.nbest:
+                self.to_beat[index] = pool[-1].score
 
-    def _undecided(self, best_live: Float[np.ndarray, " sentences"]) -> Bool[np.ndarray, " sentences"]:
-        undecided = best_live > _NEVER
-        for i in np.flatnonzero(undecided):
-            pool = self.pools[self.sentences[i]]
-            if len(pool) >= self.beam.size:
-                undecided[i] = False
-            elif len(pool) >= self.beam.nbest:
-                to_beat = sorted((h.score for h in pool), reverse=True)[self.beam.nbest - 1]
-                undecided[i] = best_live[i] / self.beam.penalty(int(self.limits[i]) + 1) > to_beat
-        return undecided
+    def _can_improve(self, best_live: Float[np.ndarray, " sentences"], length: int) -> Bool[np.ndarray, " sentences"]:
+        if self.beam.size == 1:
+            return np.array([not self.pools[i] for i in self.sentences], dtype=bool)
+        # the best score that is still possible: no further loss of log probability, and the longest target
+        largest = ((5 + self.limits + 1) / 6) ** self.beam.length_penalty
+        return (best_live > _NEVER) & (best_live / largest > self.to_beat[self.sentences])
 
-    def _go_on(self, live: _Candidates, staying: Bool[np.ndarray, " sentences"]) -> None:
-        before, width = len(self.written), live.piece.shape[1]
-        self.log_probability, tokens, parents = live.on_device(staying, self.device)
-        parent, piece = (a[staying].reshape(-1) for a in (live.parent, live.piece))
+    def _advance(
+        self,
+        slot: Int[np.ndarray, "sentences width"],
+        token: Int[np.ndarray, "sentences width"],
+        log_probability: Float[np.ndarray, "sentences width"],
+        staying: Bool[np.ndarray, " sentences"],
+    ) -> None:
+        before, width = len(self.written), slot.shape[1]
+        parent = (slot + self.width * np.arange(len(slot))[:, None])[staying].reshape(-1)
+        token, log_probability = token[staying].reshape(-1), log_probability[staying].reshape(-1)
+        # one transfer to the device
+        packed = np.stack((parent.astype(np.int32), token, log_probability.view(np.int32)))
+        parents, tokens, self.log_probability = sent(torch.from_numpy(packed), self.device)
+        self.log_probability, parents = self.log_probability.view(torch.float32), parents.long()
         # all rows of a sentence have the same context: it moves only when sentences leave or get more rows
         if not staying.all():
             chosen = parents.view(-1, width)[:, 0] // self.width
@@ -210,5 +234,5 @@ class _Search:
             self.context_of_hypothesis = self.context_of_sentence.spread(int(staying.sum()), width, self.device)
         if not np.array_equal(parent, np.arange(before)):
             self.state = self.state.select(parents)
-        self.newest, self.written = tokens.unsqueeze(1), np.column_stack((self.written[parent], piece))
+        self.newest, self.written = tokens.long().unsqueeze(1), np.column_stack((self.written[parent], token))
         self.sentences, self.limits, self.width = self.sentences[staying], self.limits[staying], width

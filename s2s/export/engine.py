@@ -1,14 +1,16 @@
-"""Translating with an export: CTranslate2 searches, and everything around the search is as ever.
+"""Translation with an export: CTranslate2 searches, everything around the search is that of a run.
 
-Its beam search is ours but for four things. Its length penalty is another one, log probability / length^α; so it is
-asked for the shortest first, and ours ranks them. Of those that finish in the last step it would drop the less likely
-ones, which are as long and so never the best; where more than the best is wanted, it is asked for all, and those that
-ours would have are taken. Its limit is one for a batch: sentences that come to theirs are translated again, alone. It
-forbids pieces before probabilities sum to one, ours after; so it forbids none, and a sentence with such a piece is
-translated again. And where the limit ends a hypothesis, it does not count the end's own probability, which is then
-asked for; but what it had not among its best, ours may have.
+CTranslate2 has a beam search of its own: greedy translations are those of the run, a wider beam may return other
+hypotheses (docs/export.md). What can be corrected is:
 
-On a processor each thread has a batch of its own: a small model's products are too small to be shared out.
+- Its length penalty is log probability / length^α, so it returns the shortest first and ours ranks them.
+- Hypotheses that finish in its last step are dropped by score; where more than the best is wanted, all are asked for.
+- It has one length limit for a batch: a sentence that exceeds its own limit is translated again, alone.
+- It forbids tokens before probabilities are normalised, ours after; so it forbids none, and a sentence with such a
+  token is translated again.
+- Where the limit ends a hypothesis it does not count the probability of EOS, which is asked for.
+
+On a CPU each thread has a batch of its own: the products of a small model are too small to be shared.
 """
 
 import math

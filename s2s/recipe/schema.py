@@ -212,9 +212,10 @@ class SearchSettings(Section):
     """How the best text is searched for."""
 
     beam: Beam = 5
-    """Hypotheses kept at each step; 1 is greedy search."""
+    """Live hypotheses at each step; 1 is greedy search. A wider beam never finds a lower score than a narrower one."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
-    """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016)."""
+    """Exponent α of ((5 + length) / 6)^α, by which the log probability is divided (Wu et al. 2016). Above about 1.5 the
+    longest hypotheses win."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Of matrix products in the search; `bf16` may be faster for a wide model, and is less exact (docs/speed.md)."""
 

@@ -1,7 +1,9 @@
 """The search beside slow searches that cannot be wrong."""
 
 import itertools
+import math
 import runpy
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.decoding.beam import Beam, search
-from s2s.models.contract import Seq2Seq
+from s2s.models.contract import Decoder, Rows, Seq2Seq
 from s2s.models.transformer_network import TransformerDecoder
 
 SIZE = 7
@@ -147,11 +149,77 @@ def test_hypotheses_are_different_and_the_best_come_first(model, sources):
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
 
 
-def test_a_larger_beam_finds_no_worse_log_probability(model, sources):
-    narrow = _search(model, sources, [5] * 5, Beam(size=1, length_penalty=0.0))
-    wide = _search(model, sources, [5] * 5, Beam(size=500, length_penalty=0.0))
-    for one, other in zip(narrow, wide, strict=True):
-        assert other[0].log_probability >= one[0].log_probability - 1e-9
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("std", [1, 3, 8])
+def test_a_wider_beam_never_returns_a_lower_score(model, sources, std, penalty):
+    widths = [1, 2, 3, 5, 9]
+    for seed in range(3):
+        torch.manual_seed(seed)
+        torch.nn.init.normal_(model.projection.weight, std=std)
+        scores = [
+            [found[0].score for found in _search(model, sources, [9, 4, 7, 5, 12], Beam(size, 1, penalty))]
+            for size in widths
+        ]
+        for narrow, wide in itertools.pairwise(scores):
+            assert all(b >= a - 1e-4 for a, b in zip(narrow, wide, strict=True))
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_the_first_of_nbest_is_the_best_of_one(model, sources, size):
+    for seed in range(3):
+        _decided(model, seed)
+        one, many = (_search(model, sources, [6, 9, 4, 7, 5], Beam(size, nbest)) for nbest in (1, size))
+        assert [found[0].tokens for found in one] == [found[0].tokens for found in many]
+        assert [found[0].score for found in one] == pytest.approx([found[0].score for found in many], abs=1e-5)
+
+
+class _Peaked(Decoder):
+    """Writes `answer` with probability 0.9 a token; every other token, EOS included, shares the rest."""
+
+    longest = None
+    one_to_one = False
+
+    def __init__(self, answer: list[int]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def start(self, memory, most):
+        return memory, _Written(torch.zeros(len(memory.valid), 0, dtype=torch.long))
+
+    def forward(self, context, state, tokens):
+        written = torch.cat((state.tokens, tokens), dim=1)
+        log_probability = torch.full((len(written), SIZE), math.log(0.1 / (SIZE - 3)))
+        place = written.shape[1] - 1
+        log_probability[:, ([*self.answer, EOS] + [EOS] * 99)[place]] = math.log(0.9)
+        return log_probability.unsqueeze(1), _Written(written)
+
+
+@dataclass(frozen=True)
+class _Written(Rows):
+    tokens: torch.Tensor
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 50])
+def test_unlikely_hypotheses_that_finish_early_do_not_end_the_search(model, sources, size):
+    answer = WORDS * 4
+    projection = torch.nn.Linear(SIZE, SIZE, bias=False)
+    torch.nn.init.eye_(projection.weight)
+    peaked = Seq2Seq(model.encoder, _Peaked(answer), projection).eval()
+    for found in _search(peaked, sources, [40] * 5, Beam(size, 1, 0.0)):
+        assert list(found[0].tokens) == answer
+
+
+def test_an_exception_before_a_step_ends_the_search(model, sources):
+    steps = []
+
+    def stop_after_two() -> None:
+        steps.append(len(steps))
+        if len(steps) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        search(model, *sources, np.array([40] * 5), Beam(2), None, stop_after_two)
+    assert len(steps) == 3
 
 
 def test_sentences_that_are_done_leave_the_batch(model, sources, monkeypatch):

@@ -1,40 +1,64 @@
-"""The best ways to go on, selected from groups of pieces and from all of them."""
+"""Selection of continuations, compared with slower ways to compute it."""
 
+import numpy as np
 import pytest
 import torch
 
 from s2s.decoding import selection
-from s2s.decoding.selection import best_ways
+from s2s.decoding.selection import select_nested, top_tokens
 
 
-@pytest.mark.parametrize("pieces", [640, 641, 700, 8003])
-@pytest.mark.parametrize("width", [1, 3])
-def test_the_best_of_groups_are_the_best_of_all(pieces, width):
-    generator = torch.Generator().manual_seed(pieces + width)
-    scores = torch.randn(4 * width, pieces, generator=generator).log_softmax(dim=1)
-    before = torch.randn(4 * width, generator=generator)
-    # some rows may end alone, and some have little to choose from
+@pytest.mark.parametrize("tokens", [1280, 1281, 1400, 8003])
+@pytest.mark.parametrize("count", [1, 6, 10])
+def test_top_tokens_of_groups_are_the_top_tokens_of_all(tokens, count):
+    scores = torch.randn(12, tokens, generator=torch.Generator().manual_seed(tokens))
+    # a row with one possible token, in the rest that fills no group, and one with few
     scores[1] = float("-inf")
-    scores[1, pieces - 1] = -0.5
+    scores[1, tokens - 1] = -0.5
     scores[2, 5:] = float("-inf")
-    best, piece, parent = best_ways(scores, before, width, 10)
-    every = (scores + before.unsqueeze(1)).view(4, -1)
-    expected, place = every.topk(10, dim=1)
-    assert torch.equal(best, expected)
-    known = best > float("-inf")
-    places = (parent - width * torch.arange(4).unsqueeze(1)) * pieces + piece
-    assert torch.equal(places[known], place[known])
-    assert int(parent.min()) >= 0
-    assert bool(((parent // width) == torch.arange(4).unsqueeze(1)).all())
-    assert bool((piece < pieces).all())
+    best, token = top_tokens(scores, count)
+    assert torch.equal(best, scores.topk(count, dim=1).values)
+    assert torch.equal(scores.gather(1, token), best)
+    assert all(len(set(row)) == count for row in token.tolist())
 
 
-@pytest.mark.parametrize(("pieces", "width", "count"), [(639, 2, 10), (7, 3, 10), (2, 2, 10), (700, 3, 10)])
-def test_both_ways_to_select_find_the_same(pieces, width, count, monkeypatch):
-    scores = torch.randn(2 * width, pieces, generator=torch.Generator().manual_seed(1))
-    before = torch.zeros(2 * width)
-    found = best_ways(scores, before, width, count)
+@pytest.mark.parametrize(("tokens", "count"), [(639, 10), (7, 10), (2, 10), (1500, 10)])
+def test_top_tokens_do_not_depend_on_groups(tokens, count, monkeypatch):
+    scores = torch.randn(6, tokens, generator=torch.Generator().manual_seed(1))
+    found = top_tokens(scores, count)
     monkeypatch.setattr(selection, "_GROUP", 10**9)
-    for one, other in zip(found, best_ways(scores, before, width, count), strict=True):
+    for one, other in zip(found, top_tokens(scores, count), strict=True):
         assert torch.equal(one, other)
-    assert found[0].shape == (2, min(count, width * pieces))
+    assert found[0].shape == (6, min(count, tokens))
+
+
+def _select_by_sorting(log_probability: np.ndarray, size: int) -> list[tuple[int, int]]:
+    """The same selection for one sentence, from the definition."""
+    taken: list[tuple[int, int]] = []
+    for slot in range(size):
+        offers = [(row, rank) for row, rank in np.ndindex(log_probability.shape) if row <= slot]
+        left = [offer for offer in offers if offer not in taken]
+        taken.append(max(left, key=lambda offer: log_probability[offer]))
+    return taken
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_select_nested_follows_its_definition(rows):
+    random = np.random.default_rng(rows)
+    scores = -np.sort(random.exponential(size=(5, rows, 4)).astype(np.float32), axis=2)
+    row, rank, picked = select_nested(scores, 4)
+    for i in range(5):
+        expected = _select_by_sorting(scores[i], 4)
+        assert list(zip(row[i].tolist(), rank[i].tolist(), strict=True)) == expected
+        assert picked[i].tolist() == [scores[i][offer] for offer in expected]
+    # the first slots do not depend on how many follow
+    for some, every in zip(select_nested(scores, 2), (row, rank, picked), strict=True):
+        assert np.array_equal(some, every[:, :2])
+
+
+def test_select_nested_leaves_slots_empty_where_there_are_too_few_continuations():
+    scores = np.array([[[-1.0, -2.0]], [[-1.0, -np.inf]]], dtype=np.float32)
+    row, rank, picked = select_nested(scores, 4)
+    assert picked.tolist() == [[-1.0, -2.0, -np.inf, -np.inf], [-1.0, -np.inf, -np.inf, -np.inf]]
+    assert row.max() == 0
+    assert rank.max() <= 1

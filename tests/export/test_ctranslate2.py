@@ -1,13 +1,12 @@
 """What CTranslate2 computes of an export is what the model computes."""
 
 from dataclasses import replace
-from itertools import product
 from typing import Any, cast
 
 import pytest
 import torch
 
-from s2s.data.tokenizers import Tokenizer, train_pair
+from s2s.data.tokenizers import BOS, EOS, Tokenizer, train_pair
 from s2s.decoding.translator import LineTranslator, Translator
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
@@ -150,25 +149,39 @@ def _both(
     return ours, EngineTranslator(engine, (tokenizer,), how, nbest, (2048, 2048))
 
 
-@pytest.mark.parametrize(
-    ("decoding", "nbest"),
-    [
-        *product([{}, {"beam": 1}, {"length_penalty": 0.0}, {"length_penalty": 2.0}, {"batch": 2}], [None, 1]),
-        # the last of so many may be one that pieces which are no text push out of the engine's beam
-        ({"beam": 6}, 1),
-    ],
-    ids=str,
-)
-def test_all_hypotheses_that_end_are_the_same_with_the_same_scores(decoding, nbest, learned, tokenizer, tmp_path):
-    """The best are found without asking for all; and with batches beside each other, or one that is shared out."""
-    ours, theirs = _both(learned, tokenizer, tmp_path, nbest, threads=2, **decoding)
-    lines = [*LINES, "home runs the cat", "god", "that a dog a small sees", "catscatscats"]
+_UNSEEN = ["home runs the cat", "god", "that a dog a small sees", "catscatscats"]
+
+
+@pytest.mark.parametrize("decoding", [{}, {"length_penalty": 0.0}, {"length_penalty": 2.0}, {"batch": 2}], ids=str)
+def test_greedy_translations_and_their_scores_are_those_of_the_run(decoding, learned, tokenizer, tmp_path):
+    ours, theirs = _both(learned, tokenizer, tmp_path, threads=2, **{"beam": 1} | decoding)
+    lines = [*LINES, *_UNSEEN]
     found = list(zip(ours.translate_chunk(lines), theirs.translate_chunk(lines), strict=True))
-    assert len({c.text for one, _ in found for c in one.candidates}) > (4 if nbest == 1 else 6)
+    assert len({c.text for one, _ in found for c in one.candidates}) > 4
     for one, other in found:
         assert not any(c.hypothesis.cut for c in one.candidates)
         assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
         assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
+
+
+@pytest.mark.parametrize("decoding", [{}, {"length_penalty": 0.0}, {"length_penalty": 2.0}, {"beam": 6}], ids=str)
+@pytest.mark.parametrize("nbest", [None, 1])
+def test_scores_of_a_beam_are_the_model_s_own(decoding, nbest, learned, tokenizer, tmp_path):
+    """CTranslate2's beam may hold other hypotheses than ours; each has the score that the model gives it."""
+    _, theirs = _both(learned, tokenizer, tmp_path, nbest, threads=2, **decoding)
+    lines = [*LINES, *_UNSEEN]
+    model, scored = learned[1], 0
+    for line, found in zip(lines, theirs.translate_chunk(lines), strict=True):
+        assert [c.score for c in found.candidates] == sorted((c.score for c in found.candidates), reverse=True)
+        source = torch.tensor([[*tokenizer.encode(line), EOS]])
+        for candidate in found.candidates:
+            tokens = candidate.hypothesis.tokens
+            logits = model.logits(source, source > 0, torch.tensor([[BOS, *tokens]]))
+            wanted = logits.log_softmax(2)[0].gather(1, torch.tensor([*tokens, EOS])[:, None]).sum().item()
+            assert candidate.hypothesis.log_probability == pytest.approx(wanted, abs=1e-3)
+            assert candidate.score == pytest.approx(wanted / theirs.beam.penalty(len(tokens) + 1), abs=1e-3)
+            scored += 1
+    assert scored > 4
 
 
 def test_no_translation_is_longer_than_the_settings_allow(learned, tokenizer, tmp_path):
