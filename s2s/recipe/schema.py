@@ -203,7 +203,7 @@ class PauseSettings(Section):
     every: Updates = 500
     """Updates between two validations; each, and the last update, saves a checkpoint. See `run.save_minutes`."""
     patience: Updates | None = None
-    """Stop after this many validations without a better one; null: never."""
+    """Early stopping: stop after this many validations without improvement; null disables it."""
     keep_best: Count = 1
     """Checkpoints kept for their score, beside the last one."""
 

@@ -30,9 +30,13 @@ from s2s.training.precision import GradientTimes, measure
 from s2s.training.ranks import ALONE, Lost, Ranks
 from s2s.training.trainer import Trainer
 from s2s.training.update import Update
+from s2s.training.validation import count_without_improvement, is_stuck_at_zero
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
+
+# a metric that can differ where the one on the left is 0
+_MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
 
 def plain(console: Console) -> Say:
@@ -242,14 +246,29 @@ class Running(Generic[R, D, M]):
         trainer = self.trainer
         tensors, place = trainer.state()
         with trainer.optimization.averaged():
-            score = self.task.validate(self.course, log) if log else None
-            scores = self.progress.scores + ([(trainer.update, score)] if score is not None else [])
-            self.progress = Progress(**place, score=score, scores=scores, seconds=time.perf_counter() - started)
+            found = self.task.validate(self.course, log) if log else None
+            scores = self.progress.scores + ([(found.update, found.score, found.loss)] if found else [])
+            score, loss = (found.score, found.loss) if found else (None, None)
+            seconds = time.perf_counter() - started
+            self.progress = Progress(**place, score=score, loss=loss, scores=scores, seconds=seconds)
             self.checkpoints.save(trainer.model, tensors, self.progress, str(trainer.computer))
+        if found and log:
+            self._check_metric(log)
+
+    def _check_metric(self, log: RunLog) -> None:
+        """Say so where the validation metric cannot rank checkpoints of this data."""
+        metric = self.recipe.validation.metric
+        if metric != "loss" and is_stuck_at_zero(self.progress.validations):
+            log.say(
+                f"validation.metric: {metric} is 0 at two validations while the loss falls, so it cannot tell which "
+                "checkpoint is best; until it moves, the lower loss decides. "
+                f"Better on such data: validation.metric={_MOVES_SOONER.get(metric, 'loss')}"
+            )
 
     def _out_of_patience(self, log: RunLog) -> bool:
-        settings, scores = self.recipe.validation, [score for _, score in self.progress.scores]
-        if settings.patience is None or not scores or len(scores) - 1 - scores.index(max(scores)) < settings.patience:
+        """Check for early stopping (`validation.patience`)."""
+        settings = self.recipe.validation
+        if settings.patience is None or count_without_improvement(self.progress.validations) < settings.patience:
             return False
         update, last = self.progress.update, self.recipe.training.updates
         no_better = f"no better {settings.metric} in {settings.patience} validations (validation.patience)"

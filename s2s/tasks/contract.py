@@ -34,6 +34,7 @@ from s2s.training.devices import Computer
 from s2s.training.logger import RunLog
 from s2s.training.progress import Meter
 from s2s.training.trainer import Loss, Trainer
+from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -285,11 +286,12 @@ class Task(ABC, Generic[R, D, M]):
         """Keeps in the run's folder, and draws, what is to be seen before the first update."""
 
     @abstractmethod
-    def validate(self, course: Course[R, D, M], log: RunLog) -> float:
-        """Measures the model as it is now, and writes scores, texts and pictures into the log.
+    def validate(self, course: Course[R, D, M], log: RunLog) -> Validation:
+        """Measure the model as it is now, and write scores, texts and figures into the log.
 
         Returns:
-            The score that decides which checkpoint is best; higher is better.
+            The score that decides which checkpoint is best, higher is better, and the loss, which decides between
+            equal scores.
         """
 
     def end(self, course: Course[R, D, M], folder: Path, log: RunLog) -> None:

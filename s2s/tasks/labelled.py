@@ -32,6 +32,7 @@ from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter
 from s2s.training.ranks import ALONE, Ranks
 from s2s.training.trainer import Loss
+from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,7 +157,7 @@ class Labelling(Task[R, D, Classifier]):
         pictures = {"classes": class_counts_picture(course.data.corpus.train.counts())}
         draw(course, folder, log, "data", pictures | self.first_pictures(course))
 
-    def validate(self, course: Course[R, D, Classifier], log: RunLog) -> float:
+    def validate(self, course: Course[R, D, Classifier], log: RunLog) -> Validation:
         """Measures loss, accuracy and macro-F1, and loss and accuracy on some training examples."""
         train, validation = self.as_read(course)
         drawn = np.random.default_rng(dict(course.recipe)["data"].seed).permutation(len(train))
@@ -165,7 +166,8 @@ class Labelling(Task[R, D, Classifier]):
         scores = {**found, "training_loss": known["loss"], "training_accuracy": known["accuracy"]}
         log.validation(course.trainer.update, scores)
         metric = dict(course.recipe)["validation"].metric
-        return -found["loss"] if metric == "loss" else found[metric]
+        score = -found["loss"] if metric == "loss" else found[metric]
+        return Validation(course.trainer.update, score, found["loss"])
 
     def end(self, course: Course[R, D, Classifier], folder: Path, log: RunLog) -> None:
         draw(course, folder, log, "run", {"curves": curves_picture(_curves_of(folder))})

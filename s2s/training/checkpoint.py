@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from s2s.errors import UserError
 from s2s.files import remove, whole, write_atomically
+from s2s.training.validation import Validation
 
 _TRAINING = "training.safetensors"
 _STATE = "state.json"
@@ -47,7 +48,8 @@ class Progress:
         epoch: passes over the data done.
         position: updates done in this epoch.
         score: of this checkpoint's validation, higher is better; None when it was not validated.
-        scores: (update, score) of all validations so far.
+        loss: of this checkpoint's validation; None when it was not validated.
+        scores: (update, score, loss) of all validations so far.
         seconds: time spent in training so far, validation included.
     """
 
@@ -55,8 +57,14 @@ class Progress:
     epoch: int
     position: int
     score: float | None = None
-    scores: list[tuple[int, float]] = field(default_factory=list)
+    loss: float | None = None
+    scores: list[tuple[int, float, float]] = field(default_factory=list)
     seconds: float = 0.0
+
+    @property
+    def validations(self) -> list[Validation]:
+        """All validations so far, oldest first."""
+        return [Validation(*row) for row in self.scores]
 
     @property
     def place(self) -> dict[str, int]:
@@ -182,7 +190,7 @@ class Checkpoints:
 
     def validated(self) -> list[Path]:
         """Those that were validated, oldest first; the others are there to go on from, and count for nothing else."""
-        return list(self._scores())
+        return list(self._validations())
 
     def lengthen(self) -> None:
         """Makes of the end of a run a place in it: what a longer run would not have is taken back.
@@ -192,8 +200,8 @@ class Checkpoints:
         last = self.last()
         if last is not None and int(last.name) % self.every:
             progress = read_progress(last)
-            scores = [(update, score) for update, score in progress.scores if update != progress.update]
-            progress = replace(progress, score=None, scores=scores)
+            scores = [row for row in progress.scores if row[0] != progress.update]
+            progress = replace(progress, score=None, loss=None, scores=scores)
             write_atomically(last / _STATE, _described(progress, last / _TRAINING, _saved(last, _WEIGHTS_DIGEST)))
         if (self.folder / "average").exists():
             remove(self.folder / "average")
@@ -213,33 +221,43 @@ class Checkpoints:
         return path.read_text(encoding="utf-8", errors="replace").strip() if path and path.exists() else ""
 
     def best(self) -> Path | None:
-        """The one with the best validation score; the newest when none was validated."""
-        scores = self._scores()
-        return max(scores, key=lambda path: scores[path], default=self.last())
+        """The one with the best validation score; the newest when none was validated.
 
-    def _scores(self) -> dict[Path, float]:
-        """Of those that were validated, oldest first; one that training removes meanwhile has none."""
-        scores = {}
+        Of equal scores the one with the lower validation loss is better, and of equal losses the newest.
+        """
+        return _best_first(self._validations())[0] if self._validations() else self.last()
+
+    def _validations(self) -> dict[Path, Validation]:
+        """The validation of each checkpoint that has one, oldest first.
+
+        A checkpoint that training removes meanwhile is left out.
+        """
+        found = {}
         for path in self.numbered():
             try:
-                score = read_progress(path).score
+                progress = read_progress(path)
             except UserError:
                 if path.exists():
                     raise
                 continue
-            if score is not None:
-                scores[path] = score
-        return scores
+            if progress.score is not None and progress.loss is not None:
+                found[path] = Validation(progress.update, progress.score, progress.loss)
+        return found
 
     def prune(self) -> None:
         """Removes those that are not kept; a process that was lost between writing one and this has left some."""
-        numbered, scores = self.numbered(), self._scores()
+        numbered, validations = self.numbered(), self._validations()
         kept = set(numbered[-1:])
         # the end of a run may be validated out of turn, and must not push out what the run, made longer, would have
-        for some in (list(scores), [p for p in scores if int(p.name) % self.every == 0]):
-            kept |= {*some[-self.keep_last :], *sorted(some, key=lambda p: scores[p], reverse=True)[: self.keep_best]}
+        in_turn = {path: found for path, found in validations.items() if int(path.name) % self.every == 0}
+        for some in (validations, in_turn):
+            kept |= {*list(some)[-self.keep_last :], *_best_first(some)[: self.keep_best]}
         for path in set(numbered) - kept:
             remove(path)
+
+
+def _best_first(validations: Mapping[Path, Validation]) -> list[Path]:
+    return sorted(validations, key=lambda path: (*validations[path].rank, validations[path].update), reverse=True)
 
 
 def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
@@ -301,7 +319,7 @@ def read_progress(checkpoint: Path) -> Progress:
         written = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
         for key in (_DIGEST, _WEIGHTS_DIGEST):
             written.pop(key, None)
-        progress = Progress(**{**written, "scores": [(u, s) for u, s in written["scores"]]})
+        progress = Progress(**{**written, "scores": [(u, score, loss) for u, score, loss in written["scores"]]})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         wrong = f"{type(error).__name__}: {error}"
     else:
@@ -318,12 +336,12 @@ def read_progress(checkpoint: Path) -> Progress:
 def _wrong(progress: Progress, checkpoint: Path) -> str:
     """What cannot be in a checkpoint's progress; empty where all can."""
     numbers = [(name, getattr(progress, name)) for name in ("update", "epoch", "position")]
-    numbers += [("scores", update) for update, _ in progress.scores]
+    numbers += [("scores", update) for update, *_ in progress.scores]
     for name, value in numbers:
         if type(value) is not int or value < 0:
             return f"{name} is {value!r}, expected a number of 0 or more"
-    floats = [("seconds", progress.seconds), *(("scores", score) for _, score in progress.scores)]
-    for name, value in (*floats, ("score", progress.score or 0.0)):
+    floats = [("seconds", progress.seconds), *(("scores", value) for _, *row in progress.scores for value in row)]
+    for name, value in (*floats, ("score", progress.score or 0.0), ("loss", progress.loss or 0.0)):
         if type(value) not in (int, float):
             return f"{name} is {value!r}, expected a number"
     if not 0 <= progress.seconds < math.inf:

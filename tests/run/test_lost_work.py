@@ -289,7 +289,7 @@ def test_rubbish_of_killed_processes_is_swept(folder):
 
 
 LAST = "checkpoints/0000005"
-STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "scores": [[5, -1.0]], "seconds": 1.0}
+STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "scores": [[5, -1.0, 2.0]], "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -299,8 +299,11 @@ STATE = {"update": 5, "epoch": 0, "position": 5, "score": -1.0, "scores": [[5, -
         *(STATE | {"update": wrong} for wrong in (-1, 10**9, "5", None, True, 5.0)),
         *(STATE | {"position": wrong} for wrong in (-7, "x", 10**9)),
         *(STATE | {"seconds": wrong} for wrong in (-1, float("nan"), None)),
-        *(STATE | {"scores": wrong} for wrong in ([[-1, 2.0]], [[1]], [["x", 2.0]], [[1, None]])),
-        *(STATE | {key: "x"} for key in ("score", "scores", "seconds", "epoch", "more")),
+        *(
+            STATE | {"scores": wrong}
+            for wrong in ([[-1, 2.0, 2.0]], [[1]], [[1, 2.0]], [["x", 2.0, 2.0]], [[1, None, 2.0]], [[1, 2.0, "x"]])
+        ),
+        *(STATE | {key: "x"} for key in ("score", "loss", "scores", "seconds", "epoch", "more")),
         "nested",
     ],
 )

@@ -203,7 +203,7 @@ def _validated(task: Task, course: Course) -> tuple[list, list[int]]:
         return write(translator, lines, *rest)
 
     Ahead.batches, Translator.translate = noted, translated
-    score = task.validate(course, log)
+    score = task.validate(course, log).score
     Ahead.batches, Translator.translate = batches, write
     return [log.scores, log.texts_written, score], [sum(rows), len(written)]
 

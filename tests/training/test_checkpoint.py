@@ -32,8 +32,9 @@ def _model(value: float) -> nn.Module:
     return model
 
 
-def _save(checkpoints: Checkpoints, update: int, score: float | None) -> Path:
-    return checkpoints.save(_model(update), {"x": torch.ones(2)}, Progress(update, 0, update, score))
+def _save(checkpoints: Checkpoints, update: int, score: float | None, loss: float = 1.0) -> Path:
+    progress = Progress(update, 0, update, score, None if score is None else loss)
+    return checkpoints.save(_model(update), {"x": torch.ones(2)}, progress)
 
 
 def test_a_checkpoint_gives_back_what_was_saved(tmp_path):
@@ -41,7 +42,7 @@ def test_a_checkpoint_gives_back_what_was_saved(tmp_path):
     model = _model(0.0)
     load_weights(model, path / "model.safetensors")
     assert torch.equal(model.weight, _model(7).weight)
-    assert read_progress(path) == Progress(7, 0, 7, 1.5)
+    assert read_progress(path) == Progress(7, 0, 7, 1.5, 1.0)
     assert (path / "recipe.yaml").read_text() == "name: x\n"
     assert (path / "tokenizer" / "shared.model").read_bytes() == b"pieces"
 
@@ -53,6 +54,23 @@ def test_the_best_and_the_last_are_kept(tmp_path):
     assert [int(p.name) for p in checkpoints.numbered()] == [2, 4, 6]
     assert checkpoints.best().name == "0000002"
     assert checkpoints.last().name == "0000006"
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [
+        # the lowest loss
+        ([4.0, 2.0, 3.0, 2.5], "0000002"),
+        # of equal losses the newest
+        ([4.0, 2.0, 3.0, 2.0], "0000004"),
+    ],
+)
+def test_best_checkpoint_of_equal_scores_has_the_lowest_loss(tmp_path, losses, best):
+    checkpoints = Checkpoints(_run(tmp_path))
+    for update, loss in enumerate(losses, start=1):
+        _save(checkpoints, update, 0.0, loss)
+    assert checkpoints.best().name == best
+    assert {path.name for path in checkpoints.numbered()} == {best, "0000004"}
 
 
 def test_the_newest_is_that_of_the_largest_number_however_many_digits_it_has(tmp_path):

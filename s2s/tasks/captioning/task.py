@@ -40,6 +40,7 @@ from s2s.training import drawing
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
 from s2s.training.trainer import mean_loss
+from s2s.training.validation import Validation
 
 _SAMPLES = 5
 _DRAWN, _LOOKED_AT = 18, 2
@@ -120,7 +121,7 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         picture = captions_picture(some.pixels, captions, "training images, each with one of its captions")
         draw(course, folder, log, "data", {"training": picture})
 
-    def validate(self, course: CaptionCourse, log: RunLog) -> float:
+    def validate(self, course: CaptionCourse, log: RunLog) -> Validation:
         recipe, data, update = course.recipe, course.data, course.trainer.update
         examples = every_one(recipe, data.corpus.validation, data.validation)
         loss = mean_loss(course.model, examples, sequence_loss(0.0), course.trainer.computer)
@@ -139,7 +140,7 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         if advice := collapse([image.tobytes().hex() for image in part.pixels], captions, first_ones, "captions"):
             log.say(advice)
         metric = recipe.validation.metric
-        return -found[metric] if metric in LOWER_IS_BETTER else found[metric]
+        return Validation(update, -found[metric] if metric in LOWER_IS_BETTER else found[metric], loss)
 
     def evaluate(self, run: CaptionRun, part: Captioned, scoring: Scoring, meter: Meter) -> CaptionEvaluation:
         return evaluate_images(run, part, scoring, meter)

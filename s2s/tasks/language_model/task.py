@@ -31,6 +31,7 @@ from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
 from s2s.training.progress import Meter
 from s2s.training.trainer import Loss
+from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
@@ -94,7 +95,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
     def begin(self, course: LanguageCourse, folder: Path, log: RunLog) -> None:
         draw(course, folder, log, "data", {"lengths": lengths_picture(course.data.train.lengths + 1)})
 
-    def validate(self, course: LanguageCourse, log: RunLog) -> float:
+    def validate(self, course: LanguageCourse, log: RunLog) -> Validation:
         data, recipe = course.data, course.recipe
         found = measure(course.model, windows_of(recipe, data.validation), course.trainer.computer)
         size = _size(data.corpus.validation, data.validation, data.tokenizer)
@@ -102,7 +103,7 @@ class LanguageModelling(Task[LanguageRecipe, LanguageData, LanguageModel]):
         log.validation(course.trainer.update, scores)
         if course.trainer.computer.ranks.leads and (samples := self._samples(course)):
             log.texts("written", samples, course.trainer.update)
-        return -scores[recipe.validation.metric]
+        return Validation(course.trainer.update, -scores[recipe.validation.metric], found.loss)
 
     def _samples(self, course: LanguageCourse) -> list[str]:
         """Texts written from nothing, and from the beginnings of validation texts."""

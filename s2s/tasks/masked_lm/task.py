@@ -33,6 +33,7 @@ from s2s.training.logger import RunLog
 from s2s.training.loss import cross_entropy
 from s2s.training.progress import Advance, Meter
 from s2s.training.trainer import Loss
+from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
@@ -198,11 +199,12 @@ class MaskedModelling(Task[MaskedRecipe, PreparedTexts["datasets.Dataset"], Mask
         write_atomically(folder / "lengths.png", picture)
         log.picture("data/lengths", picture, 0)
 
-    def validate(self, course: MaskedCourse, log: RunLog) -> float:
+    def validate(self, course: MaskedCourse, log: RunLog) -> Validation:
         examples = examples_of(course.recipe, course.data.validation, course.data.tokenizer.size)
         loss, accuracy, _ = measure(course.model, examples, course.trainer.computer)
         log.validation(course.trainer.update, {"loss": loss, "accuracy": accuracy})
-        return {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
+        score = {"loss": -loss, "accuracy": accuracy}[course.recipe.validation.metric]
+        return Validation(course.trainer.update, score, loss)
 
     def evaluate(self, run: MaskedRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter) -> MaskedScores:
         examples = self.read(run, part)

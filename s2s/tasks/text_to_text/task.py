@@ -24,6 +24,7 @@ from s2s.tasks.writing import WritingTask
 from s2s.training import trainer
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter, silent
+from s2s.training.validation import Validation
 
 MixtureRun = Loaded[TextToTextRecipe, Seq2Seq]
 MixtureCourse = Course[TextToTextRecipe, PreparedMixture, Seq2Seq]
@@ -81,7 +82,7 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         held = list(sources_of(corpora, data.corpus.validation.parts))
         seen.save(folder / TOKENIZER, held, data.tokenizer)
 
-    def validate(self, course: MixtureCourse, log: RunLog) -> float:
+    def validate(self, course: MixtureCourse, log: RunLog) -> Validation:
         recipe, data, model, computer = course.recipe, course.data, course.model, course.trainer.computer
         decoding = recipe.decoding.model_copy(update={"beam": recipe.validation.beam})
         now = recipe.model_copy(update={"decoding": decoding})
@@ -101,9 +102,11 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         log.validation(course.trainer.update, found, samples)
         metric = recipe.validation.metric
         if metric in (LOSS, MEAN):
-            return -found[LOSS] if metric == LOSS else found[MEAN]
-        chosen = next(each for each in tasks if each.task == metric)
-        return -chosen.value if chosen.percent is None else chosen.percent
+            score = -found[LOSS] if metric == LOSS else found[MEAN]
+        else:
+            chosen = next(each for each in tasks if each.task == metric)
+            score = -chosen.value if chosen.percent is None else chosen.percent
+        return Validation(course.trainer.update, score, found[LOSS])
 
     def evaluate(self, run: MixtureRun, part: Mixture, scoring: Scoring, meter: Meter) -> TextToTextEvaluation:
         recipe, lowercase, found = run.recipe, run.tokenizers[0].writes_lowercase, []

@@ -39,6 +39,7 @@ from s2s.training.devices import choose
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
 from s2s.training.progress import Meter
+from s2s.training.validation import Validation
 
 if TYPE_CHECKING:
     import datasets
@@ -126,7 +127,7 @@ class Translation(WritingTask[Recipe, Prepared]):
         found = seen_in(texts, course.data.train.source_pieces(), cut)
         found.save(folder / TOKENIZER, corpus.validation["source"], cut)
 
-    def validate(self, course: TranslationCourse, log: RunLog) -> float:
+    def validate(self, course: TranslationCourse, log: RunLog) -> Validation:
         recipe, data, update = course.recipe, course.data, course.trainer.update
         loss = mean_loss(course.model, data.validation, recipe.batches, course.trainer.computer)
         rows = data.corpus.validation
@@ -143,7 +144,7 @@ class Translation(WritingTask[Recipe, Prepared]):
         if advice := collapse(sources, translations, references):
             log.say(advice)
         metric = recipe.validation.metric
-        return -found[metric] if metric in LOWER_IS_BETTER else found[metric]
+        return Validation(update, -found[metric] if metric in LOWER_IS_BETTER else found[metric], loss)
 
     def evaluate(
         self, run: TranslationRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter

@@ -1,0 +1,41 @@
+"""Ranking of validations: best checkpoint, early stopping, metrics that stay at 0."""
+
+import pytest
+
+from s2s.training.validation import Validation, count_without_improvement, is_stuck_at_zero
+
+
+def _validations(*scores_and_losses: tuple[float, float]) -> list[Validation]:
+    return [Validation(update, *row) for update, row in enumerate(scores_and_losses, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([], 0),
+        ([(1.0, 3.0)], 0),
+        ([(1.0, 3.0), (2.0, 4.0), (1.5, 1.0), (1.9, 1.0)], 2),
+        # a tie with a lower loss is an improvement, one with an equal or higher loss is not
+        ([(0.0, 3.0), (0.0, 2.0), (0.0, 1.0)], 0),
+        ([(0.0, 3.0), (0.0, 2.0), (0.0, 2.5), (0.0, 2.0)], 2),
+        # a lower loss does not make up for a lower score
+        ([(5.0, 3.0), (4.0, 1.0)], 1),
+    ],
+)
+def test_count_without_improvement(rows, count):
+    assert count_without_improvement(_validations(*rows)) == count
+
+
+@pytest.mark.parametrize(
+    ("rows", "stuck"),
+    [
+        ([(0.0, 3.0)], False),
+        ([(0.0, 3.0), (0.0, 2.0)], True),
+        ([(0.0, 3.0), (0.0, 2.0), (0.0, 1.0)], False),
+        ([(0.0, 3.0), (0.0, 3.5)], False),
+        ([(0.0, 3.0), (0.1, 2.0)], False),
+        ([(-0.5, 3.0), (-0.5, 2.0)], False),
+    ],
+)
+def test_is_stuck_at_zero(rows, stuck):
+    assert is_stuck_at_zero(_validations(*rows)) == stuck
