@@ -43,7 +43,7 @@ def table() -> str:
     ]
     kept = {name: found for name, found in _kept().items() if not name.startswith(RUNG) and "-" not in name}
     for name, found in sorted(kept.items(), reverse=True):
-        training = f"{found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {found['minutes']} min"
+        training = f"{found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {_minutes(found)}"
         rows += [
             f"| `{name}` | {found['parameters'] / 1e6:.2f} M | {training} "
             f"| {'ignored' if test['lowercase'] else 'kept'} | {_bleu(test)} "
@@ -70,7 +70,7 @@ def ladder() -> str:
         pace = f"{speed['training']:,.0f} | {speed['decoding']:,.0f}" if speed else "– | –"
         rows.append(
             f"| `{found['kind']}` | {found['parameters']:,} "
-            f"| {found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {found['minutes']} min "
+            f"| {found['updates']:,} updates, {found['target_tokens'] / 1e6:.1f} M tokens, {_minutes(found)} "
             f"| {_bleu(lower)} | {_bleu(cased)} | {cased['scores']['chrf']['value']:.2f} | {pace} |"
         )
     about = "Test set test_2016_flickr, seed 1; beam 5."
@@ -98,6 +98,11 @@ def _kept() -> dict[str, dict[str, Any]]:
 
 def _test(found: dict[str, Any], lowercase: bool) -> dict[str, Any]:
     return next((test for test in found["tests"] if test["lowercase"] == lowercase), found["tests"][0])
+
+
+def _minutes(found: dict[str, Any]) -> str:
+    """Training time, and whether a GPU trained."""
+    return f"{found['minutes']} min" + ("" if ", cpu" in found["machine"] else " (GPU)")
 
 
 def _bleu(test: dict[str, Any]) -> str:
