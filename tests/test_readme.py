@@ -60,7 +60,8 @@ def _commands(page: Path) -> Iterator[str]:
 
 
 def _small(command: str) -> str:
-    """The command as shown, with sizes for a test."""
+    """The command as shown, without its comment, and with sizes for a test."""
+    command = command.partition("  # ")[0]
     command = command.replace("tensorboard --logdir", "tensorboard --inspect --logdir").replace("DIR", "files")
     command = command.replace("--resume training.updates=4000", "--resume training.updates=8")
     if command.startswith("s2s train ") and "--resume" not in command:
