@@ -5,7 +5,7 @@ for the task that they were made on, and outlive a lost file.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +18,14 @@ from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comp
 from s2s.experiments.disciplines import discipline_of
 from s2s.files import write_atomically
 from s2s.folders import taken_for
+from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, Summary, read_summary
 from s2s.results import write as write_part
 from s2s.run.folder import MEASURED, RECIPE, alone, changed, untouched
 from s2s.run.tasks import read
 from s2s.training.devices import NAMES, choose
-from s2s.training.precision import GradientTimes, measure
+from s2s.training.precision import GradientTimes, check_precision, measure
 
 if TYPE_CHECKING:
     from s2s.run.tasks import AnyTask
@@ -49,6 +50,8 @@ def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
         # all models are to have the same, always
         faster = NAMES[_gradient_times([each for each in entries.values() if not isinstance(each, UserError)]).faster]
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
+    elif base.device.precision == "bf16":
+        _check_precision({name: each for name, each in entries.items() if not isinstance(each, UserError)})
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder, MEASURED):
@@ -160,10 +163,28 @@ def _gradient_times(recipes: Sequence[ComparedRecipe]) -> GradientTimes:
                 times.append(measure(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device))))
     finally:
         torch.set_num_threads(threads)
-    in_fp32 = [each.fp32 for each in times if each.fp32 is not None]
-    # one that leaves no room in fp32 decides for all
-    fp32 = sum(in_fp32) if len(in_fp32) == len(times) else None
-    return GradientTimes(fp32, sum(each.bf16 for each in times), threads=1)
+    # one that leaves no room in fp32, or cannot be computed in bf16, decides for all
+    error = next((each.bf16_error for each in times if each.bf16 is None), "")
+    return GradientTimes(_sum([each.fp32 for each in times]), _sum([each.bf16 for each in times]), 1, error)
+
+
+def _sum(seconds: Sequence[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return sum(known) if len(known) == len(seconds) else None
+
+
+def _check_precision(recipes: Mapping[str, ComparedRecipe]) -> None:
+    """Refuse a comparison in bf16 that this device cannot compute for all of its models.
+
+    Raises:
+        PrecisionError: A model cannot be computed; it is named.
+    """
+    for name, recipe in recipes.items():
+        with suppress(NotForThisModel):
+            try:
+                check_precision(discipline_of(recipe).trainer(recipe, 1, choose(recipe.device)))
+            except PrecisionError as error:
+                raise UserError(f"{name}: {error.what}", error.where, "set device.precision=fp32") from None
 
 
 def _check_free(folder: Path, base: ComparedRecipe) -> None:

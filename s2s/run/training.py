@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
+import torch
 from rich.console import Console
 
 from s2s.errors import Stopped, UserError
 from s2s.files import sweep
 from s2s.models.contract import parameter_count
+from s2s.nn.precision import fp32_layers
 from s2s.run import folder as folders
 from s2s.run import manifest
 from s2s.run.back_translation import note, with_back_translations
@@ -26,7 +28,7 @@ from s2s.training.devices import NAMES, Computer, choose, precision_of
 from s2s.training.divergence import check_sound
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.optimization import learning_rate
-from s2s.training.precision import GradientTimes, measure
+from s2s.training.precision import GradientTimes, check_precision, measure
 from s2s.training.ranks import ALONE, Lost, Ranks
 from s2s.training.trainer import Trainer
 from s2s.training.update import Update
@@ -123,7 +125,11 @@ class Running(Generic[R, D, M]):
             log.say_pair(source, written)
 
     def _decide_precision(self) -> GradientTimes | None:
-        """The faster one for a new run; that of before, so that all bits are the same, for one that goes on."""
+        """The faster one for a new run; that of before, so that all bits are the same, for one that goes on.
+
+        Raises:
+            PrecisionError: the recipe, or the start before, names one that this device cannot compute the model in.
+        """
         computer, before = self.trainer.computer, precision_of(manifest.trained_on(self.folder))
         if before is not None and computer.undecided:
             self.trainer.computer = replace(computer, precision=before, undecided=False)
@@ -132,12 +138,17 @@ class Running(Generic[R, D, M]):
                 f"until now this run computed in {NAMES[before]}, from here on it does in {NAMES[computer.precision]}: "
                 "it will not end in the bits of a run that never stopped"
             )
-        if not self.trainer.computer.undecided:
-            return None
+        measured, decoding = None, dict(self.recipe).get("decoding")
+        in_search = torch.bfloat16 if decoding and decoding.precision == "bf16" else torch.float32
         with room_to_update(self.course, self.folder):
-            measured = measure(self.trainer)
-        self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
-        self.say(str(measured))
+            if self.trainer.computer.undecided:
+                measured = measure(self.trainer)
+                self.trainer.computer = replace(computer, precision=measured.faster, undecided=False)
+                self.say(str(measured))
+            check_precision(self.trainer, in_search)
+        precisions = {self.trainer.computer.precision, in_search}
+        if exception := fp32_layers(self.trainer.model, precisions, computer.device):
+            self.say(exception)
         return measured
 
     def _describe(self, measured: GradientTimes | None) -> None:

@@ -19,6 +19,8 @@ from s2s.training.ranks import ALONE, Ranks
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 """How a precision is written."""
+# threads that are accepted on any machine, and for each core of a larger one
+_THREADS, _THREADS_OF_CORE = 64, 4
 # what a processor's allocator says, CUDA itself, and its library of matrix products
 _NO_MEMORY = ("allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
@@ -76,8 +78,18 @@ def prepare_process(settings: DeviceSettings) -> None:
 
     Called once by each command and each worker, before anything is computed; nothing else changes these. Where
     `threads` is null, they stay as they are.
+
+    Raises:
+        UserError: More threads are asked for than this machine can use; OpenMP ends the process at some thousand.
     """
     if settings.threads:
+        most = max(_THREADS, _THREADS_OF_CORE * (os.cpu_count() or 1))
+        if settings.threads > most:
+            raise UserError(
+                f"is {settings.threads:,}, but this machine has {os.cpu_count()} processor cores",
+                where="device.threads",
+                remedy=f"set a number up to {most}, or leave it out to use all cores",
+            )
         torch.set_num_threads(settings.threads)
     if settings.deterministic:
         # read by cuBLAS when it is first used: without it, its products may differ from one call to the next

@@ -7,6 +7,8 @@ one batch: in bf16 kernels are compiled for shapes that were not there lately, w
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
@@ -14,6 +16,7 @@ from typing import Any
 
 import torch
 
+from s2s.nn.precision import PrecisionError, products_in
 from s2s.training.devices import NAMES, out_of_memory
 from s2s.training.trainer import Trainer
 
@@ -30,20 +33,26 @@ class GradientTimes:
 
     Attributes:
         fp32: None where it takes so much of a GPU's memory that a training might not fit.
-        bf16: in the other precision.
+        bf16: in the other precision; None where the device cannot compute the model in it.
         threads: of the processor.
+        bf16_error: why `bf16` is None.
     """
 
     fp32: float | None
-    bf16: float
+    bf16: float | None
     threads: int
+    bf16_error: str = ""
 
     @property
     def faster(self) -> torch.dtype:
-        """The precision that took less."""
+        """The precision that took less, among those that work."""
+        if self.bf16 is None:
+            return torch.float32
         return torch.bfloat16 if self.fp32 is None or self.bf16 < self.fp32 else torch.float32
 
     def __str__(self) -> str:
+        if self.bf16 is None:
+            return f"precision: fp32 (bf16 does not work for this model on this device: {self.bf16_error})"
         if self.fp32 is None:
             return "bf16: in fp32 a gradient takes more than half of the device's memory, or more than is free"
         fast, slow = sorted((self.fp32, self.bf16))
@@ -62,25 +71,80 @@ def measure(trainer: Trainer[Any, Any]) -> GradientTimes:
     first, *others = (
         partial(trainer.examples.collate, batches[0], 0) for batches in islice(cycle(trainer.groups), 1 + _BATCHES)
     )
-    trainer.model.train()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with _unchanged(trainer):
         batch = first().to(device)
         dtypes = list(NAMES) if device.type != "cuda" or _leaves_room(trainer, batch) else [torch.bfloat16]
+        taken = {dtype: list[float]() for dtype in dtypes}
         # what is prepared once for all of a training is not counted
-        for dtype in dtypes:
-            _seconds(trainer, batch, dtype)
-        taken, started = {dtype: list[float]() for dtype in dtypes}, time.perf_counter()
+        bf16_error = _add_times(trainer, batch, taken)
+        for own in taken.values():
+            own.clear()
+        started = time.perf_counter()
         for done, collate in enumerate(others):
             if done >= _LEAST and time.perf_counter() - started > _PATIENCE:
                 break
-            batch = collate().to(device)
-            for dtype, own in taken.items():
-                own.append(_seconds(trainer, batch, dtype))
+            bf16_error += _add_times(trainer, collate().to(device), taken)
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     means = {dtype: sum(own) / len(own) for dtype, own in taken.items()}
-    return GradientTimes(means.get(torch.float32), means[torch.bfloat16], torch.get_num_threads())
+    threads = torch.get_num_threads()
+    return GradientTimes(means.get(torch.float32), means.get(torch.bfloat16), threads, bf16_error)
+
+
+def check_precision(trainer: Trainer[Any, Any], decoding: torch.dtype = torch.float32) -> None:
+    """Compute one gradient in the trainer's precision, and one loss in that of decoding, if these are bf16.
+
+    The trainer's state stays as it was. A sharded model, which may not fit on one device, is not tried.
+
+    Args:
+        trainer: with a precision that is decided.
+        decoding: the precision of searches.
+
+    Raises:
+        PrecisionError: this device cannot compute the model in bf16.
+    """
+    computer = trainer.computer
+    if computer.shard or torch.bfloat16 not in (computer.precision, decoding):
+        return
+    with _unchanged(trainer):
+        batch = trainer.examples.collate(trainer.groups[0][0], 0).to(computer.device)
+        try:
+            if computer.precision == torch.bfloat16:
+                _seconds(trainer, batch, torch.bfloat16)
+            if decoding == torch.bfloat16:
+                with torch.no_grad(), products_in(decoding, computer.device):
+                    trainer.loss(trainer.model.eval(), batch)
+        except RuntimeError as error:
+            if out_of_memory(error):
+                raise
+            raise PrecisionError(error, computer.device) from None
+
+
+@contextmanager
+def _unchanged(trainer: Trainer[Any, Any]) -> Iterator[None]:
+    """Restore the random state afterwards, and drop gradients."""
+    device = trainer.computer.device
+    trainer.model.train()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            trainer.optimization.forget_gradients()
+
+
+def _add_times(trainer: Trainer[Any, Any], batch: Any, taken: dict[torch.dtype, list[float]]) -> str:
+    """Time a batch's gradient in each precision; remove bf16 if it raises, and return the reason."""
+    for dtype, own in list(taken.items()):
+        try:
+            own.append(_seconds(trainer, batch, dtype))
+        except (RuntimeError, PrecisionError) as error:
+            if dtype == torch.float32 or out_of_memory(error):
+                raise
+            trainer.optimization.forget_gradients()
+            del taken[dtype]
+            return str(error.__cause__ or error).strip().partition("\n")[0][:200]
+    return ""
 
 
 def _leaves_room(trainer: Trainer[Any, Any], batch: Any) -> bool:

@@ -7,13 +7,18 @@ import pytest
 import torch
 
 from s2s.data.encoding import Encoded
+from s2s.data.tokenizers import EOS
+from s2s.decoding.beam import Beam, search
+from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
+from s2s.nn import precision as nn_precision
+from s2s.nn.precision import fp32_layers, products_in
 from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.translation.recipe import BatchSettings, TrainingSettings
 from s2s.tasks.translation.task import translation_trainer
 from s2s.training import precision
-from s2s.training.devices import choose, precision_of
-from s2s.training.precision import GradientTimes, measure
+from s2s.training.devices import choose, precision_of, prepare_process
+from s2s.training.precision import GradientTimes, check_precision, measure
 from s2s.training.trainer import Trainer
 
 FP32 = torch.float32
@@ -126,3 +131,87 @@ def test_a_written_computer_tells_its_precision():
     undecided = choose(DeviceSettings(kind="cpu"))
     assert undecided.undecided
     assert precision_of(str(undecided)) is None
+
+
+class _NoBf16(torch.nn.Linear):
+    """A layer whose kernel has no bf16 version, as oneDNN's LSTM on a CPU without AVX-512."""
+
+    def forward(self, given):
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive")
+        return super().forward(given)
+
+
+def _without_bf16(trainer: Trainer) -> Trainer:
+    for layer in trainer.model.encoder.modules():
+        if type(layer) is torch.nn.Linear:
+            layer.__class__ = _NoBf16
+    return trainer
+
+
+def test_auto_takes_fp32_where_bf16_raises_and_says_why():
+    measured = measure(_without_bf16(_trainer()))
+    assert (measured.faster, measured.bf16) == (torch.float32, None)
+    assert str(measured).startswith(
+        "precision: fp32 (bf16 does not work for this model on this device: could not create"
+    )
+
+
+def test_bf16_that_raises_is_refused_before_training():
+    trainer = _without_bf16(_trainer())
+    trainer.computer = choose(DeviceSettings(kind="cpu", precision="bf16"))
+    with pytest.raises(
+        UserError, match=r"cannot be computed in bf16 on this device: could not create(.|\n)*precision=fp32"
+    ):
+        check_precision(trainer)
+    trainer.computer = choose(DeviceSettings(kind="cpu", precision="fp32"))
+    check_precision(trainer)
+    with pytest.raises(UserError, match="cannot be computed in bf16"):
+        check_precision(trainer, torch.bfloat16)
+
+
+def test_a_search_in_bf16_that_raises_is_a_clear_error():
+    model = _without_bf16(_trainer()).model.eval()
+    source = torch.tensor([[5, 6, EOS]])
+    with pytest.raises(UserError, match="cannot be computed in bf16"):
+        search(model, source, source > 0, np.array([3]), Beam(2, precision=torch.bfloat16))
+    assert search(model, source, source > 0, np.array([3]), Beam(2))[0]
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_lstm_layers_run_in_fp32_where_there_is_no_bf16_kernel(bidirectional, monkeypatch):
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(8, 8, batch_first=True, bidirectional=bidirectional)
+    x = torch.randn(2, 3, 8)
+    assert fp32_layers(lstm, {torch.float32}, x.device) == ""
+    monkeypatch.setattr(nn_precision, "has_bf16_lstm", lambda: False)
+    assert "LSTM layers run in fp32" in fp32_layers(lstm, {torch.bfloat16}, x.device)
+    assert fp32_layers(torch.nn.GRU(8, 8), {torch.bfloat16}, x.device) == ""
+    with products_in(torch.bfloat16, x.device):
+        # what comes before may be in bf16
+        found, _ = lstm(x)
+        also, _ = lstm(x.bfloat16())
+        product = torch.nn.functional.linear(x, torch.eye(8))
+    assert torch.equal(found, lstm(x)[0])
+    torch.testing.assert_close(also, found, atol=0.02, rtol=0.02)
+    assert (found.dtype, product.dtype) == (torch.float32, torch.bfloat16)
+    found.sum().backward()
+    assert all(p.grad is not None for p in lstm.parameters())
+
+
+def test_has_bf16_lstm_tells_what_an_lstm_does():
+    lstm, x = torch.nn.LSTM(8, 8, batch_first=True), torch.randn(2, 3, 8)
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            lstm(x)[0].float().sum().backward()
+        works = True
+    except RuntimeError:
+        works = False
+    assert nn_precision.has_bf16_lstm() == works
+
+
+def test_more_threads_than_a_machine_can_use_are_refused():
+    before = torch.get_num_threads()
+    with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ processor cores"):
+        prepare_process(DeviceSettings(threads=2048))
+    assert torch.get_num_threads() == before
