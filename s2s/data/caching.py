@@ -63,7 +63,12 @@ def of_kinds(kinds: Mapping[str, str]) -> "datasets.Features":
 def content_hash(path: Path) -> str:
     """What identifies a file: dates say nothing, for it may have been restored, or copied with its date."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
+        try:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+        except OSError as error:
+            # what fails while it is read does not name the file
+            error.filename = error.filename or str(path)
+            raise
 
 
 def cache_for(corpus: str) -> str | None:

@@ -4,6 +4,7 @@ Lines end at the newline (U+000A) only: carriage return, U+0085 and U+2028 are d
 counts lines. A byte order mark at a file's beginning is the signature that some programs write, and no data.
 """
 
+import codecs
 import csv
 import difflib
 import gzip
@@ -12,14 +13,22 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from s2s.errors import UserError, check_regular, quoted
 from s2s.recipe.wording import near_files
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from pyarrow.parquet import FileMetaData
+
+LONGEST_LINE = 1 << 24
+"""Most bytes of a line, a table's row or a cell: a small archive may hold zeros that would fill the memory."""
+LARGEST_WHOLE = 1 << 28
+"""Most bytes of what is read into memory as a whole: JSON, a compressed parquet file, a document of many lines."""
 COMPRESSIONS = ("", ".gz", ".xz")
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet", ".txt")
 Row = dict[str, str]
@@ -41,7 +50,16 @@ class Columns:
 
 
 _DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
-_BYTE_ORDER_MARK = "\ufeff".encode()
+# UTF-32 first: its mark begins with that of UTF-16
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+_PARQUET_MAGIC = b"PAR1"
+# rows that are in memory at once; each may have a cell of LONGEST_LINE bytes
+_PARQUET_ROWS = 64
 
 
 def table_kind(path: Path) -> str | None:
@@ -54,13 +72,73 @@ def lines(path: Path) -> Iterator[str]:
     """The lines of a file, without their ends and without a byte order mark.
 
     Raises:
-        UserError: the file cannot be read or is damaged, or a line is not UTF-8.
+        UserError: the file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
     """
     with _open(path) as file:
-        for number, raw in enumerate(_sound(file, path), start=1):
+        read = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+        for number, raw in enumerate(_sound(read, path), start=1):
             if number == 1:
-                raw = raw.removeprefix(_BYTE_ORDER_MARK)
-            yield _decoded(raw.removesuffix(b"\n"), path, number)
+                check_encoding(raw, path)
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            line = raw.removesuffix(b"\n")
+            if len(line) > LONGEST_LINE:
+                raise too_long_line("the line", f"{path}:{number}")
+            yield _decoded(line, path, number)
+
+
+def too_long_line(what: str, where: str) -> UserError:
+    """The error for a line, row or cell with more bytes than `LONGEST_LINE`."""
+    return UserError(
+        f"{what} has more than {LONGEST_LINE >> 20} MiB", where=where, remedy="split it, or name a file of text"
+    )
+
+
+def check_encoding(beginning: bytes, path: Path) -> None:
+    """Refuses a file that begins with the byte order mark of UTF-16 or UTF-32.
+
+    Raises:
+        UserError: it does.
+    """
+    for mark, name in _OTHER_MARKS.items():
+        if beginning.startswith(mark):
+            raise UserError(
+                f"is {name}, not UTF-8: it begins with the bytes {mark.hex(' ')}",
+                where=f"{path}:1",
+                remedy=f"convert the file: iconv -f {name} -t UTF-8 {quoted(Path(path.name))}",
+            )
+
+
+def text(path: Path) -> str:
+    """The lines of a file as one text; see `lines`.
+
+    Raises:
+        UserError: as `lines`, but for the length of a line; or the file has more than `LARGEST_WHOLE` bytes.
+    """
+    raw = _whole(path)
+    check_encoding(raw, path)
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number, begins = raw.count(b"\n", 0, error.start) + 1, raw.rfind(b"\n", 0, error.start) + 1
+        return _decoded(raw[begins : error.end], path, number)
+
+
+def _whole(path: Path, magic: bytes = b"") -> bytes:
+    """The decompressed content of a file, as far as its size is within `LARGEST_WHOLE` and it begins with `magic`."""
+    content = bytearray()
+    for block in blocks(path):
+        content += block
+        if not content.startswith(magic[: len(content)]):
+            break
+        if len(content) > LARGEST_WHOLE:
+            packed = path.suffix in COMPRESSIONS
+            raise UserError(
+                f"has more than {LARGEST_WHOLE >> 20} MiB{' when it is decompressed' if packed else ''}",
+                where=str(path),
+                remedy="decompress it first" if packed else "split it",
+            )
+    return bytes(content)
 
 
 def blocks(path: Path) -> Iterator[bytes]:
@@ -104,7 +182,7 @@ def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]
 
     A row's place is the number of its line or, in parquet, of the row, from 1 on; see `place`. A tsv or csv file
     without a header is read by position: `"0"` is its first column, and its first line is a row like all others. A
-    compressed parquet file is read into memory whole.
+    compressed parquet file is read into memory whole, so it is limited to `LARGEST_WHOLE` bytes.
 
     Raises:
         UserError: as `lines`; or a column is missing, a row has not as many cells as the first, or a cell is not text.
@@ -167,6 +245,8 @@ def checked_cells(row: dict[str, Any], columns: Columns, where: str) -> list[str
         cell = row[column]
         if column in columns.numbers and isinstance(cell, int) and not isinstance(cell, bool):
             cell = str(cell)
+        if isinstance(cell, str) and len(cell) > LONGEST_LINE:
+            raise too_long_line(f"the cell {column}", where)
         if not _is_text(cell):
             wanted = "text or a whole number" if column in columns.numbers else "text"
             what = f"{column} is {cell!r:.60}, expected {wanted}"
@@ -181,6 +261,9 @@ def check_there(*paths: Path) -> None:
         check_regular(path, "name a file; of a pipe, write the lines to one first")
         if path.is_file():
             continue
+        if path.is_symlink():
+            what = f"is a link to {path.readlink()}, which is not there"
+            raise UserError(what, where=str(path), remedy="restore what it links to, or name another file")
         there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = near_files(path.name, there, most=3)
         what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
@@ -192,9 +275,58 @@ def _open(path: Path) -> io.BufferedIOBase:
     try:
         if path.suffix == ".gz":
             return gzip.open(path, "rb")
-        return lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb")
+        file = path.open("rb")
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from None
+    return io.BufferedReader(_XzReader(file)) if path.suffix == ".xz" else file
+
+
+class _XzReader(io.RawIOBase):
+    """Decompresses .xz in bounded parts, and refuses what follows a stream and is none.
+
+    Python's own `lzma.open` silently drops a second stream whose beginning is damaged.
+    """
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+        self._stream = lzma.LZMADecompressor()
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        """Fills a buffer with decompressed bytes; 0 at the end.
+
+        Raises:
+            lzma.LZMAError: the file is damaged.
+            EOFError: the file ends within a stream.
+        """
+        view = memoryview(buffer)
+        while not self._stream.eof or self._next_stream():
+            if self._stream.needs_input and not self._waiting:
+                self._waiting = self._file.read(1 << 16)
+                if not self._waiting:
+                    raise EOFError("the file ends within a stream")
+            found = self._stream.decompress(self._waiting, len(view))
+            self._waiting = b""
+            if found:
+                view[: len(found)] = found
+                return len(found)
+        return 0
+
+    def _next_stream(self) -> bool:
+        rest = self._stream.unused_data
+        # zeros between and after streams are padding
+        while not (rest := rest.lstrip(b"\0")):
+            if not (rest := self._file.read(1 << 16)):
+                return False
+        self._stream, self._waiting = lzma.LZMADecompressor(lzma.FORMAT_XZ), rest
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _sound(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
@@ -202,10 +334,20 @@ def _sound(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
     try:
         yield from read
     except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UserError(f"cannot be read: {error.strerror}", str(path), "check the disk, and the path") from None
         raise UserError(f"is damaged: {error}", where=str(path), remedy="compress or download it again") from None
 
 
 def _decoded(raw: bytes, path: Path, number: int) -> str:
+    if b"\0" in raw and 4 * raw.count(b"\0") >= len(raw):
+        # every second byte of Latin letters in UTF-16, which would pass as UTF-8
+        order = "BE" if raw.startswith(b"\0") else "LE"
+        raise UserError(
+            "a quarter of the line or more is NUL bytes: it is UTF-16 without a byte order mark, or no text",
+            where=f"{path}:{number}",
+            remedy=f"convert the file, e.g. iconv -f UTF-16{order} -t UTF-8 {quoted(Path(path.name))}",
+        )
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -246,15 +388,25 @@ def _by_position(
 
 def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows that have cells, with the number of the line that each begins in."""
-    # a cell may be as long as a text is; the module's own limit is 128 KiB
-    csv.field_size_limit(2**31 - 1)
-    reader = csv.reader((f"{line}\n" for line in lines(path)), strict=True)
-    begins = 1
+    # the module's own limit is 128 KiB; a row's size is limited below
+    csv.field_size_limit(2 * LONGEST_LINE)
+    begins, size = 1, 0
+
+    def bounded() -> Iterator[str]:
+        """The lines with their ends, as long as those of one row are not too long together."""
+        nonlocal size
+        for line in lines(path):
+            size += len(line) + 1
+            if size > LONGEST_LINE + 1:
+                raise too_long_line("the row that begins here", f"{path}:{begins}")
+            yield f"{line}\n"
+
+    reader = csv.reader(bounded(), strict=True)
     try:
         for cells in reader:
             if cells:
                 yield begins, cells
-            begins = reader.line_num + 1
+            begins, size = reader.line_num + 1, 0
     except csv.Error as error:
         raise UserError(
             f"the row that begins here is not CSV: {error}", where=f"{path}:{begins}", remedy="mend the row's quotes"
@@ -329,17 +481,29 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
 
     try:
         with _open(path) as raw:
-            file = ParquetFile(io.BytesIO(raw.read()) if path.suffix in COMPRESSIONS else raw)
+            packed = path.suffix in COMPRESSIONS
+            file = ParquetFile(io.BytesIO(_whole(path, _PARQUET_MAGIC)) if packed else raw)
             there = file.schema_arrow.names
             missing = [name for name in columns.names if name not in there] if columns else []
             if columns and missing and "translation" not in there:
                 raise no_column(missing[0], there, str(path), columns.keys)
             wanted = [name for name in there if not columns or name in (*columns.names, "translation")]
+            _check_cells(file.metadata, wanted, path)
             number = 0
-            for batch in file.iter_batches(columns=wanted):
+            for batch in file.iter_batches(_PARQUET_ROWS, columns=wanted):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
     # a ValueError: bytes that are no text, or a date that Python has not
     except (pyarrow.ArrowException, ValueError, OverflowError, *_DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None
+
+
+def _check_cells(metadata: "FileMetaData", columns: Sequence[str], path: Path) -> None:
+    """Refuses a parquet file whose cells are longer than `LONGEST_LINE` on average, before it is decompressed."""
+    for group in range(metadata.num_row_groups):
+        about = metadata.row_group(group)
+        for chunk in (about.column(number) for number in range(about.num_columns)):
+            name = chunk.path_in_schema.partition(".")[0]
+            if name in columns and chunk.total_uncompressed_size > LONGEST_LINE * max(1, chunk.num_values):
+                raise too_long_line(f"a cell of column {name!r}", str(path))

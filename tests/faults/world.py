@@ -98,6 +98,11 @@ def zero(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+def broken(path: Path) -> None:
+    """A link that leads nowhere."""
+    path.symlink_to("gone")
+
+
 def directory(path: Path) -> None:
     """A folder where a file should be."""
     path.mkdir()

@@ -126,7 +126,7 @@ def _coco(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _json(path: Path) -> Any:
-    text = "\n".join(text_files.lines(path))
+    text = text_files.text(path)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

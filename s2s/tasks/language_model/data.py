@@ -21,7 +21,7 @@ from s2s.data.caching import cached
 from s2s.data.encoding import Pieces
 from s2s.data.examples import Collated, Examples, Plan, batches_for, widened
 from s2s.data.phrasebook import phrases
-from s2s.data.text_files import COMPRESSIONS, check_there, lines, table_kind
+from s2s.data.text_files import COMPRESSIONS, LARGEST_WHOLE, check_there, lines, table_kind
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.language_model.recipe import DocumentSettings, LanguageRecipe, PackingSettings
@@ -83,12 +83,20 @@ def _documents(files: Sequence[Path], unit: str) -> Iterator[dict[str, str]]:
     """The documents of files, without the line ends around them; empty ones are none."""
     for file in files:
         gathered: list[str] = []
+        size = 0
         for line in lines(file):
             if unit == "line" or (unit == "paragraph" and not line.strip()):
                 yield from _document(gathered)
-                gathered = [line] if unit == "line" else []
+                gathered, size = [line] if unit == "line" else [], 0
             else:
                 gathered.append(line)
+                size += len(line) + 1
+                if size > LARGEST_WHOLE:
+                    raise UserError(
+                        f"a document has more than {LARGEST_WHOLE >> 20} MiB",
+                        where=f"data.document: {unit}: {file}",
+                        remedy="set data.document to line or paragraph, or split the file",
+                    )
         yield from _document(gathered)
 
 
