@@ -15,7 +15,7 @@ from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_mode
 from s2s.contender import kind_of
 from s2s.errors import UserError, quoted
 from s2s.questions import TABLES, Plan, Profile, Task, experiments_of, plan_of
-from s2s.recipe.reading import recipe_path
+from s2s.recipe.reading import check_count, recipe_path
 from s2s.recipe.schema import FineTunedRecipe
 from s2s.recipe.wording import suggestion
 from s2s.results import Summary
@@ -238,6 +238,7 @@ def order(asked: Order) -> Planned:
     plan = plan_of(task, profile)
     experiments = _experiments(asked.experiments, task, plan)
     overrides = [word for word in asked.words if not is_contender(word)]
+    check_count(overrides)
     of_models = [word for word in overrides if is_of_a_model(word)]
     own = own_settings(names, of_models, task)
     named = asked.task or asked.recipe

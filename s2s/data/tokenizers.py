@@ -278,7 +278,7 @@ def train(lines: Iterable[str], settings: PieceSettings, side: str, marks: Seque
     texts = (normalized(line, settings.normalization, settings.lowercase) for line in lines)
     parts = _thinned(part for text in texts for part in _parts(text))
     if not parts:
-        raise UserError(f"there is no text to learn pieces from ({side})", where="data.train")
+        raise UserError(f"there is no text to learn pieces from ({side})", "data.train", "name a file that has some")
     whole = [_escape(normalized(mark, settings.normalization, settings.lowercase)).replace(" ", "▁") for mark in marks]
     return Tokenizer(_learn(parts, settings, side, whole), settings.kind, settings.normalization, settings.lowercase)
 

@@ -30,6 +30,7 @@ from s2s.nn.positions import lengthen
 DESCRIBED = "onnx.json"
 TOLERANCE = 1e-4
 """How far a number may be from ours, absolute and relative."""
+_REMEDY = "export to ctranslate2 or hub, or a model of another kind"
 # rows, pieces read and pieces written, of the graph's example and of others: no two alike, none of the first ones 1
 _EXAMPLES = ((2, 7, 4), (3, 11, 6))
 # a long one, too: what a graph sums over a text shows its rounding there
@@ -164,7 +165,9 @@ def _write(
         except Exception as error:
             # whatever the exporter raises, it is about the model
             reason = " ".join(str(error.__cause__ or error).split())[:300]
-            raise UserError(f"{kind}: {path.stem} cannot be made into a graph: {reason}", "--to onnx") from error
+            raise UserError(
+                f"{kind}: {path.stem} cannot be made into a graph: {reason}", "--to onnx", _REMEDY
+            ) from error
         found = _check(path, module, names, inputs)
     return {"inputs": found, "outputs": list(given)}
 
@@ -196,11 +199,13 @@ def _check(path: Path, module: nn.Module, names: list[str], inputs: list[list[An
         try:
             theirs: list[Any] = list(session.run(None, fed))
         except Exception as error:
-            raise UserError(f"{path.stem} fails at other sizes: {str(error)[-200:]}", "--to onnx") from error
+            what = f"{path.stem} fails at other sizes: {str(error)[-200:]}"
+            raise UserError(what, "--to onnx", _REMEDY) from error
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             if a.shape != b.shape or not np.allclose(a.numpy(), b, rtol=TOLERANCE, atol=TOLERANCE):
                 off = float(np.abs(a.numpy() - b).max()) if a.shape == b.shape else b.shape
-                raise UserError(f"{path.stem} gives other numbers than the model: output {number}, {off}", "--to onnx")
+                what = f"{path.stem} gives other numbers than the model: output {number}, {off}"
+                raise UserError(what, "--to onnx", _REMEDY)
     return takes
 
 

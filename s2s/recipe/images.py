@@ -24,5 +24,7 @@ class PixelSettings(Section):
     def _channels_have_statistics(self) -> Self:
         for key, values in (("mean", self.mean), ("deviation", self.deviation)):
             if values is not None and len(values) != self.channels:
-                raise ValueError(f"{key} has {len(values)} numbers, but channels is {self.channels}")
+                raise ValueError(
+                    f"{key} has {len(values)} numbers, but channels is {self.channels}; give one number for each channel"
+                )
         return self

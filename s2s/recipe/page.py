@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.composer import MaxDepthExceededError
+from ruamel.yaml.composer import Composer, MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, StreamMark, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.reader import ReaderError
@@ -20,8 +20,9 @@ Location = tuple[str, ...]
 
 # A recipe is a page. Aliases multiply what they name, nesting stacks it: 300 bytes can mean a billion values.
 _MOST_BYTES = 1 << 20
-_MOST_VALUES = 100_000
-_DEEPEST = 50
+_MOST_VALUES = 5_000
+DEEPEST = 50
+"""Most sections within each other, whether by indentation, by brackets or by the dots of an override."""
 _LONGEST_NUMBER = 1_000  # bits
 # quotes can spell them, but no file's name holds the one, and no file in UTF-8 the others
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -77,7 +78,25 @@ class BeyondAPage(MarkedYAMLError):
 
 
 def _nested(place: StreamMark | None) -> BeyondAPage:
-    return BeyondAPage(problem=f"more than {_DEEPEST} brackets or indentations within each other", problem_mark=place)
+    return BeyondAPage(problem=f"more than {DEEPEST} brackets or indentations within each other", problem_mark=place)
+
+
+def _too_many(place: StreamMark | None) -> BeyondAPage:
+    problem = f"more than {_MOST_VALUES:,} values, aliases counted as often as they are named"
+    return BeyondAPage(problem=problem, problem_mark=place)
+
+
+class _CountingComposer(Composer):
+    """Refuses a page with too many values while it is parsed: a megabyte of them takes half a minute."""
+
+    nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes += 1
+        # each value of a mapping has a key
+        if self.nodes > 2 * _MOST_VALUES:
+            raise _too_many(self.parser.peek_event().start_mark)
+        return super().compose_node(parent, index)
 
 
 class _Reader:
@@ -86,7 +105,8 @@ class _Reader:
         self.twice: dict[Location, int] = {}
         self._values = 0
         self._yaml = YAML(typ="safe", pure=True)
-        self._yaml.max_depth = _DEEPEST
+        self._yaml.Composer = _CountingComposer
+        self._yaml.max_depth = DEEPEST
 
     def read(self, text: str) -> object:
         try:
@@ -100,9 +120,8 @@ class _Reader:
             raise MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
         self._values += 1
         if self._values > _MOST_VALUES:
-            problem = f"more than {_MOST_VALUES:,} values, aliases counted as often as they are named"
-            raise BeyondAPage(problem=problem, problem_mark=node.start_mark)
-        if len(around) > _DEEPEST:
+            raise _too_many(node.start_mark)
+        if len(around) > DEEPEST:
             raise _nested(node.start_mark)
         around = (*around, node)
         if isinstance(node, MappingNode):

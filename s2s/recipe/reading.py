@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -18,13 +19,16 @@ from s2s.errors import UserError, check_regular, quoted
 from s2s.files import write_atomically
 from s2s.recipe.installed import models
 from s2s.recipe.messages import TASK, Tasks, explain, known_keys
-from s2s.recipe.page import BeyondAPage, Location, Page, read_page, read_value
+from s2s.recipe.page import DEEPEST, BeyondAPage, Location, Page, read_page, read_value
 from s2s.recipe.schema import AnyRecipe, Section, TaskSchema
 from s2s.recipe.wording import cut, near_files, nearest, shown, suggestion
 
 _KIND = ("model", "kind")
 _ON_HUB = "hf:"
 _SPLITS = ("train", "validation", "test")
+_MOST_OVERRIDES = 1_000
+# a key in a message, such as `batches.max_length`
+_DOTTED = re.compile(r"\b[a-z_]+(?:\.[a-z_]+)+\b")
 _LINE_ENDS = set("\r\x85\u2028\u2029\ufeff")
 
 
@@ -138,7 +142,22 @@ def _flowing(value: object) -> object:
     return DoubleQuotedScalarString(value) if isinstance(value, str) and set(value) & _LINE_ENDS else value
 
 
+def check_count(overrides: Sequence[str]) -> None:
+    """Refuses more overrides than anyone types, before they are parsed.
+
+    Raises:
+        UserError: there are too many.
+    """
+    if len(overrides) > _MOST_OVERRIDES:
+        raise UserError(
+            f"{len(overrides):,} overrides; at most {_MOST_OVERRIDES:,} are read",
+            where="command line",
+            remedy="write them into a recipe file",
+        )
+
+
 def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
+    check_count(texts)
     parsed, malformed = [], []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -146,6 +165,12 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
         if not equals or not all(parts):
             malformed.append(
                 f"command line: {shown(text)} is not an override; write section.key=value, e.g. training.updates=500"
+            )
+            continue
+        if len(parts) > DEEPEST:
+            malformed.append(
+                f"command line: {cut(text)} has {len(parts):,} parts with dots between them; write section.key=value, "
+                "e.g. training.updates=500"
             )
             continue
         try:
@@ -241,6 +266,14 @@ def _held_against(
 def _placed(key: Location, what: str, path: Path, page: Page, overrides: Sequence[Override]) -> tuple[float, str]:
     """A mistake with its place: the override that made it, else the line of its key or of the section around it."""
     words = f"{'.'.join(key)}: {what}" if key else what
+    if not key:
+        # a mistake of several sections names their keys
+        named = [tuple(name.split(".")) for name in _DOTTED.findall(what)]
+        for override in reversed(overrides):
+            if any(name[: len(override.key)] == override.key for name in named):
+                return float("inf"), f"command line: {cut(override.text)}: {words}"
+        line = next((page.lines[name] for name in named if name in page.lines), 1)
+        return line, f"{path}:{line}: {words}"
     for depth in range(len(key), 0, -1):
         above = key[:depth]
         within = [o for o in overrides if o.key[:depth] == above or above[: len(o.key)] == o.key]

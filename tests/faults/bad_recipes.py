@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.faults.world import CLASSIFICATION, MODEL, TRANSLATION, Case
+from tests.faults.world import CLASSIFICATION, IMAGES, MODEL, TRANSLATION, Case
 
 # recipe: key: values that it cannot hold, as the command line gives them
 VALUES: dict[str, dict[str, list[str]]] = {
@@ -114,7 +114,19 @@ WORDS = {
     "a control character": ("name=\x07", "name"),
     "heads that do not divide": ("model.heads=3", "model"),
     "a warm-up longer than the rest": ("training.schedule=cosine", "warmup"),
+    "2,000 dots": (".".join("a" * 2000) + "=1", "2,000 parts"),
+    "300 dots": (".".join("a" * 300) + "=1", "300 parts"),
     "init without a run": ("init.freeze=all", "init_from"),
+}
+
+# mistakes of several sections: recipe, the override that makes one, and what is told of it
+WHOLE = {
+    "patches": ("i", "patches.size=3", "must divide data.size (8)"),
+    "size": ("i", "data.size=7", "must divide data.size (7)"),
+    "shift": ("i", "augmentation.shift=8", "must be below data.size"),
+    "row": ("l", "batches.length=65", "try batches.tokens=65"),
+    "stride": ("l", "scoring.stride=33", "try scoring.stride=32"),
+    "mean": ("i", "data.mean=[0,1]", "one number for each channel"),
 }
 
 LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['x'] * 9)}]\n" for n in range(10))
@@ -134,6 +146,7 @@ PAGES: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "two documents": ("name: a\n---\nname: b\n", ("bad.yaml:2", "---")),
     "a key twice": (TRANSLATION + "name: u\n", ("bad.yaml", "name", "twice")),
     "billion laughs": (LAUGHS, ("bad.yaml", "aliases")),
+    "a list of a megabyte": ("name: [" + "a," * 500_000 + "]", ("bad.yaml:1", "5,000 values")),
     "3,000 brackets": ("x: " + "[" * 3000, ("bad.yaml:1", "50")),
     "200 indentations": (DEEP, ("bad.yaml", "50")),
     "an alias of itself": ("x: &a {b: *a}\n", ("bad.yaml:1", "alias")),
@@ -183,5 +196,18 @@ def cases() -> Iterator[Case]:
                 yield Case(f"{recipe}: {key}={value[:30]}", command, ("command line", key, *shown))
     for name, (word, told) in WORDS.items():
         yield Case(f"override: {name}", ("recipe", "validate", "{world}/t.yaml", word), (told,))
+    for name, (recipe, word, told) in WHOLE.items():
+        command = ("recipe", "validate", f"{{world}}/{recipe}.yaml", word)
+        yield Case(f"whole: {name}", command, (f"command line: {word}", told))
+    many = tuple(f"training.updates{n}=1" for n in range(10_000))
+    for command in (("recipe", "validate", "{world}/t.yaml"), ("compare", "rnn", "gru")):
+        yield Case(f"{command[0]}: 10,000 overrides", (*command, *many), ("command line", "10,000 overrides"))
+    page = IMAGES + "patches:\n  size: 3\n"
+    yield Case(
+        "whole: of a page",
+        ("recipe", "validate", "bad.yaml"),
+        (f"bad.yaml:{page.count(chr(10))}: ", "must divide"),
+        {"bad.yaml": page},
+    )
     for name, (page, told) in PAGES.items():
         yield Case(f"page: {name}", ("recipe", "validate", "bad.yaml"), told, {"bad.yaml": page})

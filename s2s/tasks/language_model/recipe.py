@@ -83,7 +83,7 @@ class ScoringSettings(schema.Section):
     @model_validator(mode="after")
     def _the_stride_fits(self) -> Self:
         if self.context is not None and self.stride is not None and self.stride > self.context:
-            raise ValueError(f"stride ({self.stride}) must not be longer than context ({self.context})")
+            raise ValueError(f"stride ({self.stride}) must not be longer than context ({self.context}); lower stride")
         return self
 
 

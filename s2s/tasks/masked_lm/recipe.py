@@ -27,7 +27,9 @@ class MaskingSettings(schema.Section):
     @model_validator(mode="after")
     def _parts_fit(self) -> "MaskingSettings":
         if self.masked + self.random > 1 + 1e-9:
-            raise ValueError(f"masked ({self.masked}) and random ({self.random}) are more than the whole")
+            raise ValueError(
+                f"masked ({self.masked}) and random ({self.random}) are more than the whole; lower one of them"
+            )
         return self
 
 

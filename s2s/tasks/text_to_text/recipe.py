@@ -50,7 +50,8 @@ class CorpusSettings(PairSettings):
         if (self.metric in OF_CLASSES) != (self.answers is not None) and self.metric != LOSS:
             raise ValueError(
                 f"metric is {self.metric}, and answers are {'given' if self.answers else 'not given'}; accuracy and "
-                "macro_f1 are of tasks with answers, all others but loss of tasks without"
+                "macro_f1 are of tasks with answers, all others but loss of tasks without; set metric: loss, or "
+                f"{'leave out' if self.answers else 'name the'} answers"
             )
         return self
 
