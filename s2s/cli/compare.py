@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import click
 
+from s2s.cli import options
 from s2s.cli.contenders import contenders, folder_of, is_contender, is_of_a_model, own_settings
 from s2s.contender import kind_of
 from s2s.errors import UserError, quoted
@@ -57,7 +58,7 @@ class Planned:
     summary: Summary
 
 
-@click.command()
+@options.command()
 @click.argument("words", nargs=-1, metavar="MODEL... [key=value]...")
 @click.option("--task", type=_FILE, metavar="RECIPE", help="A classification task, such as ag_news.")
 @click.option("--profile", type=click.Choice(get_args(Profile)), help="Questions, sizes and time; quick when absent.")
@@ -134,7 +135,7 @@ def time_limit(asked: Order, summary: Summary) -> float:
     return plan_of(summary.task, summary.profile).seconds(len(summary.models))
 
 
-@click.command()
+@options.command()
 @click.argument("folder", type=_FILE)
 def report(folder: Path) -> None:
     """Draw the report of the comparison in FOLDER again, from its saved files."""

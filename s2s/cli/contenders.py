@@ -67,6 +67,8 @@ def own_settings(names: Sequence[str], of_models: Sequence[str], task: str) -> O
         if kind not in map(kind_of, names):
             raise UserError(f"{kind} is not compared, so {word!r} says nothing", remedy=f"name {kind}, or leave it out")
         key, value = _read(setting, word)
+        if key in by_kind.get(kind, {}):
+            raise _twice(f"{kind}.{key}", word)
         by_kind.setdefault(kind, {})[key] = value
     own = {name: by_kind.get(kind_of(name), {}) | _settings(name) for name in names}
     mistakes = [text for name in names for text in _mistakes(name, own[name], task)]
@@ -83,7 +85,17 @@ def folder_of(names: Sequence[str], task: str = "") -> Path:
 
 
 def _settings(name: str) -> dict[str, object]:
-    return dict(_read(text, name) for text in settings_in(name))
+    found: dict[str, object] = {}
+    for text in settings_in(name):
+        key, value = _read(text, name)
+        if key in found:
+            raise _twice(key, name)
+        found[key] = value
+    return found
+
+
+def _twice(key: str, words: str) -> UserError:
+    return UserError(f"{key} is set twice", f"command line: {cut(words)}", "leave one of them out")
 
 
 def _read(setting: str, word: str) -> tuple[str, object]:

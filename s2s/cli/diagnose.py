@@ -11,7 +11,7 @@ from s2s.cli.lines import check_output
 from s2s.files import write_atomically
 
 
-@click.command()
+@options.command()
 @options.run
 @options.overrides
 @options.checkpoint
@@ -32,7 +32,7 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
         sys.exit(1)
 
 
-@click.command()
+@options.command()
 @options.run
 @options.overrides
 @click.option("--split", type=click.Choice(["test", "validation"]), help="The test set where there is one, by default.")

@@ -10,7 +10,7 @@ from s2s.cli import options
 _QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "bfloat16", "float32")
 
 
-@click.command()
+@options.command()
 @options.run
 @click.option("--to", "to", type=click.Choice(["ctranslate2", "onnx", "hub"]), required=True, help="What to write for.")
 @click.option("--output", type=options.FILE, required=True, help="Folder to make.")

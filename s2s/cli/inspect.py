@@ -18,7 +18,7 @@ _LINES_AT_ONCE = 64
 _layer = click.option("--layer", type=click.IntRange(0), help="From 0; the last if absent.")
 
 
-@click.command()
+@options.command()
 @options.run
 @click.argument("inputs", type=options.TEXT, nargs=-1, metavar="[INPUT] [INPUT]")
 @click.option(
@@ -102,7 +102,7 @@ def _check(output: Path | None, inputs: tuple[str, ...], translation: str | None
         raise UserError("is of the test set, but there is an INPUT", f"--row {row}", "leave one of them out")
 
 
-@click.command()
+@options.command()
 @options.run
 @options.source(help="A sentence a line; standard input if absent.")
 @click.option(

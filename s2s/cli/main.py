@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 import s2s
+from s2s.cli.options import Command
 from s2s.errors import Stopped, UserError, told
 from s2s.files import explained
 from s2s.launch import check_alone, launched
@@ -50,6 +51,8 @@ _SMALLER = (
 
 class Group(click.Group):
     """A group whose unknown commands are told with what was probably meant."""
+
+    command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

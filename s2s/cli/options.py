@@ -7,7 +7,30 @@ from pathlib import Path
 
 import click
 
+from s2s.errors import UserError
+
 FILE = click.Path(path_type=Path)
+
+
+class Command(click.Command):
+    """A command that refuses an option given twice, of which click would silently forget the first value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the words of the command line.
+
+        Raises:
+            UserError: an option that takes one value, or none, is given more than once.
+        """
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            several = given.count(option)
+            if several > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_eager):
+                name = max(option.opts, key=len)
+                raise UserError(f"is given {several} times, and only the last would count", name, "give it once")
+        return super().parse_args(ctx, args)
+
+
+command = partial(click.command, cls=Command)
 
 
 class _Text(click.ParamType):

@@ -88,7 +88,7 @@ def reference() -> None:
     show_text([page(schemas())])
 
 
-@click.command()
+@options.command()
 def models() -> None:
     """List the installed models: what `model.kind` may be."""
     from s2s.recipe.installed import models as installed

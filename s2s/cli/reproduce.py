@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from s2s.cli import options
 
-@click.command()
+
+@options.command()
 @click.argument("name", required=False)
 @click.argument("settings", nargs=-1, metavar="[SECTION.KEY=VALUE]...")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; runs/reproduce-NAME when absent.")

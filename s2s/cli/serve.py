@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from s2s.cli import options
 from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 
-@click.command()
+@options.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN]...")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for everybody who can reach this machine."

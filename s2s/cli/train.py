@@ -10,7 +10,7 @@ from s2s.errors import quoted
 from s2s.launch import Launch, launched
 
 
-@click.command()
+@options.command()
 @click.argument("recipe", type=options.FILE)
 @options.overrides
 @click.option("--resume", "resuming", is_flag=True, help="Continue the run in the folder RECIPE.")

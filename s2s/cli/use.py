@@ -28,7 +28,7 @@ _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 _lowercase = click.option("--lowercase", is_flag=True, help="Score without regard to case.")
 
 
-@click.command()
+@options.command()
 @options.run
 @options.source(help="A text a line; standard input if absent.")
 @options.output
@@ -113,7 +113,7 @@ def _check_answers(run: "Opened", name: str | None, nbest: int, changes: Mapping
         check_chosen(task.answers, nbest, [f"--{key.replace('_', '-')} {value}" for key, value in changes.items()])
 
 
-@click.command()
+@options.command()
 @options.run
 @options.source(help="A text or path a line; standard input if absent.")
 @options.output
@@ -137,7 +137,7 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
     _write_all(classified(task, loaded, chunks(source, _LINES_AT_ONCE, prompt), probabilities), output)
 
 
-@click.command()
+@options.command()
 @options.run
 @click.argument("images", nargs=-1, required=True, type=options.FILE, metavar="IMAGE...")
 @options.output
@@ -171,7 +171,7 @@ def _write_all(lines: Iterable[str], output: Path | None) -> None:
             write(line)
 
 
-@click.command()
+@options.command()
 @options.run
 @click.argument("text", type=options.TEXT)
 @click.option("--pieces", type=click.IntRange(1, 8), default=1, show_default=True, help="Pieces in the blank.")
@@ -188,7 +188,7 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
     click.echo(str(fill_blank(ready(model, checkpoint), text, pieces, best)))
 
 
-@click.command()
+@options.command()
 @click.argument("words", nargs=-1, required=True, metavar="RUN [RUN]... [section.key=value]...")
 @click.option("--split", type=click.Choice(["test", "validation"]), help="Of the run's corpus; test when absent.")
 @click.option("--source", type=options.FILE, help="Lines to translate in the place of a split; with --reference.")
@@ -238,7 +238,7 @@ def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | No
     return None
 
 
-@click.command()
+@options.command()
 @click.argument("files", nargs=-1, required=True, type=options.FILE, metavar="HYP [HYP]... REF")
 @click.option("--metric", "names", multiple=True, type=click.Choice(_METRICS), help="Only this one; may be repeated.")
 @_lowercase

@@ -13,7 +13,7 @@ from s2s.errors import UserError
 _BY_DEFAULT = click.core.ParameterSource.DEFAULT
 
 
-@click.command()
+@options.command()
 @options.run
 @click.argument("prompt", type=options.TEXT, required=False)
 @options.source(help="Without PROMPT: a prompt a line; standard input if absent.")

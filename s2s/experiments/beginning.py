@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from s2s.errors import UserError, quoted
-from s2s.experiments.contenders import entries_of
+from s2s.experiments.contenders import check_kinds, entries_of
 from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.experiments.disciplines import discipline_of
 from s2s.files import write_atomically
@@ -42,13 +42,14 @@ def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
     """Makes the folder of a new comparison of the task `base`, when all its models are found good.
 
     Raises:
-        UserError: the folder is taken, a setting is wrong, or no model can take part.
+        UserError: the folder is taken, a setting is wrong, or a model cannot do the task.
     """
+    check_kinds(comparable(base), summary)
     base = resolved(base)
     entries = entries_of(base, summary)
     if choose(base.device).undecided:
         # all models are to have the same, always
-        faster = NAMES[_gradient_times([each for each in entries.values() if not isinstance(each, UserError)]).faster]
+        faster = NAMES[_gradient_times(list(entries.values())).faster]
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     elif base.device.precision == "bf16":
         _check_precision({name: each for name, each in entries.items() if not isinstance(each, UserError)})

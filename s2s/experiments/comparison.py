@@ -27,7 +27,6 @@ from s2s.experiments.contest import (
     Contest,
     Contestant,
     Experiment,
-    NotForThisModel,
 )
 from s2s.experiments.cost import Run, about, ahead, cost, disk, expected, timed, told
 from s2s.experiments.disciplines import discipline_of
@@ -154,15 +153,10 @@ def _workers(entrants: Contest, base: ComparedRecipe, cluster: Cluster | None) -
 def _planned(folder: Path, summary: Summary, base: ComparedRecipe) -> Contest:
     """The contest as it is before rates and depths are chosen."""
     entries = contenders.entries_of(base, summary)
-    absent = {model: each.what for model, each in entries.items() if isinstance(each, NotForThisModel)}
-    contestants = tuple(
-        _entrant(model, recipe, summary.own.get(model, {}))
-        for model, recipe in entries.items()
-        if not isinstance(recipe, NotForThisModel)
-    )
+    contestants = tuple(_entrant(model, recipe, summary.own.get(model, {})) for model, recipe in entries.items())
     # as comparisons were called whose sizes are those of `definitive`
     profile = "definitive" if summary.profile == "standard" else summary.profile
-    return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), absent, summary.sized_for)
+    return Contest(folder, profile, contestants, tuple(summary.seeds), choose(base.device), summary.sized_for)
 
 
 def _entrant(model: str, recipe: ComparedRecipe, own: Mapping[str, object]) -> Contestant:

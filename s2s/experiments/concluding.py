@@ -38,7 +38,7 @@ def concluded(
     }
     failures = [
         Failure(task=cell.key, model=cell.model, reason=each.failed) for cell, each in made.items() if each.failed
-    ] + [Failure(task="", model=model, reason=reason) for model, reason in contest.absent.items()]
+    ]
     summary = read_summary(contest.folder / COMPARISON)
     # which older measurements do not tell
     began = "{} ({})".format(*summary.began_on) if summary.began_on else ""
@@ -65,7 +65,7 @@ def concluded(
     codes = list(dict.fromkeys(each.code for each in made.values() if each.measured is not None))
     result = result.model_copy(update={"models": summary.models, "machines": machines, "codes": codes})
     changes = {"failures": failures, "seconds": seconds}
-    return _completed(result, experiment, dict(contest.absent) | reasons).model_copy(update=changes)
+    return _completed(result, experiment, reasons).model_copy(update=changes)
 
 
 def incomplete(made: Mapping[Cell, Kept]) -> dict[tuple[str, str], str]:

@@ -9,14 +9,12 @@ from pydantic import ValidationError
 
 from s2s.contender import file_name, kind_of
 from s2s.errors import UserError
-from s2s.experiments.contest import ComparedRecipe, NotForThisModel
+from s2s.experiments.contest import ComparedRecipe
 from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.matching import Blueprint, beside_width, settings_of, solved
 from s2s.results import Summary
 from s2s.run.tasks import schema_of
 
-# each model's recipe; for a model that cannot take part at all, why
-Entries = dict[str, ComparedRecipe | NotForThisModel]
 # What a model takes over from the reference, where it has it under the same name.
 _SHARED = ("encoder_layers", "decoder_layers", "dropout", "tie")
 
@@ -30,11 +28,9 @@ def entered(name: str, base: ComparedRecipe, own: Mapping[str, object]) -> Compa
         own: settings of this contender alone, which come before the reference's.
 
     Raises:
-        NotForThisModel: the model cannot take part.
         UserError: an own setting is wrong, or no width gives the size.
     """
     kind, discipline, reference = kind_of(name), discipline_of(base), base.model
-    discipline.check(kind)
     blueprint = discipline.blueprint(base)
     # recurrent translators learn sooner from vectors as large as states where all pieces are frequent, as those of a
     # grammar are; of natural text they learn less in the end (docs/log.md)
@@ -74,7 +70,17 @@ def _check(name: str, own: Mapping[str, object], options: Mapping[str, object], 
         ) from error
 
 
-def entries_of(base: ComparedRecipe, summary: Summary) -> Entries:
+def check_kinds(base: ComparedRecipe, summary: Summary) -> None:
+    """Refuses a comparison with a kind of model that cannot do its task.
+
+    Raises:
+        NotForThisModel: there is such a kind.
+    """
+    for model in summary.models:
+        discipline_of(base).check(kind_of(model))
+
+
+def entries_of(base: ComparedRecipe, summary: Summary) -> dict[str, ComparedRecipe]:
     """The recipe of each model that a comparison names.
 
     Args:
@@ -82,24 +88,18 @@ def entries_of(base: ComparedRecipe, summary: Summary) -> Entries:
         summary: what is asked.
 
     Raises:
-        UserError: a setting is wrong, two models are the same, or none can take part.
+        NotForThisModel: a model cannot do the task.
+        UserError: a setting is wrong, or two models are the same.
     """
-    entries: Entries = {}
-    for model in summary.models:
-        try:
-            entries[model] = entered(model, base, summary.own.get(model, {}))
-        except NotForThisModel as error:
-            entries[model] = error
+    check_kinds(base, summary)
+    entries = {model: entered(model, base, summary.own.get(model, {})) for model in summary.models}
     _check_different(entries, summary.own)
-    refused = [error for error in entries.values() if isinstance(error, NotForThisModel)]
-    if len(refused) == len(entries):
-        raise refused[0]
     return entries
 
 
-def _check_different(entries: Entries, own: Mapping[str, Mapping[str, object]]) -> None:
+def _check_different(entries: Mapping[str, ComparedRecipe], own: Mapping[str, Mapping[str, object]]) -> None:
     """Refuses contenders of other names that are the same model, as where a setting is what it is anyhow."""
-    models = {name: each.model for name, each in entries.items() if not isinstance(each, NotForThisModel)}
+    models = {name: each.model for name, each in entries.items()}
     for one, other in combinations(models, 2):
         named = {"kind", *own.get(one, {}), *own.get(other, {})}
         if all(getattr(models[one], key, None) == getattr(models[other], key, None) for key in named):

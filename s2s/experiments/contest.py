@@ -143,8 +143,6 @@ class Contest:
     contestants: tuple[Contestant, ...]  # in the order of the command
     seeds: tuple[int, ...]  # of the repetitions, from 1 on
     computer: Computer  # device and precision
-    # models of the command that cannot take part at all, and why
-    absent: Mapping[str, str] = field(default_factory=dict)
     # the kind of device that its sizes are for: of the one that it began on; empty: of the computer's
     sized_for: str = ""
 
@@ -281,4 +279,8 @@ def check_translates(model: Seq2Seq, name: str) -> None:
         NotForThisModel: it is such a model.
     """
     if model.decoder.one_to_one:
-        raise NotForThisModel(f"{name} writes one piece for each that it reads, so it cannot translate")
+        raise NotForThisModel(
+            f"{name} writes one piece for each that it reads, so it cannot translate",
+            where=f"command line: {name}",
+            remedy="leave it out",
+        )

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Generic
 
 import datasets
+import torch
 from rich.console import Console
 
 from s2s.contender import file_name
 from s2s.data.sources import digest_of
 from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R, check_translates
-from s2s.experiments.matching import Blueprint, translators
+from s2s.experiments.matching import Blueprint, settings_of, translators
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, prepared_texts, seeds_of
 from s2s.files import locked, write_atomically
@@ -30,7 +31,6 @@ from s2s.tasks.classification.task import begins, build_classifier, trainer_of
 from s2s.tasks.labelled import classification_loss
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
-from s2s.tasks.translation.task import build_model
 from s2s.tasks.translation.task import mean_loss as mean_loss_of_pairs
 from s2s.training.devices import Computer
 from s2s.training.trainer import Trainer, mean_loss
@@ -40,12 +40,11 @@ class Discipline(ABC, Generic[R]):
     """A task that models are compared on."""
 
     def check(self, kind: str) -> None:
-        """Refuses a model of this kind that cannot take part at all; none where that is seen when it is built.
+        """Refuses a kind of model that cannot do the task.
 
         Raises:
-            NotForThisModel: it is such a model.
+            NotForThisModel: it is such a kind.
         """
-        return
 
     def resolved(self, recipe: R) -> R:
         """The recipe with all that only its data tells and a model's size depends on.
@@ -87,6 +86,11 @@ class Discipline(ABC, Generic[R]):
 class Translation(Discipline[Recipe[Any]]):
     """Models that write a target for each source, over vocabularies of the size that the resolved recipe says."""
 
+    def check(self, kind: str) -> None:
+        """Refuses a model that writes one piece for each that it reads."""
+        with torch.random.fork_rng(devices=[]):
+            check_translates(module_of(kind).build(settings_of(kind, {}), 5, 5), kind)
+
     def resolved(self, recipe: Recipe[Any]) -> Recipe[Any]:
         """With the numbers of pieces that there are: of words or characters a recipe says no more than a limit."""
         data, given = prepared(recipe), recipe.tokenizer
@@ -118,11 +122,6 @@ class Translation(Discipline[Recipe[Any]]):
         """In nats per target token."""
         return mean_loss_of_pairs(trainer.model, prepared(recipe).validation, recipe.batches, trainer.computer)
 
-    def begin(self, recipe: Recipe[Any], console: Console) -> object:
-        """What cannot translate is refused."""
-        check_translates(build_model(recipe, *recipe.tokenizer.sizes), recipe.model.kind)
-        return super().begin(recipe, console)
-
 
 class Classification(Discipline[ClassificationRecipe[Any]]):
     """Encoders under one head, which name the class of each text."""
@@ -130,7 +129,11 @@ class Classification(Discipline[ClassificationRecipe[Any]]):
     def check(self, kind: str) -> None:
         """Refuses a model without an encoder of its own."""
         if not callable(getattr(module_of(kind), "build_encoder", None)):
-            raise NotForThisModel(f"{kind} only translates: it offers no encoder alone, so it cannot classify")
+            raise NotForThisModel(
+                f"{kind} only translates: it offers no encoder alone, so it cannot classify",
+                where=f"command line: {kind}",
+                remedy="leave it out",
+            )
 
     def resolved(self, recipe: ClassificationRecipe[Any]) -> ClassificationRecipe[Any]:
         """With the names of the classes and the number of pieces that there are."""

@@ -25,6 +25,6 @@ class PixelSettings(Section):
         for key, values in (("mean", self.mean), ("deviation", self.deviation)):
             if values is not None and len(values) != self.channels:
                 raise ValueError(
-                    f"{key} has {len(values)} numbers, but channels is {self.channels}; give one number for each channel"
+                    f"{key} has {len(values)} numbers, but channels is {self.channels}; write one for each channel"
                 )
         return self

@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
 
-from s2s.cli import main
+from s2s.cli import main, options
 from s2s.errors import UserError
 
 
@@ -28,6 +30,31 @@ def test_ctrl_c_within_the_imports_is_one_line_whatever_libraries_make_of_it(tmp
     )
     done = _s2s("models", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+def _commands(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found
+            yield from _commands(found)
+
+
+def test_every_command_refuses_an_option_given_twice_and_takes_a_list():
+    commands = [command for command in _commands(main.commands) if not isinstance(command, click.Group)]
+    assert len(commands) > 25
+    assert [command.name for command in commands if not isinstance(command, options.Command)] == []
+
+    @options.command()
+    @click.option("--one")
+    @click.option("--several", multiple=True)
+    def said(one: str, several: tuple[str, ...]) -> None:
+        click.echo((one, several))
+
+    assert CliRunner().invoke(said, ["--one", "a", "--several", "b", "--several", "c"]).output == "('a', ('b', 'c'))\n"
+    with pytest.raises(UserError, match="--one: is given 3 times"):
+        CliRunner().invoke(said, ["--one", "a", "--one", "b", "--one=a"], catch_exceptions=False)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -162,7 +162,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(classifiers, monkeypatch):
 def test_a_model_without_an_encoder_of_its_own_cannot_classify(ag_news, monkeypatch):
     monkeypatch.setattr("baselines.gru.build_encoder", None)
     with pytest.raises(NotForThisModel, match="gru only translates"):
-        entered("gru", ag_news, {})
+        discipline_of(ag_news).check("gru")
 
 
 def test_a_comparison_that_was_saved_before_there_were_tasks_is_one_of_translation(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 
 from s2s.evaluation.metrics import exact_share, scores
 from s2s.evaluation.significance import compare
-from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.quality import EXPERIMENT
 from s2s.experiments.quality.conclude import compared
 from s2s.experiments.quality.curves import at_first_look, budgets, costs, half_reach, loss_at, readings, times
@@ -378,9 +377,3 @@ def test_what_was_reached_before_the_first_look_is_a_bound():
     assert all(not isinstance(cell, str) for cell in rows[4.0, "early"][3:])
     assert at_first_look(early, "updates", 5.0) == {100.0}
     assert at_first_look(late, "updates", 5.0) == set()
-
-
-def test_a_tagger_is_told_so(contest):
-    made = contest(["rnn-tagger"])
-    with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

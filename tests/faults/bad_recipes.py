@@ -126,7 +126,7 @@ WHOLE = {
     "shift": ("i", "augmentation.shift=8", "must be below data.size"),
     "row": ("l", "batches.length=65", "try batches.tokens=65"),
     "stride": ("l", "scoring.stride=33", "try scoring.stride=32"),
-    "mean": ("i", "data.mean=[0,1]", "one number for each channel"),
+    "mean": ("i", "data.mean=[0,1]", "write one for each channel"),
 }
 
 LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9 if n else ['x'] * 9)}]\n" for n in range(10))
