@@ -2,6 +2,7 @@
 
 import shlex
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 _LONGEST_LINE = 1_000
@@ -27,6 +28,10 @@ class UserError(Exception):
         if remedy:
             lines.append(f"  → {remedy}")
         super().__init__("\n".join(lines))
+
+
+Refuse = Callable[[int, UserError], object]
+"""Takes the row, from 0 on, of an input of a batch that cannot be read, and the error; the others are still read."""
 
 
 class Stopped(BaseException):

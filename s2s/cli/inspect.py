@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import check_output, chunks, lines_to, told_to_wait
+from s2s.cli.lines import BadLines, check_output, chunks, lines_to, told_to_wait
 from s2s.errors import UserError
 from s2s.files import write_atomically
 
@@ -129,7 +129,9 @@ def align(
     from s2s.run.loaded import ready
     from s2s.tasks.translation.attention import aligned
 
-    arriving = chunks(source, _LINES_AT_ONCE, prompt)
+    bad = BadLines()
+    arriving, loaded = chunks(source, _LINES_AT_ONCE, bad, prompt), ready(translator, checkpoint)
     with lines_to(output) as write:
-        for line in aligned(ready(translator, checkpoint), arriving, targets, -1 if layer is None else layer):
+        for line in aligned(loaded, arriving, bad.refuse, targets, -1 if layer is None else layer):
             write(line)
+    bad.exit()

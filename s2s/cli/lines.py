@@ -14,22 +14,59 @@ from typing import IO, Any
 
 import click
 
-from s2s.errors import UserError
+from s2s.errors import UserError, told
 from s2s.files import whole, write_atomically
 
 # a line of this length is no text, and one of /dev/zero has no end
 _LONGEST = 1 << 24
+# messages about single lines; a file of another kind would have one for each
+_SHOWN = 20
 
 
-def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: None) -> Iterator[list[str]]:
+class BadLines:
+    """The lines of a batch that cannot be read: each is reported, and the command ends with status 1 after the others.
+
+    Args:
+        noun: what an input is called.
+    """
+
+    def __init__(self, noun: str = "line") -> None:
+        self.noun = noun
+        self.count = 0
+
+    def refuse(self, row: int, error: UserError) -> None:
+        """Reports an input, by its row from 0 on, that is passed over."""
+        self.report(row, str(error))
+
+    def report(self, row: int, message: str) -> None:
+        """Reports what is wrong with an input, by its row from 0 on."""
+        self.count += 1
+        if self.count <= _SHOWN:
+            click.echo(told(f"{self.noun} {row + 1}: {message}"), err=True)
+
+    def exit(self) -> None:
+        """Ends the command with status 1 if there was such a line."""
+        if self.count:
+            more = f", {self.count - _SHOWN:,} of them not shown" if self.count > _SHOWN else ""
+            plural = "" if self.count == 1 else "s"
+            click.echo(f"{self.count:,} {self.noun}{plural} with errors{more}", err=True)
+            sys.exit(1)
+
+
+def chunks(
+    file: IO[bytes], most: int, bad: BadLines, prompt: Callable[[], object] = lambda: None
+) -> Iterator[list[str]]:
     """Lines that are there together: a file's by the thousand, a pipe's as they arrive, without waiting for more.
 
-    The lines are UTF-8; of others, what cannot be read is replaced and told. A file whose name ends in .gz or .xz is
-    decompressed, as training and scoring do. Each time that somebody's line is waited for, `prompt` is called.
+    The lines are UTF-8; of others, what cannot be read is replaced and reported to `bad`. A file whose name ends in
+    .gz or .xz is decompressed, as training and scoring do. Each time that somebody's line is waited for, `prompt` is
+    called.
 
     Raises:
-        UserError: a line is too long to be one, or a compressed file is damaged.
+        UserError: a line is too long to be one, the input is UTF-16 or UTF-32, or a compressed file is damaged.
     """
+    from s2s.data.text_files import check_encoding
+
     waiting, ended, number, arriving = b"", False, 0, _blocks(file)
     while not ended:
         prompt()
@@ -40,7 +77,7 @@ def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: No
             continue
         whole, newline, rest = waiting.rpartition(b"\n")
         lines, begins = whole.split(b"\n") if newline else [], number == 0
-        waiting, number = rest, number + len(lines)
+        waiting, first_row, number = rest, number, number + len(lines)
         if len(waiting) > _LONGEST:
             raise UserError(
                 f"line {number + 1} has more than {_LONGEST >> 20} MiB",
@@ -51,9 +88,10 @@ def chunks(file: IO[bytes], most: int, prompt: Callable[[], object] = lambda: No
             lines.append(waiting)
         if begins and lines:
             # as training and scoring read files
+            check_encoding(lines[0], Path(str(getattr(file, "name", "standard input"))))
             lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         for first in range(0, len(lines), most):
-            yield [_text(line) for line in lines[first : first + most]]
+            yield [_text(line, row, bad) for row, line in enumerate(lines[first : first + most], first_row + first)]
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
@@ -71,11 +109,11 @@ def _more_is_there(file: IO[bytes]) -> bool:
     return bool(select.select([file], [], [], 0)[0])
 
 
-def _text(line: bytes) -> str:
+def _text(line: bytes, row: int, bad: BadLines) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        print(f"not UTF-8, replaced what cannot be read: {line[:60]!r}", file=sys.stderr)
+        bad.report(row, f"not UTF-8, replaced what cannot be read: {line[:60]!r}")
         return line.decode("utf-8", errors="replace")
 
 
@@ -84,8 +122,8 @@ def told_to_wait(run: Path, input_file: IO[bytes]) -> Callable[[], None]:
     if not input_file.isatty():
         return lambda: None
     click.echo(f"loading {run} …", err=True)
-    told = itertools.chain(["type a line and Enter; end with Ctrl-D\n"], itertools.repeat(""))
-    return lambda: click.echo(f"{next(told)}> ", err=True, nl=False)
+    hints = itertools.chain(["type a line and Enter; end with Ctrl-D\n"], itertools.repeat(""))
+    return lambda: click.echo(f"{next(hints)}> ", err=True, nl=False)
 
 
 def check_output(path: Path | None, option: str = "--output") -> None:

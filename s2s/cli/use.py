@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import check_output, chunks, lines_to, show_all, told_to_wait
+from s2s.cli.lines import BadLines, check_output, chunks, lines_to, show_all, told_to_wait
 from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
@@ -64,7 +64,10 @@ def translate(
     engine: str,
     checkpoint,
 ) -> None:
-    """Translate lines with the model in RUN, in order; empty lines stay empty."""
+    """Translate lines with the model in RUN, in order; empty lines stay empty.
+
+    A line that cannot be read has an empty translation and a message; the exit status is then 1.
+    """
     from s2s.run.folder import opened
 
     changes = {"beam": beam, "length_penalty": length_penalty, "precision": precision}
@@ -77,18 +80,20 @@ def translate(
     check_output(output)
     prompt, tell = told_to_wait(run, source), partial(click.echo, err=True)
     recipe = cast(Any, translator.recipe)
-    arriving = chunks(source, recipe.decoding.batch * _BATCHES, prompt)
+    bad = BadLines()
+    arriving = chunks(source, recipe.decoding.batch * _BATCHES, bad, prompt)
     if recipe.task == "text-to-text":
         from s2s.run.loaded import ready
         from s2s.tasks.text_to_text.use import written
 
-        _write_all(written(ready(translator, checkpoint), name, arriving, nbest, source.isatty(), tell), output)
+        loaded = ready(translator, checkpoint)
+        _write_all(written(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
         return
     from s2s.tasks.lines import translated
 
     prefix = recipe.data.prefix if before is None else before
     found, seen = import_module(_ENGINES[engine]).line_translator(translator, nbest, checkpoint)
-    _write_all(translated(found, seen, arriving, source.isatty(), tell, prefix), output)
+    _write_all(translated(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
 
 
 def _check_translates(run: "Opened", engine: str, checkpoint: str | None, name: str | None, before: str | None) -> None:
@@ -122,7 +127,8 @@ def _check_answers(run: "Opened", name: str | None, nbest: int, changes: Mapping
 def classify(run: Path, source, output: Path | None, probabilities: bool, checkpoint: str | None) -> None:
     """Name the class of each line with the model in RUN, in order; empty lines stay empty.
 
-    A line is a text or, where RUN has learned from images, the path of an image.
+    A line is a text or, where RUN has learned from images, the path of an image. One that cannot be read has an empty
+    answer and a message; the exit status is then 1.
     """
     from s2s.run.folder import opened
 
@@ -134,7 +140,9 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
     from s2s.tasks.labelled import Labelling, classified
 
     loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
-    _write_all(classified(task, loaded, chunks(source, _LINES_AT_ONCE, prompt), probabilities), output)
+    bad = BadLines()
+    arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
+    _write_all(classified(task, loaded, arriving, probabilities, bad.refuse), output, bad)
 
 
 @options.command()
@@ -158,17 +166,22 @@ def caption(
 
     if attention:
         check_ending(attention)
-    found = captioned(ready(captioner, checkpoint), images, with_looks=attention is not None)
-    if attention:
+    from s2s.decoding.translator import one_line
+
+    bad = BadLines("image")
+    found = captioned(ready(captioner, checkpoint), images, attention is not None, bad.refuse)
+    if attention and len(found.refused) < len(images):
         found.save(attention)
     several = len(images) > 1
-    _write_all((f"{i}\t{c}" if several else c for i, c in zip(images, found.captions, strict=True)), output)
+    lines = zip(map(str, images), found.captions, strict=True)
+    _write_all((one_line(f"{name}\t{text}" if several else text) for name, text in lines), output, bad)
 
 
-def _write_all(lines: Iterable[str], output: Path | None) -> None:
+def _write_all(lines: Iterable[str], output: Path | None, bad: BadLines) -> None:
     with lines_to(output) as write:
         for line in lines:
             write(line)
+    bad.exit()
 
 
 @options.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from s2s.cli import options
-from s2s.cli.lines import check_output, chunks, lines_to, show_text, told_to_wait
+from s2s.cli.lines import BadLines, check_output, chunks, lines_to, show_text, told_to_wait
 from s2s.cli.numbers import Number
 from s2s.errors import UserError
 
@@ -49,6 +49,7 @@ def generate(
     """Continue PROMPT with the language model in RUN, to the end of the document; '' begins a document.
 
     Without PROMPT, each line of the input is continued; an empty line begins a document. Text appears as it is written.
+    With several texts, each is a line, in which spaces stand for line ends.
     """
     from s2s.run.folder import opened
 
@@ -57,14 +58,22 @@ def generate(
     model = opened(run, tasks=["language-model"])
     check_output(output)
     wait = told_to_wait(run, source) if prompt is None else lambda: None
+    from s2s.decoding.translator import one_line
     from s2s.run.loaded import ready
-    from s2s.tasks.language_model.generation import Sampling, Writing, answers, growing
+    from s2s.tasks.language_model.generation import Sampling, Writing, answers, generated, growing
 
     loaded = ready(model, checkpoint)
     asked = Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed)
     if prompt is not None and count == 1 and output is None:
         show_text(itertools.chain(growing(loaded, prompt, asked), ["\n"]))
         return
+    if prompt is not None:
+        with lines_to(output) as write:
+            for text in generated(loaded, prompt, asked):
+                write(text if count == 1 else one_line(text))
+        return
+    bad = BadLines()
     with lines_to(output) as write:
-        for text in answers(loaded, chunks(source, 1, wait) if prompt is None else [[prompt]], asked):
+        for text in answers(loaded, chunks(source, 1, bad, wait), asked, bad.refuse):
             write(text)
+    bad.exit()

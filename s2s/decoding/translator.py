@@ -1,5 +1,6 @@
 """Text in, text out: the one pipeline for files, pipes and evaluation; and whatever else in, text out."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from s2s.data.batches import collate_sources
 from s2s.data.examples import sent
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.beam import Beam, Hypothesis, search
-from s2s.errors import UserError
+from s2s.errors import Refuse, UserError
 from s2s.models.contract import Seq2Seq
 from s2s.nn.layers import Inputs, Valid
 from s2s.recipe.schema import DecodingSettings, SearchSettings
@@ -21,6 +22,8 @@ from s2s.recipe.schema import DecodingSettings, SearchSettings
 # Batches that are searched beside each other, each by a thread of its own: what Python does in between, about a quarter
 # of a search, is done by one of them at a time.
 _BESIDE = 4
+LONGEST_SOURCE = 4_096
+"""Most pieces of a user's line where a model's positions have no end: time and memory grow with the square."""
 # Sentences whose lengths are compared to make batches: enough for little padding, few enough to hold.
 _CHUNK_OF_BATCHES = 50
 
@@ -153,14 +156,33 @@ class LineTranslator(ABC):
         yield from self.translate_chunk(chunk, advance)
 
     def translate_chunk(
-        self, lines: list[str], advance: Callable[[int], object] = lambda count: None
+        self, lines: list[str], advance: Callable[[int], object] = lambda count: None, refuse: Refuse | None = None
     ) -> list[Translation]:
-        """Translations of lines that are all here, in their order; batches hold lines of similar length."""
+        """Translations of lines that are all here, in their order; batches hold lines of similar length.
+
+        Args:
+            lines: the sources.
+            advance: takes how many were translated, batch by batch.
+            refuse: takes each line that is too long, also for `LONGEST_SOURCE`; its translation is empty. When None,
+                a line beyond the model's positions is an error.
+
+        Raises:
+            UserError: a line is too long.
+        """
         translations = [Translation(())] * len(lines)
         # an empty line has nothing to say, and a line of white space neither
         filled = [i for i, line in enumerate(lines) if line.strip()]
         pieces = dict(zip(filled, self.source.encode_batch([lines[i] for i in filled]), strict=True))
-        self._check_lengths(lines, pieces)
+        longest = self.longest
+        if longest is None and refuse:
+            longest = LONGEST_SOURCE
+        for i, row in pieces.items():
+            if longest is not None and len(row) >= longest:
+                error = self._too_long(lines[i], len(row), longest)
+                if refuse is None:
+                    raise error
+                refuse(i, error)
+                filled.remove(i)
         order = sorted(filled, key=lambda i: len(pieces[i]))
         size = self.settings.batch
         # the longest first: where they do not fit into memory, it is known at once, and the last to end are short
@@ -172,17 +194,18 @@ class LineTranslator(ABC):
             advance(len(batch))
         return translations
 
-    def _check_lengths(self, lines: list[str], pieces: dict[int, list[int]]) -> None:
-        longest = self.longest
-        too_long = [i for i, row in pieces.items() if longest is not None and len(row) >= longest]
-        if too_long:
-            i = too_long[0]
-            raise UserError(
-                f"a line of {len(pieces[i])} pieces ({lines[i][:40]!r} …) is longer than the {longest} positions that "
-                "the model has, its end counted",
-                remedy="split it, or use a run that was trained with a higher model.max_positions (positions that are "
-                "not learned end in exports alone: then the run that was exported reads it)",
+    def _too_long(self, line: str, pieces: int, longest: int) -> UserError:
+        if self.longest is None:
+            return UserError(
+                f"a line of {pieces:,} pieces ({line[:40]!r} …) is longer than the {longest:,} that are read",
+                remedy="split it",
             )
+        return UserError(
+            f"a line of {pieces} pieces ({line[:40]!r} …) is longer than the {longest} positions that the model has, "
+            "its end counted",
+            remedy="split it, or use a run that was trained with a higher model.max_positions (positions that are "
+            "not learned end in exports alone: then the run that was exported reads it)",
+        )
 
 
 class Translator(LineTranslator, Writer):
@@ -227,6 +250,11 @@ class Translator(LineTranslator, Writer):
             pool.shutdown(cancel_futures=True)
             # what threads to come begin with, was set by each worker, too
             torch.set_num_threads(threads)
+
+
+def one_line(text: str) -> str:
+    """A text with spaces in the place of line ends: a line in is a line out, whatever a model writes."""
+    return re.sub(r"[\r\n]+", " ", text)
 
 
 def collapse(

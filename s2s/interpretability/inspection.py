@@ -11,6 +11,8 @@ from jaxtyping import Float, UInt8
 from s2s.errors import UserError
 
 Kind = Literal["encoder", "decoder", "cross"]
+MOST_INSPECTED = 1_024
+"""Most pieces of an input: each layer's head has a number for each pair of them."""
 _DIGITS = 6
 _SHOWN = 3
 _WITHOUT = "leave it out"

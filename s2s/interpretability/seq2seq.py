@@ -116,12 +116,20 @@ def source_of(tokenizer: Tokenizer, pieces: Sequence[int], read: Inputs, valid: 
     return Source(read, valid, tokenizer.pieces(ids), words_of(tokenizer, ids))
 
 
-def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int]) -> None:
-    """Refuses a pair that is longer than the positions which a model has learned."""
+def check_fits(model: Seq2Seq, source: Sequence[int], target: Sequence[int], most: int | None = None) -> None:
+    """Refuses a pair that is longer than a model's positions or, where these have no end, than `most` pieces.
+
+    Raises:
+        UserError: a side is too long.
+    """
     for side, pieces, longest in (
         ("sentence", source, model.encoder.longest),
         ("translation", target, model.decoder.longest),
     ):
+        if longest is None and most is not None and len(pieces) >= most:
+            raise UserError(
+                f"a {side} of {len(pieces):,} pieces is longer than the {most:,} that are read", remedy="shorten it"
+            )
         if longest is not None and len(pieces) >= longest:
             raise UserError(
                 f"a {side} of {len(pieces)} pieces is longer than the {longest} positions that the model has",

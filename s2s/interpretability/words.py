@@ -33,7 +33,7 @@ def check_length(pieces: int, longest: int | None, what: str = "text") -> None:
     """Refuses a text of more pieces than the positions that a model has learned; None stands for any number."""
     if longest is not None and pieces > longest:
         raise UserError(
-            f"a {what} of {pieces} pieces is longer than the {longest} positions that the model has",
+            f"a {what} of {pieces} pieces is longer than the {longest} positions that are read",
             remedy="shorten it",
         )
 

@@ -16,7 +16,8 @@ from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError, quoted
 from s2s.files import explained
-from s2s.interpretability.inspection import Focus, Inspection, check_chosen
+from s2s.interpretability.inspection import MOST_INSPECTED, Focus, Inspection, check_chosen
+from s2s.interpretability.words import check_length
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import manifest
 from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of, opened
@@ -138,6 +139,10 @@ def look_into(run: Opened, focus: Focus, checkpoint: str | None = None) -> Inspe
         UserError: the input does not fit the model, or the run has no such example, or the model no such layer or head.
     """
     loaded = ready(run, checkpoint)
+    # a classifier reads the beginning of a long text, and a captioner no text
+    if loaded.recipe.task not in ("classification", "images", "captioning"):
+        for text in (*focus.inputs, focus.output or ""):
+            check_length(len(loaded.tokenizers[0].encode(text)), MOST_INSPECTED)
     if not focus.inputs:
         split = "validation" if loaded.recipe.data.test is None else "test"
         focus = replace(focus, part=part_to_score(run, loaded.recipe, split), split=split)

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from s2s.data.examples import LabelledBatch, LabelledExamples, batches_on
-from s2s.errors import UserError
+from s2s.decoding.translator import one_line
+from s2s.errors import Refuse, UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
 from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst
@@ -107,11 +108,16 @@ class Labelling(Task[R, D, Classifier]):
         """See `Task.read`; with their classes."""
 
     @abstractmethod
-    def named(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> LabelledExamples:
+    def named(self, run: Loaded[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None) -> LabelledExamples:
         """What each line names, as a trained model reads it; its labels say nothing.
 
+        Args:
+            run: the model.
+            lines: texts, or paths of images.
+            refuse: takes each line that names nothing that can be read; its example says nothing.
+
         Raises:
-            UserError: a line names nothing that can be read.
+            UserError: a line names nothing that can be read, and `refuse` is None.
         """
 
     @abstractmethod
@@ -135,9 +141,11 @@ class Labelling(Task[R, D, Classifier]):
     def first_pictures(self, course: Course[R, D, Classifier]) -> "dict[str, Figure]":
         """What is to be seen of the training examples, beside how many each class has."""
 
-    def probabilities(self, run: Loaded[R, Classifier], lines: Sequence[str]) -> Float[np.ndarray, "lines classes"]:
+    def probabilities(
+        self, run: Loaded[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None
+    ) -> Float[np.ndarray, "lines classes"]:
         """The probability of each class, for what each line names; see `named`."""
-        return class_probabilities(run.model, self.named(run, lines))
+        return class_probabilities(run.model, self.named(run, lines, refuse))
 
     def guessing(self, data: D) -> float:
         return math.log(len(data.corpus.train.names))
@@ -268,17 +276,30 @@ def class_symptoms(
 
 
 def classified(
-    task: Labelling[Any, Any], run: Loaded[Any, Classifier], chunks: Iterable[list[str]], probabilities: bool
+    task: Labelling[Any, Any],
+    run: Loaded[Any, Classifier],
+    chunks: Iterable[list[str]],
+    probabilities: bool,
+    refuse: Refuse,
 ) -> Iterator[str]:
-    """The class of each line, in order, as soon as it is known, and all as `TAB name=0.1234`; empty lines stay so."""
-    classes = run.recipe.data.classes
+    """The class of each line, in order, as soon as it is known, and all as `TAB name=0.1234`.
+
+    Empty lines stay so; a line that names nothing that can be read is given to `refuse`, and its answer is empty.
+    """
+    classes, before = [one_line(name) for name in run.recipe.data.classes], 0
     for chunk in chunks:
-        rows = iter(task.probabilities(run, [text for text in chunk if text.strip()]).tolist())
-        for text in chunk:
-            if not text.strip():
+        places = [place for place, text in enumerate(chunk) if text.strip()]
+        wrong: dict[int, UserError] = {}
+        rows = task.probabilities(run, [chunk[place] for place in places], wrong.__setitem__).tolist()
+        found = {place: rows[number] for number, place in enumerate(places) if number not in wrong}
+        for number, error in wrong.items():
+            refuse(before + places[number], error)
+        before += len(chunk)
+        for place in range(len(chunk)):
+            if place not in found:
                 yield ""
                 continue
-            row = next(rows)
+            row = found[place]
             shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
             yield "\t".join([classes[row.index(max(row))], *shares])
 

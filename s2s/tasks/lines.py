@@ -6,9 +6,9 @@ validation text; only a text with more than that is far.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from jaxtyping import Int
 
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import LineTranslator, Translation
-from s2s.errors import UserError
+from s2s.decoding.translator import LONGEST_SOURCE, LineTranslator, Translation, one_line
+from s2s.errors import Refuse, UserError
 from s2s.files import write_atomically
+from s2s.recipe.wording import cut
 
 FILE = "seen.json"
 # less than this is never far, however alike the validation text is
@@ -125,19 +126,28 @@ def translated(
     at_once: bool,
     tell: Tell,
     prefix: str = "",
+    refuse: Refuse | None = None,
 ) -> Iterator[str]:
     """Translated lines, each after the prefix, in order, as soon as they are ready.
+
+    A line that is too long is given to `refuse`, and its translation is empty; when None, it is an error.
 
     With more than one best, they come as `line number TAB score TAB text`. Lines that are far from what was seen in
     training are told one by one or, where not at once, by their number.
     """
     number, strangers, first = 0, 0, ""
+    longest = LONGEST_SOURCE if translator.longest is None else translator.longest
+    if prefix and (pieces := len(translator.source.encode(prefix))) >= longest:
+        raise UserError(
+            f"has {pieces:,} pieces, and {longest:,} are read of a whole line", f"--prefix {cut(prefix)}", "shorten it"
+        )
     for chunk in chunks:
         # an empty line stays one: it has nothing to say, whatever is to be done
         lines = [with_prefix(prefix, text) for text in chunk]
-        for line, translation in zip(lines, translator.translate_chunk(lines), strict=True):
+        later = partial(refuse_later, refuse, number) if refuse else None
+        for line, translation in zip(lines, translator.translate_chunk(lines, refuse=later), strict=True):
             number += 1
-            new = seen.far(line, translator.source) if seen and line.strip() else None
+            new = seen.far(line, translator.source) if seen and translation.candidates else None
             if new is not None:
                 strangers, first = strangers + 1, first or f"line {number}: {new}"
                 if at_once:
@@ -150,16 +160,16 @@ def translated(
         )
 
 
+def refuse_later(refuse: Refuse, before: int, row: int, error: UserError) -> None:
+    """Refuses a row of a chunk that so many rows stand before."""
+    refuse(before + row, error)
+
+
 def _shown(translation: Translation, number: int, nbest: int) -> Iterator[str]:
     if nbest == 1:
-        yield _one_line(translation.text)
+        yield one_line(translation.text)
         return
     for candidate in translation.candidates:
-        yield f"{number}\t{candidate.score:.4f}\t{_one_line(candidate.text)}"
+        yield f"{number}\t{candidate.score:.4f}\t{one_line(candidate.text)}"
     if not translation.candidates:
         yield f"{number}\t\t"
-
-
-def _one_line(text: str) -> str:
-    # bytes can spell any character; a line in is a line out
-    return re.sub(r"[\r\n]+", " ", text)

@@ -118,6 +118,22 @@ def read_all(files: Sequence[Path], wanted: PixelSettings, places: Sequence[str]
         )
 
 
+def read_some(files: Sequence[Path], wanted: PixelSettings) -> tuple[dict[int, Picture], dict[int, UserError]]:
+    """Images of files that can be read, by row, and the errors of the others; several are read at once."""
+
+    def read(file: Path) -> Picture | UserError:
+        """An image, or why it cannot be read."""
+        try:
+            return read_image(file, wanted)
+        except UserError as error:
+            return error
+
+    with ThreadPoolExecutor() as pool:
+        found = dict(enumerate(pool.map(read, files)))
+    images = {row: each for row, each in found.items() if not isinstance(each, UserError)}
+    return images, {row: each for row, each in found.items() if isinstance(each, UserError)}
+
+
 def hub_images(
     settings: SourceSettings, split: str, folder: Path | None, columns: Sequence[tuple[str, str]]
 ) -> tuple["datasets.Dataset", str]:

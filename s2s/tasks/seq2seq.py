@@ -12,7 +12,7 @@ from s2s.data.batches import Batch, Pairs, collate, every_pair
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import EOS, UNK, Tokenizer
 from s2s.decoding.translator import Translator
-from s2s.errors import UserError
+from s2s.errors import Refuse, UserError
 from s2s.interpretability.seq2seq import Pair, check_fits, source_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
@@ -89,9 +89,9 @@ def pair_of(
     return Pair(source, written, (prefix + text, into.decode(written)), into.pieces([*written, EOS]), remark=remark)
 
 
-def written_by(translator: Translator, lines: list[str]) -> list[list[int]]:
-    """The pieces of each line's translation; empty lines have none."""
-    found = translator.translate_chunk(lines)
+def written_by(translator: Translator, lines: list[str], refuse: Refuse | None = None) -> list[list[int]]:
+    """The pieces of each line's translation; empty lines and refused ones have none."""
+    found = translator.translate_chunk(lines, refuse=refuse)
     return [list(each.candidates[0].hypothesis.tokens) if each.candidates else [] for each in found]
 
 

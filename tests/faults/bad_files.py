@@ -262,7 +262,8 @@ def cases() -> Iterator[Case]:
         if name not in ("a bomb", "a device"):
             told = ("class/" + file, *told[1:])
             words = ("classify", "{world}/runs/i", "--input", "lines")
-            yield Case(f"classify: {name}", words, told, {f"class/{file}": content, "lines": f"class/{file}\n"})
+            files = {f"class/{file}": content, "lines": f"class/{file}\n"}
+            yield Case(f"classify: {name}", words, told, files, status=1)
     for name, (images, labels, told) in IDX.items():
         words = ("train", "x.yaml", "data.train=[x.idx,y.idx]")
         yield Case(f"idx: {name}", words, told, {"x.yaml": IMAGES, "x.idx": images, "y.idx": labels})
@@ -270,7 +271,13 @@ def cases() -> Iterator[Case]:
         yield Case(f"pairs: {name}", ("probe", "bias", "{world}/runs/m", "--pairs", "p.csv"), told, {"p.csv": table})
     for name, (files, told) in OWN.items():
         yield Case(f"new: {name}", ("new", "translate", "--source", "a.en", "--target", "a.de"), told, files)
-    yield Case("classify: missing", ("classify", "{world}/runs/i", "--input", "l"), ("gone.png",), {"l": "gone.png\n"})
+    yield Case(
+        "classify: missing",
+        ("classify", "{world}/runs/i", "--input", "l"),
+        ("gone.png",),
+        {"l": "gone.png\n"},
+        status=1,
+    )
     yield Case("images: no folders", ("train", "x.yaml"), ("folders of classes",), {"x.yaml": IMAGES, "i/1.png": SMALL})
     yield Case("images: no folder", ("train", "x.yaml"), ("no such folder",), {"x.yaml": IMAGES})
     yield Case("images: patches", ("train", "{world}/i.yaml", "patches.size=3"), ("patches.size", "1, 2, 4, 8"))

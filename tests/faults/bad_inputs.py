@@ -61,8 +61,8 @@ class Answer:
 
     def wrong(self, case: Case) -> str:
         """Why this is no good answer; empty where it is one."""
-        if self.status != 2:
-            return f"ended with status {self.status}, expected 2: {self.message[-600:]}"
+        if self.status != case.status:
+            return f"ended with status {self.status}, expected {case.status}: {self.message[-600:]}"
         if "Traceback" in self.message or len(self.message) > LONGEST:
             return f"said too much ({len(self.message)} characters): {self.message[:300]}"
         if missing := [word for word in case.tells if word not in self.message]:

@@ -21,6 +21,7 @@ class Case:
         tells: what the message must name: the key or the file, the value.
         files: what lies in the working directory, by name: text, bytes, or what makes it.
         text: standard input.
+        status: exit status; 1 where only some lines of a batch are bad.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Case:
     tells: tuple[str, ...]
     files: Mapping[str, Content] = field(default_factory=dict)
     text: bytes = b""
+    status: int = 2
 
     def lay_out(self, folder: Path) -> None:
         """Makes the working directory."""

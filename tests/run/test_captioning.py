@@ -134,13 +134,19 @@ def test_files_get_the_captions_of_the_test_set_and_a_page_and_a_picture(trained
     ask("0.png", "--attention", "looks.png", "--beam", "1")
     assert Path("looks.png").read_bytes()[:4] == b"\x89PNG"
     for words, reason in (
-        (["nowhere.png"], "nowhere.png: cannot be read: there is no such file"),
         (["0.png", "--attention", "looks.pdf"], r"--attention looks.pdf: .pdf is not known"),
         (["0.png", "--attention", "no/looks.png"], r"--attention no/looks.png: there is no folder no"),
     ):
         with pytest.raises(UserError, match=reason):
             ask(*words)
     assert not Path("looks.pdf").exists()
+    done = CliRunner().invoke(
+        commands, ["caption", str(run), "0.png", "nowhere.png", "1.png", "--attention", "some.html"]
+    )
+    assert done.exit_code == 1
+    assert done.stdout == f"0.png\t{found['captions'][0]}\nnowhere.png\t\n1.png\t{found['captions'][1]}\n"
+    assert "image 2: nowhere.png: cannot be read: there is no such file" in done.stderr
+    assert Path("some.html").exists()
 
 
 def test_a_model_without_attention_captions_and_says_that_it_does_not_look(place):

@@ -153,7 +153,7 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
         Image.fromarray(pixels[row]).save(f"{row}.png")
     answers = TASK.probabilities(load(run), ["0.png", "1.png", "2.png"])
     assert answers == pytest.approx(np.array(found["probabilities"][:3]), abs=1e-5)
-    lines = list(classified(TASK, load(run), [["0.png", "", "2.png"]], probabilities=True))
+    lines = list(classified(TASK, load(run), [["0.png", "", "2.png"]], True, print))
     assert lines[1] == ""
     assert [line.split("\t")[0] for line in lines[::2]] == [found["classes"][found["predicted"][row]] for row in (0, 2)]
     assert lines[0].split("\t")[1] == f"upper={answers[0, 0]:.4f}"

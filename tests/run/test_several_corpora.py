@@ -256,7 +256,7 @@ def test_pairs_that_were_held_out_are_scored_with_another_prefix_too(folder):
 def test_links_count_the_words_of_the_line_whatever_stands_before_it(folder, prefix, before):
     _s2s("train", _recipe(folder, "chars", "one.tsv", 'prefix: "<2de> "'), "tokenizer.kind=char")
     run, line = load(Path("runs/chars"), overrides=[f'data.prefix="{prefix}"']), "w1 w2 w3"
-    (found,) = aligned(run, [[line]], ["v1 v2"])
+    (found,) = aligned(run, [[line]], print, ["v1 v2"])
     cut = run.tokenizers[0]
     read, pieces = cut.encode(prefix + line), cut.encode("v1 v2")
     looked = weights_between(run.model, read, pieces, run.computer.device)[-1].mean(dim=0).double().numpy()

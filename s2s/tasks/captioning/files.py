@@ -2,22 +2,22 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
-from s2s.decoding.translator import Writer
-from s2s.errors import UserError
+from s2s.decoding.translator import Translation, Writer
+from s2s.errors import Refuse, UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.captioning.pictures import Shown, enlarged, lit, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.writing import Look, looks, write
 from s2s.tasks.contract import Loaded
-from s2s.tasks.pixels import read_all
+from s2s.tasks.pixels import read_some
 from s2s.training import drawing
 
 ENDINGS = (".png", ".html")
@@ -27,11 +27,19 @@ _SIDE = 256
 
 @dataclass(frozen=True)
 class CaptionedFiles:
-    """What was written for image files, in their order, and where the model looked; no look where it cannot."""
+    """What was written for image files, in their order, and where the model looked; no look where it cannot.
+
+    Attributes:
+        run: the run and its checkpoint.
+        captions: of all files; empty for one that was refused.
+        looks: of the files that were not refused.
+        refused: rows of those that were.
+    """
 
     run: str
     captions: list[str]
     looks: list[Look]
+    refused: Collection[int] = ()
 
     def save(self, path: Path) -> None:
         """Draws where the model looked for each word: a picture or a page that needs no network.
@@ -44,7 +52,8 @@ class CaptionedFiles:
             raise UserError("the model has no attention to be drawn", where=self.run, remedy="name another run")
         title = f"{self.run}: where the model looks for each word"
         if path.suffix == ".html":
-            write_atomically(path, page(self.looks, self.captions, title))
+            captions = [caption for row, caption in enumerate(self.captions) if row not in self.refused]
+            write_atomically(path, page(self.looks, captions, title))
             return
         write_atomically(path, drawing.png(looks_picture(self.looks, title)))
 
@@ -57,18 +66,24 @@ def check_ending(path: Path) -> None:
         )
 
 
-def captioned(run: Loaded[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_looks: bool) -> CaptionedFiles:
-    """Writes a caption for each image file.
-
-    Raises:
-        UserError: one is missing, or no image.
-    """
+def captioned(
+    run: Loaded[CaptionRecipe, Seq2Seq], files: Sequence[Path], with_looks: bool, refuse: Refuse
+) -> CaptionedFiles:
+    """Writes a caption for each image file; one that is missing or no image is given to `refuse`."""
     recipe, (tokenizer,) = run.recipe, run.tokenizers
-    pixels = read_all(files, recipe.data)
-    written = write(recipe, Writer(run.model, tokenizer, recipe.decoding), pixels)
-    names = [file.name for file in files]
-    seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []
-    return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", [each.text for each in written], seen)
+    read, refused = read_some(files, recipe.data)
+    for row, error in refused.items():
+        refuse(row, error)
+    written: list[Translation] = []
+    seen: list[Look] = []
+    if read:
+        pixels = np.stack(list(read.values()))
+        written = write(recipe, Writer(run.model, tokenizer, recipe.decoding), pixels)
+        names = [files[row].name for row in read]
+        seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []
+    texts = dict(zip(read, (each.text for each in written), strict=True))
+    captions = [texts.get(row, "") for row in range(len(files))]
+    return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", captions, seen, refused)
 
 
 def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from s2s.data.encoding import Lists, encode_texts
 from s2s.data.examples import LabelledBatch
 from s2s.data.tokenizers import UNK, Tokenizer
-from s2s.errors import UserError
+from s2s.errors import Refuse, UserError
 from s2s.evaluation.signs import Sign
 from s2s.evaluation.signs.pieces import unknown
 from s2s.interpretability.classifier import Read
@@ -138,8 +138,8 @@ class Classification(Labelling[ClassificationRecipe, PreparedLabelled]):
     def read(self, run: TextRun, part: Labelled) -> LabelledTexts:
         return _as_read(run.recipe, encode_texts(part.texts, run.tokenizers[0]), part.labels)
 
-    def named(self, run: TextRun, lines: Sequence[str]) -> LabelledTexts:
-        """The texts themselves; what stands beside a text changes nothing."""
+    def named(self, run: TextRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledTexts:
+        """The texts themselves; what stands beside a text changes nothing, and none is refused."""
         pieces = Lists.of(run.tokenizers[0].encode_batch(lines) if lines else [])
         return _as_read(run.recipe, pieces, np.zeros(len(lines), dtype=np.int64))
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from s2s.data.examples import LabelledBatch, LabelledExamples, Plan
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
+from s2s.errors import Refuse, UserError
 from s2s.interpretability.classifier import Read
 from s2s.interpretability.positions import even_grey
 from s2s.interpretability.saliency import Method, weighed
@@ -221,12 +222,17 @@ class ImageClassification(Labelling[ImageRecipe, PreparedImages]):
     def read(self, run: ImageRun, part: Images) -> LabelledImages:
         return _as_read(run.recipe, part)
 
-    def named(self, run: ImageRun, lines: Sequence[str]) -> LabelledImages:
-        """The image files."""
+    def named(self, run: ImageRun, lines: Sequence[str], refuse: Refuse | None = None) -> LabelledImages:
+        """The image files; one that cannot be read is black where it is refused."""
         data = run.recipe.data
         pixels = np.zeros((len(lines), data.channels, data.size, data.size), dtype=np.uint8)
         for row, file in enumerate(lines):
-            pixels[row] = read_image(Path(file), data)
+            try:
+                pixels[row] = read_image(Path(file), data)
+            except UserError as error:
+                if refuse is None:
+                    raise
+                refuse(row, error)
         return _as_read(run.recipe, Images(pixels, np.zeros(len(lines), dtype=np.int64), data.classes or ()))
 
     def told(self, course: ImageCourse) -> Iterator[str]:

@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.tokenizers import BOS, EOS, PAD, UNK, Tokenizer
-from s2s.errors import UserError
+from s2s.decoding.translator import LONGEST_SOURCE, one_line
+from s2s.errors import Refuse, UserError
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.contract import Loaded
 from s2s.tasks.language_model.recipe import LanguageRecipe
@@ -126,6 +127,12 @@ def check_room(run: LanguageRun, prompt: str, most: int) -> list[int]:
         UserError: the model has not learned as many positions as it and what is to be written need.
     """
     pieces, longest = run.tokenizers[0].encode(prompt), run.model.decoder.longest
+    if longest is None and len(pieces) > (read := max(LONGEST_SOURCE, run.recipe.batches.length)):
+        raise UserError(
+            f"a prompt of {len(pieces):,} pieces is longer than the {read:,} that are read",
+            where=str(run.path),
+            remedy="shorten it",
+        )
     if longest is not None and len(pieces) + most > longest:
         raise UserError(
             f"a prompt of {len(pieces)} pieces and {most} more are longer than the {longest} positions that the model "
@@ -177,10 +184,18 @@ def texts_after(
     return [tokenizer.decode(text) for text in written]
 
 
-def answers(run: LanguageRun, chunks: Iterable[list[str]], asked: Writing) -> Iterator[str]:
-    """The texts that follow each line, in order; an empty line begins a document."""
+def answers(run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse) -> Iterator[str]:
+    """The texts that follow each line, each in one line, in order; an empty line begins a document.
+
+    A line that is too long is given to `refuse`, and its texts are empty.
+    """
     number = 0
     for chunk in chunks:
         for prompt in chunk:
-            yield from generated(run, prompt, asked, number)
+            try:
+                found = generated(run, prompt, asked, number)
+            except UserError as error:
+                refuse(number, error)
+                found = [""] * asked.count
+            yield from map(one_line, found)
             number += 1

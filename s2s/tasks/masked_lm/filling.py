@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from s2s.data.tokenizers import SPECIALS, UNK, Tokenizer
+from s2s.decoding.translator import LONGEST_SOURCE, one_line
 from s2s.errors import UserError
 from s2s.interpretability.words import check_length
 from s2s.models.masked_lm import MaskedLM
@@ -55,7 +56,8 @@ def log_probabilities(
     Raises:
         UserError: a text is longer than the positions that the model has learned.
     """
-    check_length(max(len(row) for row in read) + 1 + int(begin), model.encoder.longest)
+    longest = LONGEST_SOURCE if model.encoder.longest is None else model.encoder.longest
+    check_length(max(len(row) for row in read) + 1 + int(begin), longest)
     batch = collate_masked(read, read, chosen, range(len(read)), begin).to(next(model.parameters()).device)
     with torch.no_grad():
         return model.log_probabilities(batch.source, batch.source_valid, batch.chosen)
@@ -100,7 +102,7 @@ class Filled:
     fitting: float
 
     def __str__(self) -> str:
-        lines = [self.text, *(f"  {filler.probability:7.2%}  {filler.text}" for filler in self.fillers)]
+        lines = [self.text, *(f"  {filler.probability:7.2%}  {one_line(filler.text)}" for filler in self.fillers)]
         lines.append(f"{self.fitting:.1%} of the probability is on pieces that can stand there; these are the best.")
         if self.pieces > 1:
             lines.append(

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from s2s.errors import UserError
+from s2s.decoding.translator import LONGEST_SOURCE, one_line
+from s2s.errors import Refuse, UserError
+from s2s.interpretability.seq2seq import check_fits
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
 from s2s.tasks.lines import Seen, Tell, translated
@@ -54,8 +56,11 @@ def written(
     nbest: int,
     at_once: bool,
     tell: Tell,
+    refuse: Refuse,
 ) -> Iterator[str]:
     """What a model writes for each line as one of its tasks, in order; of a task with answers, one of them.
+
+    A line that is too long is given to `refuse`, and its answer is empty.
 
     With more than one best, answers come as `line number TAB log probability TAB answer`, as translations do with their
     scores.
@@ -63,17 +68,24 @@ def written(
     task = task_named(run.recipe, name)
     if task.answers is None:
         seen = Seen.load(run.checkpoint / TOKENIZER)
-        yield from translated(translator_of(run, nbest), seen, chunks, at_once, tell, task.prefix)
+        yield from translated(translator_of(run, nbest), seen, chunks, at_once, tell, task.prefix, refuse)
         return
-    number = 0
+    number, tokenizer = 0, run.tokenizers[0]
     for chunk in chunks:
-        filled = [task.prefix + text for text in chunk if text.strip()]
-        found = iter(log_probabilities(run.model, run.tokenizers[0], filled, task.answers, run.recipe.decoding.batch))
-        for text in chunk:
+        filled = {place: task.prefix + text for place, text in enumerate(chunk) if text.strip()}
+        for place, text in list(filled.items()):
+            try:
+                check_fits(run.model, tokenizer.encode(text), (), LONGEST_SOURCE)
+            except UserError as error:
+                refuse(number + place, error)
+                del filled[place]
+        rows = log_probabilities(run.model, tokenizer, list(filled.values()), task.answers, run.recipe.decoding.batch)
+        found = dict(zip(filled, rows, strict=True))
+        for place in range(len(chunk)):
             number += 1
-            best = best_first(next(found), task.answers) if text.strip() else []
+            best = best_first(found[place], task.answers) if place in found else []
             if nbest == 1:
-                yield best[0][1] if best else ""
+                yield one_line(best[0][1]) if best else ""
             else:
-                yield from (f"{number}\t{score:.4f}\t{answer}" for score, answer in best[:nbest])
+                yield from (f"{number}\t{score:.4f}\t{one_line(answer)}" for score, answer in best[:nbest])
                 yield from () if best else (f"{number}\t\t",)

@@ -1,6 +1,7 @@
 """Where a trained model looks while it writes: as weights of one pair, and as alignments of many."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,13 +12,15 @@ from torch import Tensor
 from s2s.data.batches import collate
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import EOS, Tokenizer
-from s2s.errors import UserError
+from s2s.decoding.translator import LONGEST_SOURCE
+from s2s.errors import Refuse, UserError
 from s2s.interpretability.alignment import links, pharaoh
 from s2s.interpretability.inspection import AttentionMaps
 from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import Word, words_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import Loaded
+from s2s.tasks.lines import refuse_later
 from s2s.tasks.seq2seq import written_by
 from s2s.tasks.translation.evaluation import translator_of
 from s2s.tasks.translation.recipe import Recipe
@@ -43,32 +46,43 @@ def attention_between(run: Loaded[Any, Seq2Seq], source: list[int], target: list
 
 
 def aligned(
-    run: Loaded[Recipe, Seq2Seq], chunks: Iterable[list[str]], targets: Iterable[str] | None = None, layer: int = -1
+    run: Loaded[Recipe, Seq2Seq],
+    chunks: Iterable[list[str]],
+    refuse: Refuse,
+    targets: Iterable[str] | None = None,
+    layer: int = -1,
 ) -> Iterator[str]:
     """Alignments of lines with their translations, those given or else the model's own; see `links`.
 
     Words are what white space parts. The heads of a layer are averaged, of the last one when negative.
+    A line that is too long is given to `refuse`, and its alignment is empty.
 
     Raises:
-        UserError: the model has no attention or no such layer, a line is too long, or targets are not as many as lines.
+        UserError: the model has no attention or no such layer, or targets are not as many as lines.
     """
     source, into, translator = run.tokenizers[0], run.tokenizers[-1], translator_of(run)
     prefix = run.recipe.data.prefix
-    given = iter(targets) if targets is not None else None
+    given, before = iter(targets) if targets is not None else None, 0
     for chunk in chunks:
+        later, before = partial(refuse_later, refuse, before), before + len(chunk)
         lines = [with_prefix(prefix, line) for line in chunk]
         if given is None:
-            written = written_by(translator, lines)
+            written = written_by(translator, lines, later)
         else:
             texts = list(islice(given, len(lines)))
             if len(texts) < len(lines):
                 raise _unequal()
             written = into.encode_batch(texts)
-        for line, read, pieces in zip(chunk, source.encode_batch(lines), written, strict=True):
+        for row, (line, read, pieces) in enumerate(zip(chunk, source.encode_batch(lines), written, strict=True)):
             if not read or not pieces:
                 yield ""
                 continue
-            check_fits(run.model, read, pieces)
+            try:
+                check_fits(run.model, read, pieces, LONGEST_SOURCE)
+            except UserError as error:
+                later(row, error)
+                yield ""
+                continue
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
