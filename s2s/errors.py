@@ -1,5 +1,6 @@
 """The one exception for mistakes that a user can mend, and how it is told."""
 
+import re
 import shlex
 import stat
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 _LONGEST_LINE = 1_000
 _MOST_LINES = 30
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class UserError(Exception):
@@ -21,6 +23,8 @@ class UserError(Exception):
     """
 
     def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
+        # a file's name may hold a line end; a message's place is one line
+        where = where.replace("\n", "\\n")
         self.what = what
         self.where = where
         self.remedy = remedy
@@ -86,6 +90,14 @@ def told(message: str) -> str:
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES - 1 :] = [f"… and {len(lines) - _MOST_LINES + 1:,} more lines"]
     return "\n".join(_cut("".join(c if c.isprintable() or c == "\t" else _spelt(c) for c in line)) for line in lines)
+
+
+def printable(text: str) -> str:
+    """A text of a corpus as a terminal can show it: control characters are spelt, but for line ends and tabs.
+
+    An escape sequence could rename a terminal's window, or hide what is written.
+    """
+    return _CONTROL.sub(lambda found: _spelt(found[0]), text)
 
 
 def _spelt(character: str) -> str:

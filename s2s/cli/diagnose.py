@@ -8,6 +8,7 @@ import click
 
 from s2s.cli import options
 from s2s.cli.lines import check_output
+from s2s.errors import printable
 from s2s.files import write_atomically
 
 
@@ -25,7 +26,7 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
     from s2s.run.doctor import examined
 
     found = examined(patient, checkpoint, partial(click.echo, err=True))
-    click.echo(str(found))
+    click.echo(printable(str(found)))
     if file:
         write_atomically(file, found.to_json())
     if not found.sound:
@@ -54,6 +55,6 @@ def explain(
 
     console = Console(stderr=True)
     found = explained(patient, checkpoint, split, examples, meter(console) if console.is_terminal else silent)
-    click.echo(str(found))
+    click.echo(printable(str(found)))
     if file:
         write_atomically(file, found.to_json())

@@ -7,7 +7,7 @@ import click
 
 from s2s.cli import options
 from s2s.cli.lines import BadLines, check_output, chunks, lines_to, told_to_wait
-from s2s.errors import UserError
+from s2s.errors import UserError, printable
 from s2s.files import write_atomically
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def inspect(
     found = look_into(model, focus, checkpoint)
     if output is not None:
         write_atomically(output, _as_file(found, focus, output.suffix))
-    click.echo(str(found))
+    click.echo(printable(str(found)))
 
 
 def _as_file(found: "Inspection", focus: "Focus", ending: str) -> str | bytes:

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import click
 
-from s2s.errors import UserError, told
+from s2s.errors import UserError, printable, told
 from s2s.files import whole, write_atomically
 
 # a line of this length is no text, and one of /dev/zero has no end
@@ -136,7 +136,7 @@ def check_output(path: Path | None, option: str = "--output") -> None:
 def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
     """Prints results, dataclasses by what they are, and writes them as JSON where a file is wanted."""
     for part in itertools.chain(*results.values()):
-        click.echo(str(part))
+        click.echo(printable(str(part)))
     if path:
         rows = {name: [asdict(part) for part in parts] for name, parts in results.items()}
         write_atomically(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
@@ -146,7 +146,12 @@ def show_text(parts: Iterable[str]) -> None:
     """Prints a text for others, part by part, as they come: UTF-8 as in a file, whatever a terminal takes."""
     with click.open_file("-", "w", encoding="utf-8") as stream:
         for part in parts:
-            click.echo(part, file=stream, nl=False)
+            try:
+                click.echo(part, file=stream, nl=False)
+                stream.flush()
+            except OSError as error:
+                error.filename = "standard output"
+                raise
 
 
 @contextmanager
@@ -157,14 +162,19 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
     translated into itself.
     """
     if path is None or (path.exists() and not path.is_file()):
-        with click.open_file("-" if path is None else str(path), "w", encoding="utf-8") as stream:
+        try:
+            with click.open_file("-" if path is None else str(path), "w", encoding="utf-8") as stream:
 
-            def show(line: str) -> None:
-                """One line, at once."""
-                click.echo(line, file=stream)
-                stream.flush()
+                def show(line: str) -> None:
+                    """Writes a line at once."""
+                    click.echo(line, file=stream)
+                    stream.flush()
 
-            yield show
+                yield show
+        except OSError as error:
+            # what fails while it is written, or closed, does not name the file
+            error.filename = error.filename or str(path or "standard output")
+            raise
         return
     with whole(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)

@@ -14,7 +14,7 @@ import click
 from s2s.cli import options
 from s2s.cli.lines import BadLines, check_output, chunks, lines_to, show_all, told_to_wait
 from s2s.cli.numbers import Number
-from s2s.errors import UserError
+from s2s.errors import UserError, printable
 
 if TYPE_CHECKING:
     from s2s.run.folder import Opened
@@ -198,7 +198,7 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
     from s2s.run.loaded import ready
     from s2s.tasks.masked_lm.filling import fill_blank
 
-    click.echo(str(fill_blank(ready(model, checkpoint), text, pieces, best)))
+    click.echo(printable(str(fill_blank(ready(model, checkpoint), text, pieces, best))))
 
 
 @options.command()

@@ -19,7 +19,7 @@ from s2s.data import text_files
 from s2s.data.caching import cache_for, cached, converted
 from s2s.errors import UserError
 from s2s.files import full
-from s2s.recipe.schema import SourceSettings, TextSettings
+from s2s.recipe.schema import LONGEST_WORD, SourceSettings, TextSettings
 
 if TYPE_CHECKING:
     import datasets
@@ -193,10 +193,16 @@ def checked_label(label: str, where: str) -> str:
     """A label as it is; two that look alike would be two classes.
 
     Raises:
-        UserError: it is empty, has a space around it, or a character that cannot be seen.
+        UserError: it is empty or too long, has a space around it, or a character that cannot be seen.
     """
     if not label:
         raise UserError("has no label", where=where, remedy="label the row, or remove it")
+    if len(label) > LONGEST_WORD:
+        raise UserError(
+            f"the label {label[:40]!r} … has {len(label):,} characters, of {LONGEST_WORD:,} at most",
+            where=where,
+            remedy="mend the row, or name the column of the labels with data.label",
+        )
     if label != label.strip() or not label.isprintable():
         whole = "; of a whole file, e.g. by dos2unix" if label.endswith("\r") else ""
         raise UserError(

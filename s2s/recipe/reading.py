@@ -71,7 +71,8 @@ def read(path: Path, overrides: Sequence[str], tasks: Tasks) -> AnyRecipe[Any]:
     # in the order of the page, the command line last
     mistakes = [text for _, text in sorted(twice + wrong, key=lambda mistake: mistake[0])] + malformed
     if mistakes or recipe is None:
-        raise UserError("\n".join(mistakes))
+        # a key or a file's name may hold a line end, and each mistake is one line
+        raise UserError("\n".join(mistake.replace("\n", "\\n") for mistake in mistakes))
     return _absolute(recipe, path.parent, {override.key for override in parsed})
 
 

@@ -38,7 +38,8 @@ Count = Annotated[int, Field(gt=0, le=10_000)]
 Beam = Annotated[int, Field(gt=0, le=1_000)]
 Threads = Annotated[int, Field(gt=0, le=4_096)]
 
-Word = Annotated[str, Field(min_length=1, max_length=4_096)]
+LONGEST_WORD = 4_096
+Word = Annotated[str, Field(min_length=1, max_length=LONGEST_WORD)]
 # a file system takes 255 bytes, and an unfinished folder's name is longer than the run's
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 LONGEST_NAME = 200

@@ -1,6 +1,7 @@
 """The folder of a run: where it is, how it comes to be, and that nothing in it is lost by accident."""
 
 import shutil
+import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite:
     """Makes the folder of a new run, with its recipe and tokenizers, whole or not at all; within it, see `alone`."""
     folder = folder_of(recipe)
     check_free(recipe, overwrite)
+    _check_rereadable(recipe)
     # a link to a folder stays one, and one that is there may be a mount point: it is filled, not replaced
     place, new = folder.resolve(), not folder.exists()
     place.mkdir(parents=True, exist_ok=True)
@@ -105,6 +107,27 @@ def created(recipe: AnyRecipe, tokenizers: "Mapping[str, Tokenizer]", overwrite:
                 shutil.rmtree(place, ignore_errors=True)
             raise
         yield folder
+
+
+def _check_rereadable(recipe: AnyRecipe) -> None:
+    """Refuses a recipe whose file could not be read: what the data add to it, such as names of classes, is unchecked.
+
+    Raises:
+        UserError: that is so.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / RECIPE
+        write(recipe, path)
+        try:
+            read(path)
+        except UserError as error:
+            found = f"{error.where}: {error.what}" if error.where else error.what
+            raise UserError(
+                "the run's recipe, with what the data add to it, could not be read again: "
+                + found.replace(f"{temporary}/", ""),
+                where=str(folder_of(recipe)),
+                remedy="shorten the names of classes and files in the data",
+            ) from None
 
 
 def _clear(place: Path) -> None:

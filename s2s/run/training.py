@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import torch
 from rich.console import Console
 
-from s2s.errors import Stopped, UserError
+from s2s.errors import Stopped, UserError, printable
 from s2s.files import sweep
 from s2s.models.contract import parameter_count
 from s2s.nn.precision import fp32_layers
@@ -43,7 +43,7 @@ _MOVES_SOONER = {"bleu": "chrf", "exact": "chrf", "cider": "chrf"}
 
 def plain(console: Console) -> Say:
     """Prints a line as it is: square brackets of a text are no colours."""
-    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return lambda text: console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class Running(Generic[R, D, M]):

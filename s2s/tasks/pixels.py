@@ -6,6 +6,7 @@ only formats are read that hold nothing but an image, and none that unpacks to m
 
 import difflib
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -66,6 +67,8 @@ def opened(file: Path | io.BytesIO, where: str) -> "Iterator[Image]":
 
     # our own limit follows; below it, Pillow would warn in words that no user understands
     Image.MAX_IMAGE_PIXELS = None
+    # of metadata that it cannot read; what stops it from reading pixels is an error
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     try:
         with Image.open(file, formats=_FORMATS) as image:
             if image.width * image.height > _MOST_PIXELS:

@@ -14,7 +14,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import Progress
 
-from s2s.errors import UserError
+from s2s.errors import UserError, printable
 from s2s.files import write_atomically
 from s2s.training.noise import Noise, noise_scale
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
@@ -57,7 +57,8 @@ class RunLog:
         self._interval = max(1, total // _CURVE_POINTS)
         self._recent: list[Update] = []
         self._waiting: list[Update] = []
-        self._noises: deque[Noise] = deque(maxlen=_NOISY)
+        # a run that goes on tells of the updates before, too
+        self._noises: deque[Noise] = deque(_noises_in(self.path), maxlen=_NOISY)
         self._spoke = time.monotonic()
         self._first: list[float] | None = []
         self._bar = Progress(*bar_columns("training"), console=console, disable=not console.is_terminal)
@@ -166,7 +167,7 @@ class RunLog:
 
     def say(self, text: str) -> None:
         """Prints a line above the progress bar."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def say_pair(self, source: str, written: str) -> None:
         """Prints what was read and what was written in one row."""
@@ -257,6 +258,12 @@ def forget_after(metrics: Path, update: int) -> None:
     write_atomically(metrics, "".join(kept))
 
 
+def _noises_in(metrics: Path) -> Iterator[Noise]:
+    for line in metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else ():
+        if noise := json.loads(line).get("noise"):
+            yield Noise(**noise)
+
+
 def _is_entry(entry: object) -> bool:
     """Whether this is what a run writes, as far as somebody reads it again."""
     if not (isinstance(entry, dict) and type(entry.get("update")) is int):
@@ -264,5 +271,8 @@ def _is_entry(entry: object) -> bool:
     scores = entry.get("validation", {})
     if not isinstance(scores, dict):
         return False
-    numbers = (entry.get("loss", 0), entry.get("count", 0), *scores.values())
+    noise = entry.get("noise", {})
+    if not isinstance(noise, dict) or noise.keys() not in (set(), {"spread", "square"}):
+        return False
+    numbers = (entry.get("loss", 0), entry.get("count", 0), *scores.values(), *noise.values())
     return all(type(number) in (int, float) for number in numbers)

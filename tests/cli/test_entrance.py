@@ -13,6 +13,7 @@ import torch
 from click.testing import CliRunner
 
 from s2s.cli import main, options
+from s2s.cli.lines import lines_to
 from s2s.errors import UserError
 
 
@@ -64,6 +65,21 @@ def test_output_that_takes_no_more_is_one_line_and_status_2():
     assert done.returncode == 2
     assert "cannot be written: No space left on device" in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_output_that_takes_no_more_is_named():
+    def write(path: Path) -> None:
+        with lines_to(path) as write_line:
+            write_line("a line")
+
+    with pytest.raises(OSError, match="No space left") as raised:
+        write(Path("/dev/full"))
+    assert raised.value.filename == "/dev/full"
+
+
+def test_a_line_end_in_a_name_does_not_break_a_message_in_two():
+    assert str(UserError("is damaged", where="a\nb", remedy="mend it")) == "a\\nb: is damaged\n  → mend it"
 
 
 @pytest.mark.parametrize("asked", ["torch.empty(2**60)", "bytearray(2**60)"])

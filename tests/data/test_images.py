@@ -4,6 +4,7 @@ import gzip
 import os
 import struct
 import tracemalloc
+import warnings
 from pathlib import Path
 
 import datasets
@@ -104,6 +105,18 @@ def test_files_of_the_usual_names_and_pairs_of_files_are_the_same(files, pixels,
     assert usual.test.pixels[:, 0].tolist() == pixels[9:].tolist()
     assert usual.test.labels.tolist() == labels[9:].tolist()
     assert usual.train.names == ("0", "1", "2")
+
+
+def test_warnings_of_pillow_are_not_shown(tmp_path):
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.tif", compression="tiff_lzw")
+    whole = (tmp_path / "a.tif").read_bytes()
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        for size in range(8, len(whole), 16):
+            (tmp_path / "a.tif").write_bytes(whole[:size])
+            with pytest.raises(UserError, match="cannot be read"):
+                read_image(tmp_path / "a.tif", ImageDataSettings(train="x", size=8))
+    assert shown == []
 
 
 def test_held_out_images_are_the_training_parts_and_no_longer_in_it(files, pixels):

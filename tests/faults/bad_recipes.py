@@ -160,6 +160,7 @@ PAGES: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "a colon too many": ("name: a: b\n", ("bad.yaml:1", "not YAML")),
     "a control character": ("name: a\x07\n", ("bad.yaml:1", "U+0007")),
     "an escape sequence as a key": ('"\\e[31m": 1\n', ("bad.yaml:1", "\\x1b[31m")),
+    "a line end in a key": ('"a\\nb": 1\n', ("bad.yaml:1: a\\nb: unknown key",)),
     "half a character": ('name: "\\ud800"\n', ("bad.yaml:1", "U+D800")),
     "no name": (TRANSLATION.replace("name: t", "description: t"), ("bad.yaml:1", "name", "missing")),
     "no model": (TRANSLATION.replace(MODEL, ""), ("bad.yaml:1", "model", "missing")),

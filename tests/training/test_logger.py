@@ -53,6 +53,7 @@ def test_how_long_it_takes_is_told_by_the_first_updates(tmp_path, seconds, total
     [
         *("5", "[1]", '{"a":1}', '{"update":"x"}', "null"),
         *('{"update":1,"loss":"x","count":1}', '{"update":1,"loss":1.0,"count":null}'),
+        *('{"update":1,"noise":5}', '{"update":1,"noise":{"spread":1.0,"square":"x"}}'),
         *('{"update":1,"validation":5}', '{"update":1,"validation":{"loss":"x"}}'),
     ],
 )
@@ -69,6 +70,35 @@ def test_lines_that_a_crash_cut_or_filled_are_left_out(tmp_path):
     path.write_bytes(b'{"update": 1}\n{"update": 7}\n{"upd\n\0\0\xff\n' + b"[" * 100_000)
     forget_after(path, 5)
     assert path.read_text() == '{"update": 1}\n'
+
+
+def test_the_noise_scale_of_a_run_that_goes_on_is_that_of_one_that_never_stopped(tmp_path):
+    updates = []
+    for n in range(1, 9):
+        norms = {"all": torch.tensor(1.0)}, [torch.tensor(0.7 + n / 10), torch.tensor(0.8)]
+        updates.append(replace(UPDATE, update=n, parts=(4, 6), measured=Measured(torch.tensor(10.0), *norms)))
+    console = Console(file=io.StringIO())
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    with RunLog(tmp_path / "whole", 0, 8, console) as log:
+        for update in updates:
+            log.update(update)
+        whole = log.noise()
+    with RunLog(tmp_path / "cut", 0, 8, console) as log:
+        for update in updates[:6]:
+            log.update(update)
+    with RunLog(tmp_path / "cut", 5, 8, console) as log:
+        for update in updates[5:]:
+            log.update(update)
+        assert log.noise() == whole
+    assert "by the last 8 updates" in whole
+
+
+def test_control_characters_of_a_corpus_are_spelt(tmp_path):
+    console = Console(file=io.StringIO(), width=200)
+    with RunLog(tmp_path, 0, 8, console) as log:
+        log.say_pair("a\x1b]0;title\x07b", "c\x9bd\u3000e")
+    assert console.file.getvalue() == "    a\\x1b]0;titleb  →  c\\x9bd e\n"
 
 
 def test_a_board_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
