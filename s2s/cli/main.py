@@ -49,6 +49,10 @@ _SMALLER = (
 )
 
 
+# what the dynamic linker says where there is no room for a library
+_NO_ROOM_FOR_LIBRARIES = ("failed to map segment", "annot allocate memory")
+
+
 class Group(click.Group):
     """A group whose unknown commands are told with what was probably meant."""
 
@@ -102,6 +106,7 @@ def main() -> None:
     _open_what_is_closed()
     _spell_what_output_has_not()
     try:
+        _check_current_folder()
         commands(prog_name="s2s", standalone_mode=False)
         sys.stdout.flush()
     except Stopped as stop:
@@ -126,6 +131,12 @@ def main() -> None:
             raise
         _tell(str(explained(error)))
         sys.exit(2)
+    except ImportError as error:
+        if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARIES):
+            raise
+        what = f"no memory to load a library: {str(error).strip().splitlines()[-1]}"
+        _tell(str(UserError(what, remedy="free memory, or raise the limit of this process (ulimit -v)")))
+        sys.exit(2)
     except (RuntimeError, MemoryError) as error:
         # torch is there already, but for a mistake of ours that happened before
         from s2s.training.devices import out_of_memory, without_places
@@ -136,6 +147,14 @@ def main() -> None:
         sys.exit(2)
     finally:
         _let_go_of_output()
+
+
+def _check_current_folder() -> None:
+    """Refuses to begin in a folder that was removed: libraries fail there, each in its own words."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UserError("the current folder was removed", remedy="change to one that exists, e.g. cd ~") from None
 
 
 def _tell(message: str) -> None:

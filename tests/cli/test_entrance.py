@@ -82,6 +82,29 @@ def test_a_line_end_in_a_name_does_not_break_a_message_in_two():
     assert str(UserError("is damaged", where="a\nb", remedy="mend it")) == "a\\nb: is damaged\n  → mend it"
 
 
+def test_a_current_folder_that_was_removed_is_one_message(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    monkeypatch.setattr(sys, "argv", ["s2s", "models"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "the current folder was removed\n  → change to one that exists, e.g. cd ~\n"
+
+
+def test_a_library_that_finds_no_memory_is_one_message(monkeypatch, capsys):
+    def load(**_: object) -> None:
+        raise ImportError("IMPORTANT\nlibtorch_cpu.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(main, "commands", load)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("no memory to load a library: libtorch_cpu.so: failed to map segment")
+    assert "ulimit -v" in said
+
+
 @pytest.mark.parametrize("asked", ["torch.empty(2**60)", "bytearray(2**60)"])
 def test_what_finds_no_memory_wherever_that_is_says_so_in_two_lines(monkeypatch, capsys, asked):
     monkeypatch.setattr(main, "commands", lambda **_: eval(asked, {"torch": torch}))
