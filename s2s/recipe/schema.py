@@ -224,9 +224,9 @@ class SearchSettings(Section):
 class DecodingSettings(SearchSettings):
     """How text is generated."""
 
-    max_ratio: Annotated[float, Field(gt=0, le=1000)] = 2.0
+    max_ratio: Annotated[float, Field(gt=0, le=100)] = 2.0
     """Longest output: this times the source's pieces, plus `max_extra`."""
-    max_extra: Annotated[int, Field(ge=0, le=100_000)] = 10
+    max_extra: Annotated[int, Field(ge=0, le=4_096)] = 10
     """Pieces; see `max_ratio`."""
     batch: Count = 64
     """Sentences translated at once."""

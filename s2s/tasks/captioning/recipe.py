@@ -1,8 +1,8 @@
 """What a recipe of `task: captioning` says: images with captions, how a model reads the ones and writes the others."""
 
-from typing import Generic, Literal, Self
+from typing import Annotated, Generic, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from s2s.recipe import schema
 from s2s.recipe.images import PixelSettings
@@ -79,7 +79,7 @@ class CaptionValidation(schema.PauseSettings):
 class CaptionDecoding(schema.SearchSettings):
     """How captions are written."""
 
-    max_length: schema.Length = 50
+    max_length: Annotated[int, Field(gt=0, le=4_096)] = 50
     """Longest caption in pieces."""
     batch: schema.Count = 64
     """Images captioned at once."""
