@@ -65,7 +65,7 @@ def chunks(
     Raises:
         UserError: a line is too long to be one, the input is UTF-16 or UTF-32, or a compressed file is damaged.
     """
-    from s2s.data.text_files import check_encoding
+    from s2s.data.compression import check_encoding
 
     waiting, ended, number, arriving = b"", False, 0, _blocks(file)
     while not ended:
@@ -100,7 +100,7 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     name = Path(str(getattr(file, "name", "")))
     if name.suffix not in (".gz", ".xz"):
         return iter(lambda: os.read(file.fileno(), 1 << 16), b"")
-    from s2s.data.text_files import blocks
+    from s2s.data.compression import blocks
 
     return blocks(name)
 

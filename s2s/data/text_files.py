@@ -7,29 +7,23 @@ counts lines. A byte order mark at a file's beginning is the signature that some
 import codecs
 import csv
 import difflib
-import gzip
 import io
 import json
-import lzma
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, opened, read_whole
 from s2s.errors import UserError, check_regular, quoted
 from s2s.recipe.wording import near_files
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
     from pyarrow.parquet import FileMetaData
 
 LONGEST_LINE = 1 << 24
 """Most bytes of a line, a table's row or a cell: a small archive may hold zeros that would fill the memory."""
-LARGEST_WHOLE = 1 << 28
-"""Most bytes of what is read into memory as a whole: JSON, a compressed parquet file, a document of many lines."""
-COMPRESSIONS = ("", ".gz", ".xz")
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet", ".txt")
 Row = dict[str, str]
 
@@ -49,14 +43,6 @@ class Columns:
     numbers: tuple[str, ...] = ()
 
 
-_DAMAGE = (OSError, EOFError, lzma.LZMAError, zlib.error)
-# UTF-32 first: its mark begins with that of UTF-16
-_OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 _PARQUET_MAGIC = b"PAR1"
 # rows that are in memory at once; each may have a cell of LONGEST_LINE bytes
 _PARQUET_ROWS = 64
@@ -74,9 +60,9 @@ def lines(path: Path) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read or is damaged, or a line is not UTF-8 or longer than `LONGEST_LINE`.
     """
-    with _open(path) as file:
+    with opened(path) as file:
         read = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
-        for number, raw in enumerate(_sound(read, path), start=1):
+        for number, raw in enumerate(checked(read, path), start=1):
             if number == 1:
                 check_encoding(raw, path)
                 raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -93,28 +79,13 @@ def too_long_line(what: str, where: str) -> UserError:
     )
 
 
-def check_encoding(beginning: bytes, path: Path) -> None:
-    """Refuses a file that begins with the byte order mark of UTF-16 or UTF-32.
-
-    Raises:
-        UserError: it does.
-    """
-    for mark, name in _OTHER_MARKS.items():
-        if beginning.startswith(mark):
-            raise UserError(
-                f"is {name}, not UTF-8: it begins with the bytes {mark.hex(' ')}",
-                where=f"{path}:1",
-                remedy=f"convert the file: iconv -f {name} -t UTF-8 {quoted(Path(path.name))}",
-            )
-
-
 def text(path: Path) -> str:
     """The lines of a file as one text; see `lines`.
 
     Raises:
         UserError: as `lines`, but for the length of a line; or the file has more than `LARGEST_WHOLE` bytes.
     """
-    raw = _whole(path)
+    raw = read_whole(path)
     check_encoding(raw, path)
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
@@ -122,33 +93,6 @@ def text(path: Path) -> str:
     except UnicodeDecodeError as error:
         number, begins = raw.count(b"\n", 0, error.start) + 1, raw.rfind(b"\n", 0, error.start) + 1
         return _decoded(raw[begins : error.end], path, number)
-
-
-def _whole(path: Path, magic: bytes = b"") -> bytes:
-    """The decompressed content of a file, as far as its size is within `LARGEST_WHOLE` and it begins with `magic`."""
-    content = bytearray()
-    for block in blocks(path):
-        content += block
-        if not content.startswith(magic[: len(content)]):
-            break
-        if len(content) > LARGEST_WHOLE:
-            packed = path.suffix in COMPRESSIONS
-            raise UserError(
-                f"has more than {LARGEST_WHOLE >> 20} MiB{' when it is decompressed' if packed else ''}",
-                where=str(path),
-                remedy="decompress it first" if packed else "split it",
-            )
-    return bytes(content)
-
-
-def blocks(path: Path) -> Iterator[bytes]:
-    """The content of a file, decompressed where its name says that it is compressed, piece by piece.
-
-    Raises:
-        UserError: the file cannot be read or is damaged.
-    """
-    with _open(path) as file:
-        yield from _sound(iter(lambda: file.read(1 << 16), b""), path)
 
 
 def line_pairs(source: Path, target: Path) -> Iterator[Row]:
@@ -268,75 +212,6 @@ def check_there(*paths: Path) -> None:
         near = near_files(path.name, there, most=3)
         what = "no such file" if path.parent.is_dir() else f"no such file, and no folder {path.parent}"
         raise UserError(what, where=str(path), remedy=f"there is {', '.join(near)}" if near else "check the path")
-
-
-def _open(path: Path) -> io.BufferedIOBase:
-    check_regular(path, "name a file; of a pipe, write the lines to one first")
-    try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rb")
-        file = path.open("rb")
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from None
-    return io.BufferedReader(_XzReader(file)) if path.suffix == ".xz" else file
-
-
-class _XzReader(io.RawIOBase):
-    """Decompresses .xz in bounded parts, and refuses what follows a stream and is none.
-
-    Python's own `lzma.open` silently drops a second stream whose beginning is damaged.
-    """
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-        self._stream = lzma.LZMADecompressor()
-        self._waiting = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Fills a buffer with decompressed bytes; 0 at the end.
-
-        Raises:
-            lzma.LZMAError: the file is damaged.
-            EOFError: the file ends within a stream.
-        """
-        view = memoryview(buffer)
-        while not self._stream.eof or self._next_stream():
-            if self._stream.needs_input and not self._waiting:
-                self._waiting = self._file.read(1 << 16)
-                if not self._waiting:
-                    raise EOFError("the file ends within a stream")
-            found = self._stream.decompress(self._waiting, len(view))
-            self._waiting = b""
-            if found:
-                view[: len(found)] = found
-                return len(found)
-        return 0
-
-    def _next_stream(self) -> bool:
-        rest = self._stream.unused_data
-        # zeros between and after streams are padding
-        while not (rest := rest.lstrip(b"\0")):
-            if not (rest := self._file.read(1 << 16)):
-                return False
-        self._stream, self._waiting = lzma.LZMADecompressor(lzma.FORMAT_XZ), rest
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def _sound(read: Iterable[bytes], path: Path) -> Iterator[bytes]:
-    """What is read of a file; of one that is damaged, what comes before the damage."""
-    try:
-        yield from read
-    except _DAMAGE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise UserError(f"cannot be read: {error.strerror}", str(path), "check the disk, and the path") from None
-        raise UserError(f"is damaged: {error}", where=str(path), remedy="compress or download it again") from None
 
 
 def _decoded(raw: bytes, path: Path, number: int) -> str:
@@ -480,9 +355,9 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
     from pyarrow.parquet import ParquetFile
 
     try:
-        with _open(path) as raw:
+        with opened(path) as raw:
             packed = path.suffix in COMPRESSIONS
-            file = ParquetFile(io.BytesIO(_whole(path, _PARQUET_MAGIC)) if packed else raw)
+            file = ParquetFile(io.BytesIO(read_whole(path, _PARQUET_MAGIC)) if packed else raw)
             there = file.schema_arrow.names
             missing = [name for name in columns.names if name not in there] if columns else []
             if columns and missing and "translation" not in there:
@@ -495,7 +370,7 @@ def _parquet_rows(path: Path, columns: Columns | None) -> Iterator[tuple[int, di
                     number += 1
                     yield number, row
     # a ValueError: bytes that are no text, or a date that Python has not
-    except (pyarrow.ArrowException, ValueError, OverflowError, *_DAMAGE) as error:
+    except (pyarrow.ArrowException, ValueError, OverflowError, *DAMAGE) as error:
         raise UserError(f"not parquet: {error}", where=str(path), remedy="write the file again") from None
 
 

@@ -150,11 +150,8 @@ def check_count(overrides: Sequence[str]) -> None:
         UserError: there are too many.
     """
     if len(overrides) > _MOST_OVERRIDES:
-        raise UserError(
-            f"{len(overrides):,} overrides; at most {_MOST_OVERRIDES:,} are read",
-            where="command line",
-            remedy="write them into a recipe file",
-        )
+        what = f"{len(overrides):,} overrides; at most {_MOST_OVERRIDES:,} are read"
+        raise UserError(what, where="command line", remedy="write them into a recipe file")
 
 
 def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
@@ -169,10 +166,7 @@ def _parse(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
             )
             continue
         if len(parts) > DEEPEST:
-            malformed.append(
-                f"command line: {cut(text)} has {len(parts):,} parts with dots between them; write section.key=value, "
-                "e.g. training.updates=500"
-            )
+            malformed.append(f"command line: {cut(text)} has {len(parts):,} parts; write section.key=value")
             continue
         try:
             parsed.append(Override(parts, read_value(value), text))

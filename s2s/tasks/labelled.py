@@ -111,13 +111,10 @@ class Labelling(Task[R, D, Classifier]):
     def named(self, run: Loaded[R, Classifier], lines: Sequence[str], refuse: Refuse | None = None) -> LabelledExamples:
         """What each line names, as a trained model reads it; its labels say nothing.
 
-        Args:
-            run: the model.
-            lines: texts, or paths of images.
-            refuse: takes each line that names nothing that can be read; its example says nothing.
+        `refuse` takes each line that names nothing that can be read; its example says nothing.
 
         Raises:
-            UserError: a line names nothing that can be read, and `refuse` is None.
+            UserError: there is such a line, and `refuse` is None.
         """
 
     @abstractmethod

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from s2s.data.batches import cut_off
 from s2s.data.caching import cached
+from s2s.data.compression import COMPRESSIONS, LARGEST_WHOLE
 from s2s.data.encoding import Pieces
 from s2s.data.examples import Collated, Examples, Plan, batches_for, widened
 from s2s.data.phrasebook import phrases
-from s2s.data.text_files import COMPRESSIONS, LARGEST_WHOLE, check_there, lines, table_kind
+from s2s.data.text_files import check_there, lines, table_kind
 from s2s.data.tokenizers import BOS, EOS, PAD
 from s2s.errors import UserError
 from s2s.tasks.language_model.recipe import DocumentSettings, LanguageRecipe, PackingSettings
