@@ -3,11 +3,11 @@
 What language models write is in `write.py`, what models are asked in `probe.py`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
@@ -15,6 +15,7 @@ from s2s.cli import options
 from s2s.cli.lines import BadLines, check_output, chunks, lines_to, show_all, told_to_wait
 from s2s.cli.numbers import Number
 from s2s.errors import UserError, printable
+from s2s.recipe.schema import BleuTokenizer
 
 if TYPE_CHECKING:
     from s2s.run.folder import Opened
@@ -26,6 +27,12 @@ _LINES_AT_ONCE = 10_000
 _ENGINES = {"torch": "s2s.run.loaded", "ctranslate2": "s2s.export.engine", "onnx": "s2s.export.onnx_engine"}
 _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 _lowercase = click.option("--lowercase", is_flag=True, help="Score without regard to case.")
+_tokenize = click.option(
+    "--tokenize",
+    "tokenizer",
+    type=click.Choice(get_args(BleuTokenizer)),
+    help="sacreBLEU's tokenizer for BLEU and TER; by default, auto chooses by the script of the references.",
+)
 
 
 @options.command()
@@ -205,8 +212,15 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
 @click.argument("words", nargs=-1, required=True, metavar="RUN [RUN]... [section.key=value]...")
 @click.option("--split", type=click.Choice(["test", "validation"]), help="Of the run's corpus; test when absent.")
 @click.option("--source", type=options.FILE, help="Lines to translate in the place of a split; with --reference.")
-@click.option("--reference", type=options.FILE, help="What a human wrote for each line of --source.")
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    type=options.FILE,
+    help="What a human wrote for each line of --source; repeat it to score against several references together.",
+)
 @_lowercase
+@_tokenize
 @options.beam
 @options.checkpoint
 @options.json
@@ -214,60 +228,95 @@ def evaluate(
     words: tuple[str, ...],
     split: str | None,
     source: Path | None,
-    reference: Path | None,
+    references: tuple[Path, ...],
     lowercase: bool,
+    tokenizer: BleuTokenizer | None,
     beam: int | None,
     checkpoint: str | None,
     file: Path | None,
 ) -> None:
     """Score RUN on a split of its corpus, or on files; with several runs, test each against the first."""
-    files = _both(source, reference)
+    files = _both(source, references)
     if files and split:
         raise UserError(f"{split} is not scored: --source takes its place", "--split", "leave out one of them")
     check_output(file, "--json")
+    _check_tokenizer(tokenizer)
     from s2s.run.folder import opened_together
 
     paths, overrides = options.paths_and_overrides(words)
-    given = {"--beam": beam, "--lowercase": lowercase, "--source": files}
+    given = {"--beam": beam, "--lowercase": lowercase, "--source": files, "--tokenize": tokenizer}
     runs = opened_together(paths, overrides + ([f"decoding.beam={beam}"] if beam else []), given)
     from s2s.run.loaded import score_together
     from s2s.tasks.contract import Scoring
 
     evaluations, comparisons = score_together(
-        runs, Scoring(split or "test", lowercase, files), checkpoint, partial(click.echo, err=True)
+        runs, Scoring(split or "test", lowercase, files, tokenizer), checkpoint, partial(click.echo, err=True)
     )
     show_all(file, {"evaluations": evaluations, "comparisons": comparisons})
 
 
-def _both(source: Path | None, reference: Path | None) -> tuple[Path, Path] | None:
-    if source and reference:
+def _both(source: Path | None, references: tuple[Path, ...]) -> tuple[Path, ...] | None:
+    if source and references:
         from s2s.data.text_files import check_there
 
-        check_there(source, reference)
-        return source, reference
-    if source or reference:
+        check_there(source, *references)
+        _check_different(references)
+        return source, *references
+    if source or references:
         missing = "--reference" if source else "--source"
-        raise UserError(f"{source or reference} is one of two files", remedy=f"name the other one with {missing} FILE")
+        one = source or references[0]
+        raise UserError(f"{one} is one of two files", remedy=f"name the other one with {missing} FILE")
     return None
 
 
+def _check_different(files: Sequence[Path]) -> None:
+    if len({file.resolve() for file in files}) < len(files):
+        raise UserError("the same file is named twice", remedy="name each file once")
+
+
+def _check_tokenizer(tokenizer: BleuTokenizer | None) -> None:
+    if tokenizer is not None:
+        from s2s.evaluation.tokenization import check_tokenizer
+
+        check_tokenizer(tokenizer, f"--tokenize {tokenizer}")
+
+
 @options.command()
-@click.argument("files", nargs=-1, required=True, type=options.FILE, metavar="HYP [HYP]... REF")
+@click.argument("hypothesis", type=options.FILE, metavar="HYP")
+@click.argument("references", nargs=-1, required=True, type=options.FILE, metavar="REF [REF]...")
+@click.option(
+    "--against",
+    "others",
+    multiple=True,
+    type=options.FILE,
+    help="Translations of another system, to score and to test against HYP; may be repeated.",
+)
 @click.option("--metric", "names", multiple=True, type=click.Choice(_METRICS), help="Only this one; may be repeated.")
 @_lowercase
+@_tokenize
 @options.json
-def score(files: tuple[Path, ...], names: tuple[str, ...], lowercase: bool, file: Path | None) -> None:
-    """Score the lines of HYP against those of REF; with several HYP, test each against the first.
+def score(
+    hypothesis: Path,
+    references: tuple[Path, ...],
+    others: tuple[Path, ...],
+    names: tuple[str, ...],
+    lowercase: bool,
+    tokenizer: BleuTokenizer | None,
+    file: Path | None,
+) -> None:
+    """Score the lines of HYP against those of REF, or of several REF together.
 
-    Where lines are phones with white space between them, wer is the phone error rate.
+    With --against, test other systems against HYP on the same references. Where lines are phones with white space
+    between them, wer is the phone error rate; where spaces do not separate words, it is the character error rate.
     """
-    *translated, reference = files
-    if not translated:
-        raise UserError(f"{reference} is one file", remedy="name the translations first, then the reference")
     check_output(file, "--json")
+    _check_tokenizer(tokenizer)
+    systems = (hypothesis, *others)
     from s2s.data.text_files import check_there
     from s2s.tasks.translation.evaluation import score_files
 
-    check_there(*files)
-    scores, comparisons = score_files(translated, reference, lowercase, names or _METRICS)
+    check_there(*systems, *references)
+    _check_different([*systems, *references])
+    say = partial(click.echo, err=True)
+    scores, comparisons = score_files(systems, references, lowercase, names or _METRICS, tokenizer or "auto", say)
     show_all(file, {"scores": scores, "comparisons": comparisons})

@@ -9,6 +9,7 @@ from jaxtyping import Int
 
 from s2s.data.inspection import hashes, repeated
 from s2s.data.pairs import pairs
+from s2s.data.scripts import split_words
 from s2s.recipe.pairs import FilterSettings
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def broken_rule(source: str, target: str, settings: FilterSettings) -> str | Non
         return "empty source"
     if not target.strip():
         return "empty target"
-    if settings.max_words and max(len(source.split()), len(target.split())) > settings.max_words:
+    if settings.max_words and max(len(split_words(side)) for side in (source, target)) > settings.max_words:
         return "over max_words"
     shorter, longer = sorted((len(source.strip()), len(target.strip())))
     if settings.max_ratio and longer >= _SHORT and longer > settings.max_ratio * shorter:

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from s2s.data import inspection as look
 from s2s.data.filters import Ledger, broken_rule, filter_training, later_copies
 from s2s.data.pairs import pairs
+from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus
 from s2s.recipe.pairs import FilterSettings, LearnedPairs
 
@@ -28,13 +29,15 @@ _NO_LIMITS = FilterSettings(max_words=None, max_ratio=None)
 class SideFindings:
     """What one side of a split holds: white-space separated words, Unicode code points, and different words.
 
-    The histogram counts texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100.
+    The histogram counts texts by words, in bins that begin at 0, 1, 5, 10, 15, 20, 30, 50 and 100. Where spaces do not
+    separate words (`unspaced`), characters other than white space take the place of words.
     """
 
     words: int
     characters: int
     types: int
     histogram: list[int]
+    unspaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,36 +109,39 @@ def render(found: Inspection, more: Iterable[Sequence[str]] = ()) -> str:
 
 def blocks(found: Inspection) -> list[list[str]]:
     """The findings as lines for a terminal, but for the advice: numbers, bars, pairs to read, and what filters do."""
-    bars = [
-        [f"{name}: pairs by words of the source and of the target", *_bars(split)]
-        for name, split in found.splits.items()
-    ]
+    bars = [[f"{name}: pairs by {_units(split)}", *_bars(split)] for name, split in found.splits.items()]
     unequal = [[f"{name}: most unequal lengths", *_texts(split.outliers)] for name, split in found.splits.items()]
     spots = [f"train: {len(found.spots)} pairs drawn at random", *_texts(found.spots)]
     filters = ["what the recipe's filters do", *(f"  {line}" for line in str(found.ledger).split("\n"))]
     return [_summary(found), *bars, *unequal, spots, filters]
 
 
+def _units(split: SplitFindings) -> str:
+    source, target = (unit_name(side.unspaced) for side in (split.source, split.target))
+    return f"{source} of the source and {'' if source == target else f'{target} '}of the target"
+
+
 class _Side:
     """Tallies one side of a split, text by text."""
 
-    def __init__(self) -> None:
+    def __init__(self, unspaced: bool) -> None:
+        self.unspaced = unspaced
         self.words, self.characters = array("l"), array("l")
         self.types: set[str] = set()
 
     def add(self, text: str) -> None:
-        words = text.split()
+        words = split_words(text, self.unspaced)
         self.words.append(len(words))
         self.characters.append(len(text))
         self.types.update(words)
 
     def told(self) -> SideFindings:
         histogram = np.histogram(self.words, bins=np.array(_BINS))[0].tolist()
-        return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram)
+        return SideFindings(sum(self.words), sum(self.characters), len(self.types), histogram, self.unspaced)
 
 
 def _findings(dataset: "datasets.Dataset") -> SplitFindings:
-    source, target = _Side(), _Side()
+    source, target = (_Side(is_unspaced(pair[side] for pair in pairs(dataset))) for side in (0, 1))
     empty, copies, windows_ends = [], [], 0
     suspicious: dict[str, list[int]] = {}
     for row, (one, other) in enumerate(pairs(dataset), start=1):
@@ -231,8 +237,11 @@ def _summary(found: Inspection) -> list[str]:
     splits = list(found.splits.values())
     rows: dict[str, list[float | None]] = {"pairs": [split.pairs for split in splits]}
     for side, of in (("source", [split.source for split in splits]), ("target", [split.target for split in splits])):
-        rows[f"{side} words"] = [split.words for split in of]
-        rows[f"{side} words, different"] = [split.types for split in of]
+        # as the training data have it: a split of a few texts may not tell
+        unspaced = of[0].unspaced
+        if not unspaced:
+            rows[f"{side} words"] = [split.words for split in of]
+        rows[f"{side} {unit_name(unspaced)}, different"] = [split.types for split in of]
         rows[f"{side} characters"] = [split.characters for split in of]
     rows["correlation of lengths"] = [split.correlation for split in splits]
     rows["pairs with an empty side"] = [len(split.empty) for split in splits]

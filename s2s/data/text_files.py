@@ -101,18 +101,32 @@ def line_pairs(source: Path, target: Path) -> Iterator[Row]:
     Raises:
         UserError: as `lines`; or one file has more lines than the other.
     """
-    left, right, count = lines(source), lines(target), 0
+    return ({"source": one, "target": other} for one, other in line_rows(source, target))
+
+
+def line_rows(*files: Path) -> Iterator[list[str]]:
+    """The lines of two or more line-aligned files, row by row.
+
+    Raises:
+        UserError: as `lines`; or a file has more lines than another.
+    """
+    readers = [lines(file) for file in files]
+    count = 0
     while True:
-        one, other = next(left, None), next(right, None)
-        if one is None or other is None:
+        row = [next(reader, None) for reader in readers]
+        found = [line for line in row if line is not None]
+        if len(found) < len(row):
             break
         count += 1
-        yield {"source": one, "target": other}
-    if one is not None or other is not None:
-        longer = count + 1 + sum(1 for _ in (left if one is not None else right))
-        counts = (longer, count) if one is not None else (count, longer)
+        yield found
+    if found:
+        counts = [
+            count if line is None else count + 1 + sum(1 for _ in reader)
+            for line, reader in zip(row, readers, strict=True)
+        ]
+        said = [f"{file} has {number:,}" for file, number in zip(files, counts, strict=True)]
         raise UserError(
-            f"{source} has {counts[0]:,} lines, {target} has {counts[1]:,}",
+            ", ".join([f"{said[0]} lines", *said[1:]]),
             remedy="line n of one file must translate line n of the other; look at where they part",
         )
 

@@ -10,7 +10,8 @@ with σ = 6 and lengths l. The minimum is the clipping and the last factor the p
 are against captions that say a frequent thing again and again. As papers do, a hundred times the number is told: equal
 sentences, one reference each, have 1,000.
 
-Sentences are lower-cased and cut into words without punctuation. The authors' program (pycocoevalcap) does so with
+Sentences are lower-cased and cut into words without punctuation, and into characters without it where spaces do not
+separate words. The authors' program (pycocoevalcap) does so with
 Stanford's tokenizer, in Java, which also cuts "don't" and "dog's" in two; of sentences that are cut already, both
 programs give the same numbers.
 """
@@ -35,6 +36,8 @@ class _CiderSignature(Signature):
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
         self.info |= {"case": "lc", "n": str(_LONGEST), "sigma": f"{_SIGMA:g}"}
+        if args["unspaced"]:
+            self.info["unit"] = "characters"
 
 
 class Cider(Metric):
@@ -45,13 +48,15 @@ class Cider(Metric):
 
     _SIGNATURE_TYPE = _CiderSignature
 
-    def __init__(self) -> None:
+    def __init__(self, unspaced: bool = False) -> None:
         super().__init__()
+        self.unspaced = unspaced
         self._log_images = 0.0
         self._images_with: Counter[tuple[str, ...]] = Counter()
 
     def _preprocess_segment(self, sent: str) -> str:
-        return " ".join(_WORDS.findall(sent.lower()))
+        words = _WORDS.findall(sent.lower())
+        return " ".join("".join(words) if self.unspaced else words)
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         return {"references": [_ngrams(reference) for reference in refs]}

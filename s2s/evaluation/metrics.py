@@ -5,14 +5,16 @@ those to the nearest. sacreBLEU's own metrics do as they always do.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.evaluation.inference import Counts, drawn_rows, estimate, wilson
+from s2s.evaluation.tokenization import SPACED, SPLITS_AT_SPACES, Tokenization, choose_tokenization, tokenized_ter
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -53,7 +55,7 @@ class Score:
 class Bucket:
     """The BLEU, in percent, of sources of similar length; no other bucket has lengths between.
 
-    The unit is `words`, or `characters` where sources are single words.
+    The unit is `words`, or `characters` where sources are single words or have no spaces between words.
     """
 
     shortest: int
@@ -67,8 +69,13 @@ class Bucket:
         return f"{span} {self.unit}: {self.bleu:.1f}"
 
 
-def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> "dict[str, Metric]":
-    """BLEU, chrF2++, TER, exact match, character and word error rate; CIDEr-D, which knows no case, if it is named."""
+def metrics(
+    lowercase: bool = False, names: Sequence[str] = NAMES, tokenization: Tokenization = SPACED
+) -> "dict[str, Metric]":
+    """BLEU, chrF2++, TER, exact match, character and word error rate; CIDEr-D, which knows no case, if it is named.
+
+    Where spaces do not separate words, the word error rate is the character error rate, and is called CER.
+    """
     # a line is translated, and much else is done, before or without any score
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -77,14 +84,16 @@ def metrics(lowercase: bool = False, names: Sequence[str] = NAMES) -> "dict[str,
     from s2s.evaluation.cider import Cider
     from s2s.evaluation.rates import Rate
 
+    tokenizer, unspaced = tokenization.tokenizer, tokenization.unspaced
+    splits_at_spaces = tokenizer in SPLITS_AT_SPACES
     makers: dict[str, Callable[[], Metric]] = {
-        "bleu": lambda: BLEU(lowercase=lowercase),
+        "bleu": lambda: BLEU(lowercase=lowercase, tokenize=tokenizer),
         "chrf": lambda: CHRF(word_order=2, lowercase=lowercase),
-        "ter": lambda: TER(case_sensitive=not lowercase),
+        "ter": lambda: TER(case_sensitive=not lowercase) if splits_at_spaces else tokenized_ter(tokenizer, lowercase),
         "exact": lambda: Rate("sentences", lowercase),
         "cer": lambda: Rate("characters", lowercase),
-        "wer": lambda: Rate("words", lowercase),
-        "cider": Cider,
+        "wer": lambda: Rate("characters" if unspaced else "words", lowercase),
+        "cider": lambda: Cider(unspaced),
     }
     return {name: makers[name]() for name in names}
 
@@ -96,20 +105,32 @@ def by_place(references: References) -> Any:
 
 
 def score(
-    translations: Sequence[str], references: References, lowercase: bool = False, names: Sequence[str] = _QUICK
+    translations: Sequence[str],
+    references: References,
+    lowercase: bool = False,
+    names: Sequence[str] = _QUICK,
+    tokenization: Tokenization | None = None,
 ) -> dict[str, float]:
-    """Metrics, all but TER unless others are named, in percent and without intervals: quick enough for curves."""
-    return {
-        name: metric.corpus_score(list(translations), by_place(references)).score
-        for name, metric in metrics(lowercase, names).items()
-    }
+    """Metrics, all but TER unless others are named, in percent and without intervals: quick enough for curves.
+
+    The tokenization is chosen by the references if it is None.
+    """
+    asked = metrics(lowercase, names, tokenization or choose_tokenization(references))
+    return {name: metric.corpus_score(list(translations), by_place(references)).score for name, metric in asked.items()}
 
 
 def scores(
-    translations: Sequence[str], references: References, lowercase: bool = False, names: Sequence[str] = NAMES
+    translations: Sequence[str],
+    references: References,
+    lowercase: bool = False,
+    names: Sequence[str] = NAMES,
+    tokenization: Tokenization | None = None,
 ) -> dict[str, Score]:
-    """Metrics with their intervals; sentences are looked at once, for value and interval."""
-    asked = metrics(lowercase, names)
+    """Metrics with their intervals; sentences are looked at once, for value and interval.
+
+    The tokenization is chosen by the references if it is None.
+    """
+    asked = metrics(lowercase, names, tokenization or choose_tokenization(references))
     lines = {
         name: metric._extract_corpus_statistics(list(translations), by_place(references))
         for name, metric in asked.items()
@@ -128,6 +149,11 @@ def scores(
             low, high = _interval(metric, resampled.astype(counts[name].dtype))
         found[name] = Score(whole.name, whole.score, low, high, str(metric.get_signature()))
     return found
+
+
+def score_lines(found: Mapping[str, Score]) -> list[str]:
+    """Scores as lines for a terminal; a word error rate that counts characters is the CER, and is not repeated."""
+    return list(dict.fromkeys(map(str, found.values())))
 
 
 def bootstrap_interval(metric: "Metric", counts: Counts) -> tuple[float, float]:
@@ -155,15 +181,19 @@ def exact_share(translations: Sequence[str], references: Sequence[str]) -> float
 
 
 def word_accuracy(
-    sources: Sequence[str], translations: Sequence[str], references: Sequence[str], lowercase: bool = False
+    sources: Sequence[str], translations: Sequence[str], references: References, lowercase: bool = False
 ) -> float | None:
     """Share of the references' words that stand at their place in the translation, in percent.
 
     None unless every reference has as many words as its source: only where each word is answered by one, as in
-    tagging, does the place of a word say anything.
+    tagging, does the place of a word say anything. None, too, where sentences have several references, or spaces do
+    not separate words.
     """
+    single = [reference for reference in references if isinstance(reference, str)]
+    if len(single) < len(references) or is_unspaced(single) or is_unspaced(sources):
+        return None
     right = total = 0
-    for source, translation, reference in zip(sources, translations, references, strict=True):
+    for source, translation, reference in zip(sources, translations, single, strict=True):
         wanted = (reference.lower() if lowercase else reference).split()
         if len(wanted) != len(source.split()):
             return None
@@ -174,19 +204,25 @@ def word_accuracy(
 
 
 def by_source_length(
-    sources: Sequence[str], translations: Sequence[str], references: Sequence[str], lowercase: bool = False
+    sources: Sequence[str],
+    translations: Sequence[str],
+    references: References,
+    lowercase: bool = False,
+    tokenization: Tokenization | None = None,
 ) -> list[Bucket]:
     """BLEU of the shortest quarter of the sources, of the next, and so on; sources of one length stay together.
 
-    Lengths are counted in words, or in characters where all sources have as many words.
+    Lengths are counted in words, or in characters where spaces do not separate words, or where all sources have as
+    many words. The tokenization is chosen by the references if it is None.
     """
-    words = np.array([len(source.split()) for source in sources])
-    unit = "words" if len(set(words)) > 1 else "characters"
-    lengths = words if unit == "words" else np.array([len(source.strip()) for source in sources])
+    tokenization, unspaced = tokenization or choose_tokenization(references), is_unspaced(sources)
+    words = np.array([len(split_words(source, unspaced)) for source in sources])
+    unit = unit_name(unspaced or len(set(words)) <= 1)
+    lengths = words if unspaced or unit == "words" else np.array([len(source.strip()) for source in sources])
     buckets = []
     for rows in _parts(lengths):
         written, wanted = [translations[i] for i in rows], [references[i] for i in rows]
-        bleu = metrics(lowercase, ("bleu",))["bleu"].corpus_score(written, [wanted]).score
+        bleu = metrics(lowercase, ("bleu",), tokenization)["bleu"].corpus_score(written, by_place(wanted)).score
         buckets.append(Bucket(int(lengths[rows].min()), int(lengths[rows].max()), len(rows), bleu, unit))
     return buckets
 

@@ -17,6 +17,7 @@ from s2s.errors import UserError
 from s2s.evaluation.classification import accuracy
 from s2s.evaluation.inference import Share, coin, paired_p
 from s2s.evaluation.metrics import NAMES, References, bootstrap_interval, by_place, metrics, scores_of
+from s2s.evaluation.tokenization import Tokenization, choose_tokenization
 
 Classes = Int[np.ndarray, " examples"]
 
@@ -47,8 +48,11 @@ def compare(
     references: References,
     lowercase: bool = False,
     names: Sequence[str] = NAMES,
+    tokenization: Tokenization | None = None,
 ) -> list[Comparison]:
     """Tests every system against the first, on the same sentences.
+
+    The tokenization is chosen by the references if it is None.
 
     Raises:
         UserError: there are fewer than two systems, or they translated different numbers of sentences.
@@ -61,7 +65,11 @@ def compare(
         )
     first, *_ = systems
     found = []
-    for name, metric in metrics(lowercase, names).items():
+    tokenization = tokenization or choose_tokenization(references)
+    if tokenization.unspaced and "cer" in names:
+        # the same number
+        names = [name for name in names if name != "wer"]
+    for name, metric in metrics(lowercase, names, tokenization).items():
         counts = {
             system: np.array(metric._extract_corpus_statistics(list(lines), by_place(references)))
             for system, lines in systems.items()

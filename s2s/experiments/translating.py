@@ -15,12 +15,13 @@ from s2s.data.tokenizers import EOS
 from s2s.decoding.translator import Translator
 from s2s.evaluation.inference import Counts, Draws
 from s2s.evaluation.metrics import metrics, scores_of
+from s2s.evaluation.tokenization import choose_tokenization
 from s2s.experiments.contest import check_translates
 from s2s.experiments.instruments import counted_flops, unfused
 from s2s.experiments.matching import beside_width, solved, translators
 from s2s.experiments.whole_runs import seeds_of, stopwatch
 from s2s.models.contract import Seq2Seq
-from s2s.recipe.schema import Section
+from s2s.recipe.schema import BleuTokenizer, Section
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
 from s2s.tasks.translation.task import build_model, translation_trainer
@@ -195,10 +196,17 @@ def greedy(model: Seq2Seq, data: Prepared, recipe: Recipe[Any], sources: Sequenc
 
 
 def counts_of(
-    metric: str, translations: Sequence[str], references: Sequence[str], lowercase: bool = False
+    metric: str,
+    translations: Sequence[str],
+    references: Sequence[str],
+    lowercase: bool = False,
+    tokenizer: BleuTokenizer = "auto",
 ) -> list[list[int]]:
     """What sacreBLEU counts in each sentence for `bleu` or `chrf`; a corpus' score is computed from the sums."""
-    counted = metrics(lowercase)[metric]._extract_corpus_statistics(list(translations), [list(references)])
+    tokenization = choose_tokenization(references, tokenizer)
+    counted = metrics(lowercase, (metric,), tokenization)[metric]._extract_corpus_statistics(
+        list(translations), [list(references)]
+    )
     return [[int(number) for number in sentence] for sentence in counted]
 
 

@@ -15,7 +15,8 @@ class FilterSettings(schema.Section):
     """Which training pairs are dropped before anything is learned from them; pairs with an empty side always are."""
 
     max_words: schema.Length | None = 250
-    """Longest side, in white-space separated words."""
+    """Longest side, in white-space separated words; in characters where the script has no spaces between words, as in
+    Chinese, Japanese and Thai."""
     max_ratio: Annotated[float, Field(gt=1, le=1e6)] | None = 9.0
     """Largest ratio of the longer side to the shorter one, in characters; pairs under 20 characters pass."""
     duplicates: Literal["keep", "drop"] = "keep"

@@ -56,6 +56,7 @@ Classes = Annotated[tuple[Word, ...], Field(min_length=2), AfterValidator(_diffe
 Split = Examples | Word | tuple[Word, Word]
 Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
 SplitOrSize = Examples | Word
+BleuTokenizer = Literal["auto", "13a", "zh", "ja-mecab", "ko-mecab", "char", "flores200", "none"]
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
 
 

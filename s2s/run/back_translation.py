@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from s2s.data.caching import content_hash, named
 from s2s.data.pairs import target_texts
+from s2s.data.scripts import split_words
 from s2s.data.sources import digest_of
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError
@@ -93,7 +94,7 @@ def _table(settings: "FurtherPairs", say: Callable[[str], object]) -> Path:
     checkpoint = find_checkpoint(run.path, None)
     most, texts = settings.filters.max_words, target_texts(settings)
     # the filters would drop them; they stay as empty lines, so that the others keep their numbers
-    lines = ["" if most and len(text.split()) > most else text for text in texts]
+    lines = ["" if most and len(split_words(text)) > most else text for text in texts]
     if left := sum(line != text for line, text in zip(lines, texts, strict=True)):
         say(f"lines of more than {most:,} words (filters.max_words), which are left out: {left:,}")
     parts = [

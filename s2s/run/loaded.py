@@ -11,7 +11,7 @@ from jaxtyping import Int
 from rich.console import Console
 
 from s2s.data.sources import Rows, Source
-from s2s.data.text_files import line_pairs
+from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError, quoted
@@ -158,14 +158,12 @@ def evaluate(
     overrides: Sequence[str] = (),
     keep: bool = True,
     meter: Meter = silent,
-    lowercase: bool = False,
-    files: tuple[Path, Path] | None = None,
+    scoring: Scoring | None = None,
 ) -> Evaluation:
     """Scores a run on a split, as its task does.
 
     Overrides (`section.key=value`) are for what may change after training, and for a run's folder alone; `keep` says
-    whether this is the run's result, kept there. Case, and files of sources and references in the place of a split, are
-    of translations.
+    whether this is the run's result, kept there. `scoring` takes the place of `split`.
 
     Raises:
         UserError: it is not a run, its recipe has no such split, or the files have not equally many lines, or none.
@@ -173,10 +171,11 @@ def evaluate(
     run = opened(run, overrides) if isinstance(run, Path) else run
     loaded = load(run, checkpoint)
     task = task_of(loaded.recipe)
-    part = _from_files(*files) if files else part_to_score(run, loaded.recipe, split)
+    scoring = scoring or Scoring(split)
+    part = _from_files(*scoring.files) if scoring.files else part_to_score(run, loaded.recipe, scoring.split)
     # of now: a training that goes on may make another average meanwhile
     weights = digest_of_weights(loaded.checkpoint)
-    evaluation = replace(task.evaluate(loaded, part, Scoring(split, lowercase, files), meter), weights=weights)
+    evaluation = replace(task.evaluate(loaded, part, scoring, meter), weights=weights)
     if keep and not run.fetched:
         evaluation.keep()
     return evaluation
@@ -247,13 +246,21 @@ def hashes_of(task: Task[R, Any, Any], recipe: R, data: Prepared) -> dict[str, s
     return data.hashes() | {name: digest for each in held_out for name, digest in each.items()} | compared_by
 
 
-def _from_files(source: Path, reference: Path) -> "datasets.Dataset":
-    from datasets import Dataset
-
-    rows = list(line_pairs(source, reference))
+def _from_files(source: Path, *references: Path) -> "datasets.Dataset":
+    rows = list(line_rows(source, *references))
     if not rows:
         raise UserError("has no lines", where=str(source), remedy="name a file with a sentence a line")
-    return Dataset.from_list(rows)
+    return pairs_to_score([row[0] for row in rows], [row[1:] for row in rows])
+
+
+def pairs_to_score(sources: Sequence[str], references: Sequence[Sequence[str]]) -> "datasets.Dataset":
+    """Sources with one or more references each, as translators are scored on them."""
+    from datasets import Dataset
+
+    columns: dict[str, object] = {"source": list(sources), "target": [first for first, *_ in references]}
+    if any(len(several) > 1 for several in references):
+        columns["references"] = list(map(list, references))
+    return Dataset.from_dict(columns)
 
 
 def score_together(
@@ -268,12 +275,10 @@ def score_together(
     # beside the results, which may go into a file; nothing where nobody looks
     console = Console(stderr=True)
     shown = meter(console) if console.is_terminal else silent
-    evaluations = [
-        evaluate(run, scoring.split, checkpoint, (), False, shown, scoring.lowercase, scoring.files) for run in runs
-    ]
+    evaluations = [evaluate(run, checkpoint=checkpoint, keep=False, meter=shown, scoring=scoring) for run in runs]
     comparisons = type(evaluations[0]).compare(evaluations) if len(runs) > 1 else ()
-    # what another search, checkpoint or corpus scores is not the run's result
-    own = checkpoint is None and not runs[0].overrides
+    # what another search, checkpoint, corpus or tokenizer scores is not the run's result
+    own = checkpoint is None and not runs[0].overrides and scoring.tokenizer is None
     for evaluation in (e for e, run in zip(evaluations, runs, strict=True) if own and not run.fetched):
         try:
             evaluation.keep()

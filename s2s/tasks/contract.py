@@ -28,7 +28,7 @@ from s2s.evaluation.signs import Symptoms
 from s2s.files import write_atomically
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.recipe.installed import module_of
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import AnyRecipe, BleuTokenizer
 from s2s.training import drawing
 from s2s.training.devices import Computer
 from s2s.training.logger import RunLog
@@ -108,11 +108,19 @@ class Loaded(Generic[R, M]):
 
 @dataclass(frozen=True)
 class Scoring:
-    """What is scored: the split `test` or `validation`, or files of sources and references; with case or without."""
+    """Options of an evaluation.
+
+    Attributes:
+        split: `test` or `validation`.
+        lowercase: Score without regard to case.
+        files: In the place of a split, a file of sources and one or more files of references, line by line.
+        tokenizer: sacreBLEU's tokenizer of BLEU and TER; the recipe's when None.
+    """
 
     split: str = "test"
     lowercase: bool = False
-    files: tuple[Path, Path] | None = None
+    files: tuple[Path, ...] | None = None
+    tokenizer: BleuTokenizer | None = None
 
     @property
     def name(self) -> str:
@@ -375,6 +383,17 @@ def check_case(lowercase: Sequence[bool]) -> None:
     if len(set(lowercase)) > 1:
         what = "some of the runs write small letters alone and are scored without regard to case, others are not"
         raise UserError(what, remedy="add --lowercase, which scores all of them so")
+
+
+def check_tokenizers(tokenizers: Sequence[str]) -> None:
+    """Refuses to compare evaluations whose BLEU was computed with different tokenizers.
+
+    Raises:
+        UserError: they were.
+    """
+    if len(set(tokenizers)) > 1:
+        what = f"the runs are scored with different tokenizers: {', '.join(dict.fromkeys(tokenizers))}"
+        raise UserError(what, remedy="add --tokenize, which scores all of them with one")
 
 
 def check_positions(longest: int | None, wanted: int, remedy: str, key: str = "batches.max_length") -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from s2s.data.inspection import altered
+from s2s.data.scripts import estimate_words, is_unspaced, unspaced_script
 from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_kind
 from s2s.data.tokenizers import UNK, Tokenizer, train
 from s2s.errors import UserError
@@ -27,6 +28,8 @@ _SPECIALS = 4
 # as many different words as a table of vectors holds without a thought
 _CLOSED = 500
 _LETTERS = 500
+# words a text, on average, up to which texts are single words
+_SINGLE = 1.5
 _SIZES = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 400, 350, 300)
 # pieces learned from more text differ little, and what part of a text fills, all of it does
 _TRIED = 20_000
@@ -52,7 +55,8 @@ class Words:
     """What the words of texts are, between spaces.
 
     Of the texts to learn from: all words, different ones, those that occur once; those of validation and test that do
-    not occur in them; how many different characters there are, and how many in the longest text.
+    not occur in them; how many different characters there are, and how many in the longest text. Where spaces do not
+    separate words (`unspaced`), the number of all words is a low estimate by the number of characters.
     """
 
     texts: int
@@ -62,16 +66,24 @@ class Words:
     unseen: int
     characters: int
     longest: int
+    unspaced: bool = False
+
+    @property
+    def sentences(self) -> bool:
+        """Whether texts are natural sentences without spaces between words."""
+        return self.unspaced and self.words > _SINGLE * self.texts
 
     @property
     def closed(self) -> bool:
         """Whether no new word is to be expected: few occur only once, as half of natural text's do."""
+        if self.sentences:
+            return False
         return self.types <= _CLOSED and not self.unseen and self.once <= 0.2 * self.types
 
     @property
     def spelt(self) -> bool:
         """Whether texts are single words, of letters that are few."""
-        return self.words <= 1.5 * self.texts and self.characters <= _LETTERS
+        return self.words <= _SINGLE * self.texts and self.characters <= _LETTERS
 
 
 @dataclass(frozen=True)
@@ -92,14 +104,22 @@ def look(learned: Iterable[str], held_out: Iterable[str]) -> Words:
     """Counts the words of the training texts, and of validation and test those that do not occur in them."""
     counts: Counter[str] = Counter()
     characters: set[str] = set()
-    texts = longest = 0
+    sample: list[str] = []
+    texts = longest = written = 0
     for text in learned:
         counts.update(text.split())
         characters.update(text)
         texts, longest = texts + 1, max(longest, len(text))
+        written += len(text)
+        if texts <= _TRIED:
+            sample.append(text)
     unseen = {word for text in held_out for word in text.split()} - counts.keys()
     once = sum(count == 1 for count in counts.values())
-    return Words(texts, counts.total(), len(counts), once, len(unseen), len(characters), longest)
+    script, words = unspaced_script(sample), counts.total()
+    unspaced = script is not None and is_unspaced(sample)
+    if script and unspaced:
+        words = max(words, estimate_words(written, script))
+    return Words(texts, words, len(counts), once, len(unseen), len(characters), longest, unspaced)
 
 
 def choose_normalization(targets: Iterable[str]) -> tuple[str, str]:
@@ -121,8 +141,14 @@ def choose_pieces(texts: Sequence[str], sides: Sequence[Words], normalization: s
         tried = [("word", types + _SPECIALS, f"{types:,} different words, and no new one is to be expected")]
     elif not any(side.spelt for side in sides):
         # each piece should be seen often
-        sizes = [size for size in _SIZES if size <= max(_SIZES[-1], words / _SEEN)]
-        tried = [("unigram", size, f"{words:,} words, {types:,} different ones, can fill them") for size in sizes]
+        most = max(_SIZES[-1], words / _SEEN)
+        said = f"{words:,} words, {types:,} different ones, can fill them"
+        if any(side.unspaced for side in sides):
+            # room for all characters, for bytes, and for as many pieces as there are characters
+            most = max(most, _SPECIALS + 256 + 2 * characters)
+            said = f"{words:,} words or so, not all separated by spaces, can fill them"
+        sizes = [size for size in _SIZES if size <= most]
+        tried = [("unigram", size, said) for size in sizes]
 
     def learned(kind: str, size: int, why: str) -> Pieces:
         """A tokenizer of that kind and size, from some of the texts."""

@@ -20,7 +20,9 @@ from s2s.evaluation.metrics import metrics, score
 from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst, plain_sign, share_sign
 from s2s.evaluation.signs.pieces import entropy, unknown
 from s2s.evaluation.signs.texts import text_signs
+from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import BleuTokenizer
 from s2s.tasks.contract import TOKENIZER, Loaded
 from s2s.tasks.lines import Seen
 from s2s.tasks.seq2seq import translator_of
@@ -36,11 +38,16 @@ Read = Callable[[list[int]], tuple[Shaped[Tensor, "batch ..."], Bool[Tensor, "ba
 
 
 def pair_symptoms(
-    run: Loaded[Any, Seq2Seq], part: "datasets.Dataset", places: Sequence[str], meter: Meter, prefix: str = ""
+    run: Loaded[Any, Seq2Seq],
+    part: "datasets.Dataset",
+    places: Sequence[str],
+    meter: Meter,
+    prefix: str = "",
+    tokenizer: BleuTokenizer = "auto",
 ) -> Symptoms:
     """Writes a target for each source of a part, each after the prefix, and looks at what was written.
 
-    Each pair has a place in words.
+    Each pair has a place in words. The tokenizer is that of BLEU.
     """
     sources, references = list(part["source"]), list(part["target"])
     data = encode_corpus(prefixed(part, prefix), run.tokenizers[0], run.tokenizers[-1])
@@ -51,7 +58,7 @@ def pair_symptoms(
     outputs = [translation.text for translation in translations]
     seen = Seen.load(run.checkpoint / TOKENIZER)
     lowercase = run.tokenizers[-1].writes_lowercase
-    found = score(outputs, references, lowercase)
+    found = score(outputs, references, lowercase, tokenization=choose_tokenization(references, tokenizer))
     return Symptoms(
         summary=f"{len(sources):,} sentences: BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}, "
         f"exact {found['exact']:.2f} %",

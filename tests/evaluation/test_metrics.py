@@ -189,6 +189,6 @@ def test_files_are_compared_by_the_named_metrics_alone(texts, tmp_path, monkeypa
     for file, lines in zip(files, (translations, references, references), strict=True):
         file.write_text("".join(f"{line}\n" for line in lines))
     monkeypatch.setattr("sacrebleu.metrics.ter.TER", lambda **settings: pytest.fail("nobody asked for it"))
-    found, tested = score_files(files[:2], files[2], lowercase=False, names=["chrf"])
+    found, tested = score_files(files[:2], files[2:], lowercase=False, names=["chrf"])
     assert [list(each.scores) for each in found] == [["chrf"]] * 2
     assert [(each.system, each.metric) for each in tested] == [(str(file), "chrf") for file in files[:2]]

@@ -1,6 +1,6 @@
 """Signs in written texts: copied, repeated, of the wrong length.
 
-Texts are cut into words, or into characters where the references are single words.
+Texts are cut into words, or into characters where the references are single words or have no spaces between words.
 """
 
 import difflib
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from s2s.data.scripts import is_unspaced
 from s2s.evaluation.inference import draws, estimate, ratios
 from s2s.evaluation.signs import Sign, share_sign
 
@@ -30,7 +31,9 @@ def text_signs(sources: Sequence[str], outputs: Sequence[str], references: Seque
 
 
 def unit_of(references: Sequence[str]) -> Cut:
-    """What cuts texts: into words, or into characters where most references have but one word."""
+    """What cuts texts: into words, or into characters where most references have but one word between spaces."""
+    if is_unspaced(references):
+        return list
     single = sum(len(text.split()) <= 1 for text in references)
     return list if single > len(references) / 2 else str.split
 

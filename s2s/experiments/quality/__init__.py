@@ -24,12 +24,10 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     recipe = contestant.translation
     data = prepared(recipe)
     worth = source_use(load(folder).model, data.validation, recipe.batches, contest.computer)
+    scored = [tested[key] for key in ("translations", "references", "lowercase", "tokenizer")]
     return {
         **{key: tested[key] for key in ("split", "beam", "scores", "exact", "sources", "references", "translations")},
-        "counts": {
-            metric: counts_of(metric, tested["translations"], tested["references"], tested["lowercase"])
-            for metric in ("bleu", "chrf")
-        },
+        "counts": {metric: counts_of(metric, *scored) for metric in ("bleu", "chrf")},
         **history(folder, {"losses": "loss", "bleus": "bleu"}, contest.computer),
         "source_use": asdict(worth) if worth else None,
         "rate": contestant.choice(),

@@ -1,22 +1,24 @@
 """What a captioner scored, against several references an image and, of drawn scenes, fact by fact."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from s2s.decoding.translator import Writer
 from s2s.evaluation.inference import Share, wilson
-from s2s.evaluation.metrics import Score, scores
+from s2s.evaluation.metrics import Score, score_lines, scores
 from s2s.evaluation.significance import Comparison, compare
+from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.contract import Seq2Seq
+from s2s.recipe.schema import BleuTokenizer
 from s2s.tasks.captioning.data import BUILT_IN, Captioned
 from s2s.tasks.captioning.pictures import looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
 from s2s.tasks.captioning.writing import Look, looks, write
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable, check_tokenizers
 from s2s.training.progress import Meter
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class CaptionEvaluation(Evaluation):
         references: of each image.
         captions: that were written.
         looks: where the model looked for each word of some captions; none where it has no attention.
+        tokenizer: sacreBLEU's, of BLEU.
     """
 
     beam: int
@@ -52,6 +55,7 @@ class CaptionEvaluation(Evaluation):
     references: list[list[str]]
     captions: list[str]
     looks: list[Look]
+    tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
 
     def __str__(self) -> str:
         case = "lower-cased" if self.lowercase else "cased"
@@ -59,8 +63,10 @@ class CaptionEvaluation(Evaluation):
         lines = [
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.names):,} images, "
             f"{several:.1f} references each, beam {self.beam}, {case}",
-            *map(str, self.scores.values()),
         ]
+        if note := describe_tokenizer(self.tokenizer, self.references):
+            lines.append(f"  {note}")
+        lines += score_lines(self.scores)
         if self.facts:
             shares = " · ".join(f"{name} {share.value:.2f} %" for name, share in self.facts.items())
             lines.append(f"  facts told rightly: {shares}")
@@ -89,7 +95,10 @@ class CaptionEvaluation(Evaluation):
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.names, each.references))
         check_case([each.lowercase for each in evaluations])
-        return compare({e.run: e.captions for e in evaluations}, first.references, first.lowercase, METRICS)
+        check_tokenizers([each.tokenizer for each in evaluations])
+        tokenization = choose_tokenization(first.references, first.tokenizer)
+        captions = {each.run: each.captions for each in evaluations}
+        return compare(captions, first.references, first.lowercase, METRICS, tokenization)
 
 
 def evaluate_images(
@@ -102,6 +111,7 @@ def evaluate_images(
         written = write(recipe, writer, part.pixels, advance)
     captions = [each.text for each in written]
     lowercase = scoring.lowercase or tokenizer.writes_lowercase
+    tokenization = choose_tokenization(part.captions, scoring.tokenizer or recipe.validation.bleu_tokenizer)
     some = np.arange(0, len(part), max(1, len(part) // _SAMPLES))[:_SAMPLES]
     shown = part.select(some)
     return CaptionEvaluation(
@@ -112,12 +122,13 @@ def evaluate_images(
         length_penalty=recipe.decoding.length_penalty,
         lowercase=lowercase,
         own_case=lowercase == tokenizer.writes_lowercase,
-        scores=scores(captions, part.captions, lowercase, METRICS),
+        scores=scores(captions, part.captions, lowercase, METRICS, tokenization),
         facts=facts_told(captions, part) if recipe.data.corpus == BUILT_IN else None,
         names=list(part.names),
         references=[list(several) for several in part.captions],
         captions=captions,
         looks=looks(recipe, run.model, tokenizer, shown.pixels, [written[i] for i in some], shown.names),
+        tokenizer=tokenization.tokenizer,
     )
 
 

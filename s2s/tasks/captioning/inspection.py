@@ -7,6 +7,7 @@ import numpy as np
 from s2s.data import inspection as look
 from s2s.data.encoding import learned
 from s2s.data.piece_inspection import cutting
+from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus
 from s2s.tasks.captioning.data import Captioned, CaptionSource
 from s2s.tasks.captioning.recipe import CaptionRecipe
@@ -41,7 +42,8 @@ def inspect_captions(
 
 def _split(name: str, part: Captioned, source: CaptionSource, normalization: str) -> Split:
     counts = np.array([len(several) for several in part.captions])
-    words = np.array([len(caption.split()) for caption in part.texts()])
+    unspaced = is_unspaced(part.texts())
+    words = np.array([len(split_words(caption, unspaced)) for caption in part.texts()])
     again, dull = (look.repeated(look.hashes(source.keys(part))) + 1).tolist(), plain(part.pixels)
     changed, suspicious = look.altered(part.texts(), normalization), dict[str, list[int]]()
     for row, several in enumerate(part.captions, start=1):
@@ -51,7 +53,7 @@ def _split(name: str, part: Captioned, source: CaptionSource, normalization: str
         "captions": int(counts.sum()),
         "  fewest of an image": int(counts.min()),
         "  most of an image": int(counts.max()),
-        "words of the shortest caption": int(words.min()),
+        f"{unit_name(unspaced)} of the shortest caption": int(words.min()),
         "  of the middle one": int(np.median(words)),
         "  of the longest": int(words.max()),
         "captions said before": len(look.repeated(look.hashes(part.texts()))),

@@ -70,6 +70,8 @@ class CaptionValidation(schema.PauseSettings):
     metric: Literal["loss", "bleu", "chrf", "cider", "exact"] = "cider"
     """What decides which checkpoint is best: BLEU, chrF2++, CIDEr-D, the share of captions that are one of the
     references, or, where lower is better, the loss."""
+    bleu_tokenizer: schema.BleuTokenizer = "auto"
+    """sacreBLEU's tokenizer of BLEU, as `validation.bleu_tokenizer` of task `translation`."""
     images: schema.Examples | None = None
     """How many validation images are captioned; all when null."""
     beam: schema.Beam = 1
@@ -136,5 +138,5 @@ SCHEMA = schema.TaskSchema(
     command="caption",
     use="caption:    s2s caption {} IMAGE.png",
     changeable=("data", "decoding", "device", "batches"),
-    scored_by=("--beam", "--lowercase"),
+    scored_by=("--beam", "--lowercase", "--tokenize"),
 )

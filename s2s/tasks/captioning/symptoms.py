@@ -7,12 +7,14 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.encoding import Lists
+from s2s.data.scripts import is_unspaced, split_words
 from s2s.data.tokenizers import EOS, UNK
 from s2s.decoding.translator import Writer
 from s2s.evaluation.metrics import score
 from s2s.evaluation.signs import Sign, Symptoms, share_sign
 from s2s.evaluation.signs.pieces import entropy
 from s2s.evaluation.signs.texts import lengths, repeated, unit_of
+from s2s.evaluation.tokenization import choose_tokenization
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.captioning.data import BUILT_IN, Captioned, as_read, every_one, positions_of
 from s2s.tasks.captioning.evaluation import METRICS, facts_of
@@ -39,12 +41,14 @@ def symptoms(
     with meter("captioning", len(part)) as advance:
         written = write(recipe, writer, part.pixels, advance)
     outputs = [each.text for each in written]
-    references = [_nearest(output, several) for output, several in zip(outputs, part.captions, strict=True)]
+    unspaced = is_unspaced(part.texts())
+    references = [_nearest(output, several, unspaced) for output, several in zip(outputs, part.captions, strict=True)]
     cut, positions = unit_of(references), positions_of(recipe)
     places = [f"image {row + 1}" for row in rows]
     pieces = Lists.of(tokenizer.encode_batch(list(part.texts())))
     every = pieces.rows(np.arange(len(pieces.lengths)))
-    found = score(outputs, part.captions, tokenizer.writes_lowercase, METRICS)
+    tokenization = choose_tokenization(part.captions, recipe.validation.bleu_tokenizer)
+    found = score(outputs, part.captions, tokenizer.writes_lowercase, METRICS, tokenization)
     return Symptoms(
         summary=f"{len(part):,} images: CIDEr-D {found['cider']:.2f}, BLEU {found['bleu']:.2f}, exact "
         f"{found['exact']:.2f} %",
@@ -68,10 +72,10 @@ def symptoms(
     )
 
 
-def _nearest(output: str, several: Sequence[str]) -> str:
+def _nearest(output: str, several: Sequence[str], unspaced: bool) -> str:
     """The reference whose length is nearest; one that was written exactly, where there is such."""
-    words = len(output.split())
-    return min(several, key=lambda each: (each != output, abs(len(each.split()) - words)))
+    words = len(split_words(output, unspaced))
+    return min(several, key=lambda each: (each != output, abs(len(split_words(each, unspaced)) - words)))
 
 
 def _image_ignored(run: Loaded[CaptionRecipe, Seq2Seq], part: Captioned) -> Sign:

@@ -14,6 +14,7 @@ from s2s.decoding.translator import Translation, Writer, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, score
 from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.captioning.data import (
@@ -54,6 +55,10 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
 
     def source(self, recipe: CaptionRecipe) -> CaptionSource:
         return CaptionSource(recipe.data)
+
+    def check(self, recipe: CaptionRecipe) -> None:
+        """Refuses a tokenizer of BLEU that is not installed."""
+        check_tokenizer(recipe.validation.bleu_tokenizer, "validation.bleu_tokenizer")
 
     def prepare(self, recipe: CaptionRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedCaptions:
         corpus: Corpus[Captioned] = CaptionSource(recipe.data).load()
@@ -105,6 +110,10 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         for name, part in course.data.corpus.parts().items():
             captions = sum(map(len, part.captions))
             say(f"{name}: {len(part):,} images, {captions:,} captions")
+        references = course.data.corpus.validation.captions
+        tokenization = choose_tokenization(references, course.recipe.validation.bleu_tokenizer)
+        if note := describe_tokenizer(tokenization.tokenizer, references):
+            say(note)
         colour = "grey" if data.channels == 1 else "colour"
         say(
             f"{data.size} x {data.size} pixels, {colour} · {stem.kind} of {stem.size} x {stem.size}: "
@@ -132,7 +141,9 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
             lambda rows: write(recipe, writer, part.pixels[rows]), range(len(part.pixels))
         )
         captions = [each.text for each in written]
-        found = {"loss": loss, **score(captions, part.captions, data.tokenizer.writes_lowercase, METRICS)}
+        lowercase, tokenizer = data.tokenizer.writes_lowercase, recipe.validation.bleu_tokenizer
+        tokenization = choose_tokenization(part.captions, tokenizer)
+        found = {"loss": loss, **score(captions, part.captions, lowercase, METRICS, tokenization)}
         first_ones = [first for first, *_ in part.captions]
         rows = zip(part.names, first_ones, captions, strict=True)
         log.validation(update, found, [Sample(*row) for row in rows][:_SAMPLES])

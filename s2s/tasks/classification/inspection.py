@@ -1,6 +1,7 @@
 """What commonly spoils labelled texts, found before training."""
 
 from s2s.data import inspection as look
+from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import ClassificationRecipe
@@ -25,7 +26,8 @@ def inspect_labelled(corpus: Corpus[Labelled], seed: int) -> CorpusInspection:
 
 def _split(name: str, part: Labelled) -> Split:
     texts, which = part.texts["text"], f"texts of {name}"
-    words, empty, suspicious = look_through(texts, lambda text: len(text.split()), "words")
+    unspaced = is_unspaced(texts)
+    words, empty, suspicious = look_through(texts, lambda text: len(split_words(text, unspaced)), unit_name(unspaced))
     found = inspect_labels(name, "texts", look.hashes(texts), part.labels, part.counts(), empty)
     advice = [*some(empty, f"{which} are empty"), *found.advice, *conversions(suspicious, which)]
     return Split({**found.rows, **words, "empty texts": len(empty)}, advice)

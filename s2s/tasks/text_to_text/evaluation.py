@@ -8,10 +8,12 @@ import numpy as np
 
 from s2s.data.pairs import with_prefix
 from s2s.evaluation.classification import ClassificationScores, classification_scores
-from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, scores
+from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, score_lines, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
+from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, check_comparable
+from s2s.recipe.schema import BleuTokenizer
+from s2s.tasks.contract import Evaluation, Loaded, check_comparable, check_tokenizers
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe
@@ -36,6 +38,7 @@ class TaskScore:
         written: what was.
         texts: all metrics of text with their intervals, where the task has no answers and `with_intervals` found them.
         classes: all measures of classes, where it has.
+        tokenizer: sacreBLEU's, of BLEU and TER.
     """
 
     task: str
@@ -46,12 +49,14 @@ class TaskScore:
     written: list[str]
     texts: dict[str, Score] | None = None
     classes: ClassificationScores | None = None
+    tokenizer: BleuTokenizer = "13a"
 
     def __str__(self) -> str:
         unit = " nats a piece" if self.metric == LOSS else ""
         head = f"{self.task}: {self.metric} {self.value:.2f}{unit}, {len(self.sources):,} examples"
-        more = [str(self.classes)] if self.classes else map(str, (self.texts or {}).values())
-        return "\n".join([head, *more])
+        more = [str(self.classes)] if self.classes else score_lines(self.texts or {})
+        note = describe_tokenizer(self.tokenizer, self.references) if self.texts else ""
+        return "\n".join([head, *([f"  {note}"] if note else []), *more])
 
     @property
     def percent(self) -> float | None:
@@ -118,7 +123,9 @@ class TextToTextEvaluation(Evaluation):
                 tested = compare_classifiers(truth, numbers)
             elif task.texts:
                 cases = {each.lowercase for each in evaluations}
-                tested = compare(written, task.references, True in cases)
+                check_tokenizers([each.tasks[number].tokenizer for each in evaluations])
+                tokenization = choose_tokenization(task.references, task.tokenizer)
+                tested = compare(written, task.references, True in cases, tokenization=tokenization)
                 name += ", without regard to case" if len(cases) > 1 else ""
             found += [TaskComparison(name, each) for each in tested]
         return found
@@ -149,16 +156,17 @@ def score_task(
             return TaskScore(name, settings.metric, value, sources, references, written, classes=classes)
         translator, ranks = translator_of(run), run.computer.ranks
         written = ranks.shared(lambda some: [each.text for each in translator.translate(some, advance)], prefixed)
-    metric = settings.metric
-    # intervals, and TER, take longer than the search: a curve has none
-    value = (
-        loss if metric == LOSS else score(written, references, run.tokenizers[0].writes_lowercase, (metric,))[metric]
-    )
-    return TaskScore(name, metric, value, sources, references, written)
+    metric, value = settings.metric, loss
+    tokenization = choose_tokenization(references, settings.bleu_tokenizer)
+    if metric != LOSS:
+        # intervals, and TER, take longer than the search: a curve has none
+        value = score(written, references, run.tokenizers[0].writes_lowercase, (metric,), tokenization)[metric]
+    return TaskScore(name, metric, value, sources, references, written, tokenizer=tokenization.tokenizer)
 
 
 def with_intervals(found: TaskScore, lowercase: bool) -> TaskScore:
     """The same with all metrics of text, where text was written; without regard to case, if so wanted."""
     if not found.written or found.classes:
         return found
-    return replace(found, texts=scores(found.written, found.references, lowercase))
+    tokenization = choose_tokenization(found.references, found.tokenizer)
+    return replace(found, texts=scores(found.written, found.references, lowercase, tokenization=tokenization))

@@ -28,6 +28,8 @@ class CorpusSettings(PairSettings):
     metric: Metric = "exact"
     """How the task is scored: as `validation.metric` of task `translation`, or, where there are `answers`, `accuracy`
     or `macro_f1`."""
+    bleu_tokenizer: schema.BleuTokenizer = "auto"
+    """sacreBLEU's tokenizer of BLEU and TER, as `validation.bleu_tokenizer` of task `translation`."""
     answers: schema.Classes | None = None
     """All that may be written. The log probability of each answer is computed, and the largest is taken, so that
     nothing else is ever answered; null: any text."""
@@ -141,5 +143,5 @@ SCHEMA = schema.TaskSchema(
     command="translate",
     use="write:  echo 'A sentence.' | s2s translate {} --task NAME",
     changeable=("data", "decoding", "device"),
-    scored_by=("--beam",),
+    scored_by=("--beam", "--tokenize"),
 )

@@ -39,7 +39,7 @@ def symptoms(run: Run, part: Mixture, rows: Int[np.ndarray, " examples"], meter:
         if settings.answers:
             found[name] = _chosen(run, each, settings, places[name], meter)
         elif settings.objective == "pairs":
-            found[name] = pair_symptoms(run, each, places[name], meter, settings.prefix)
+            found[name] = pair_symptoms(run, each, places[name], meter, settings.prefix, settings.bleu_tokenizer)
     signs = [
         # a model that writes has no head
         replace(s, name=f"{n}: {s.name}", remedy=own_keys(s.remedy.replace("head.dropout", "model.dropout"), n))

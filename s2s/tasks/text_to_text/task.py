@@ -10,6 +10,7 @@ from s2s.data.corruption import SENTINELS
 from s2s.data.mixing import Mixed, PairsOfPieces, every_one, told
 from s2s.data.tokenizers import Tokenizer
 from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
@@ -42,6 +43,11 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
     def source(self, recipe: TextToTextRecipe) -> MixtureSource:
         return MixtureSource(recipe.data)
 
+    def check(self, recipe: TextToTextRecipe) -> None:
+        """Refuses a tokenizer of BLEU that is not installed."""
+        for name, settings in recipe.data.corpora.items():
+            check_tokenizer(settings.bleu_tokenizer, f"data.corpora.{name}.bleu_tokenizer")
+
     def prepare(self, recipe: TextToTextRecipe, tokenizers: tuple[Tokenizer, ...], say: Say) -> PreparedMixture:
         return prepare(recipe, tokenizers[0] if tokenizers else None, say)
 
@@ -67,6 +73,12 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
     def introduce(self, course: MixtureCourse, say: Say) -> None:
         tokenizer, examples = course.data.tokenizer, course.trainer.examples
         say(f"{tokenizer.size:,} pieces ({tokenizer.kind})")
+        for name, part in course.data.corpus.validation.parts.items():
+            task = course.recipe.data.corpora[name]
+            if task.answers is None and task.objective == "pairs":
+                tokenization = choose_tokenization(part["target"], task.bleu_tokenizer)
+                if note := describe_tokenizer(tokenization.tokenizer, part["target"]):
+                    say(f"{name}: {note}")
         if not isinstance(examples, Mixed):
             return
         settings = course.recipe.data
@@ -112,6 +124,8 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
         recipe, lowercase, found = run.recipe, run.tokenizers[0].writes_lowercase, []
         for name, each in part.parts.items():
             settings = recipe.data.corpora[name]
+            if scoring.tokenizer:
+                settings = settings.model_copy(update={"bleu_tokenizer": scoring.tokenizer})
             pieces, _ = in_pieces(each, settings, run.tokenizers[0], recipe.batches.max_length)
             loss = self._loss_of(run, {name: pieces})
             found.append(with_intervals(score_task(run, name, settings, each, meter, loss), lowercase))

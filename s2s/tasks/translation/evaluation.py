@@ -1,18 +1,20 @@
 """Scores of translations, a run's or a file's, and comparisons between them."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
 from s2s.data.pairs import with_prefix
-from s2s.data.text_files import line_pairs
+from s2s.data.text_files import line_rows
 from s2s.errors import UserError
-from s2s.evaluation.metrics import Bucket, Score, by_source_length, scores, word_accuracy
+from s2s.evaluation.metrics import Bucket, References, Score, by_source_length, score_lines, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
+from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.contract import Seq2Seq
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable
+from s2s.recipe.schema import BleuTokenizer
+from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable, check_tokenizers
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import Meter
@@ -26,7 +28,8 @@ class TranslationEvaluation(Evaluation):
 
     `words` is the share of words at their right place, in percent; None unless each source word is answered by one.
     `own_case` says whether that is how the run is always scored: what only writes lower-case letters is compared with
-    references without regard to case, since it can reach no other. Sources are without the run's prefix.
+    references without regard to case, since it can reach no other. Sources are without the run's prefix. A sentence has
+    one reference, or a list of several. `tokenizer` is sacreBLEU's, of BLEU and TER.
     """
 
     beam: int
@@ -37,8 +40,9 @@ class TranslationEvaluation(Evaluation):
     words: float | None
     buckets: list[Bucket]
     sources: list[str]
-    references: list[str]
+    references: list[str] | list[list[str]]
     translations: list[str]
+    tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
 
     def __str__(self) -> str:
         case = "lower-cased" if self.lowercase else "cased"
@@ -46,7 +50,9 @@ class TranslationEvaluation(Evaluation):
             f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.sources):,} sentences, "
             f"beam {self.beam}, {case}"
         ]
-        lines += map(str, self.scores.values())
+        if note := describe_tokenizer(self.tokenizer, self.references):
+            lines.append(f"  {note}")
+        lines += score_lines(self.scores)
         if self.words is not None:
             lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
         if len(self.buckets) > 1:
@@ -76,11 +82,18 @@ class TranslationEvaluation(Evaluation):
         first = evaluations[0]
         check_comparable(evaluations, lambda each: (each.sources, each.references))
         check_case([each.lowercase for each in evaluations])
-        return compare({e.run: e.translations for e in evaluations}, first.references, first.lowercase)
+        check_tokenizers([each.tokenizer for each in evaluations])
+        tokenization = choose_tokenization(first.references, first.tokenizer)
+        translations = {each.run: each.translations for each in evaluations}
+        return compare(translations, first.references, first.lowercase, tokenization=tokenization)
 
 
 def evaluate_pairs(
-    run: Loaded[Recipe, Seq2Seq], sources: list[str], references: list[str], scoring: Scoring, meter: Meter
+    run: Loaded[Recipe, Seq2Seq],
+    sources: list[str],
+    references: list[str] | list[list[str]],
+    scoring: Scoring,
+    meter: Meter,
 ) -> TranslationEvaluation:
     """Translates sources, each after the run's prefix, and scores the translations on the untouched references."""
     with meter("translating", len(sources)) as advance:
@@ -88,6 +101,7 @@ def evaluate_pairs(
         translations = [t.text for t in translator_of(run).translate(asked, advance)]
     own_case = run.tokenizers[-1].writes_lowercase
     lowercase = scoring.lowercase or own_case
+    tokenization = choose_tokenization(references, scoring.tokenizer or run.recipe.validation.bleu_tokenizer)
     return TranslationEvaluation(
         run=str(run.path),
         checkpoint=run.checkpoint.name,
@@ -96,49 +110,76 @@ def evaluate_pairs(
         length_penalty=run.recipe.decoding.length_penalty,
         lowercase=lowercase,
         own_case=lowercase == own_case,
-        scores=scores(translations, references, lowercase),
+        scores=scores(translations, references, lowercase, tokenization=tokenization),
         words=word_accuracy(sources, translations, references, lowercase),
-        buckets=by_source_length(sources, translations, references, lowercase),
+        buckets=by_source_length(sources, translations, references, lowercase, tokenization),
         sources=sources,
         references=references,
         translations=translations,
+        tokenizer=tokenization.tokenizer,
     )
 
 
 @dataclass(frozen=True)
 class FileScores:
-    """What the lines of a file scored against those of a reference."""
+    """What the lines of a file scored against those of one or more references."""
 
     file: str
-    reference: str
+    reference: str | list[str]
     lines: int
     lowercase: bool
     scores: dict[str, Score]
 
     def __str__(self) -> str:
         case = "lower-cased" if self.lowercase else "cased"
-        head = f"{self.file} against {self.reference}: {self.lines:,} lines, {case}"
-        return "\n".join([head, *map(str, self.scores.values())])
+        several = [self.reference] if isinstance(self.reference, str) else self.reference
+        count = f" each of {len(several)} references" if len(several) > 1 else ""
+        head = f"{self.file} against{count} {', '.join(several)}: {self.lines:,} lines, {case}"
+        return "\n".join([head, *score_lines(self.scores)])
 
 
 def score_files(
-    files: Sequence[Path], reference: Path, lowercase: bool, names: Sequence[str]
+    files: Sequence[Path],
+    references: Sequence[Path],
+    lowercase: bool,
+    names: Sequence[str],
+    tokenizer: BleuTokenizer = "auto",
+    say: Callable[[str], object] = lambda _: None,
 ) -> tuple[list[FileScores], list[Comparison]]:
     """Scores files of translations, line by line, by the named metrics, and tests each against the first.
 
+    Args:
+        files: Translations of the same sources by one or more systems.
+        references: One or more; with several, each line has all their lines as references.
+        lowercase: Score without regard to case.
+        names: Metrics, as in `s2s.evaluation.metrics.NAMES`.
+        tokenizer: sacreBLEU's, of BLEU and TER.
+        say: Prints a line, about the tokenizer where it is not `13a`.
+
     Raises:
-        UserError: a file cannot be read, has no lines, or not as many as the reference; or one is named twice.
+        UserError: A file cannot be read, has no lines, or not as many as the others; or the tokenizer needs what is
+            not installed.
     """
-    if len({file.resolve() for file in files}) < len(files):
-        raise UserError("the same file is named twice", remedy="name each file once, the reference last")
-    systems, references = {}, []
+    systems: dict[str, list[str]] = {}
+    wanted: list[list[str]] = []
     for file in files:
-        rows = list(line_pairs(file, reference))
+        rows = list(line_rows(file, *references))
         if not rows:
             raise UserError("has no lines", where=str(file), remedy="name a file with a translation a line")
-        systems[str(file)], references = [row["source"] for row in rows], [row["target"] for row in rows]
+        systems[str(file)], wanted = [row[0] for row in rows], [row[1:] for row in rows]
+    texts: References = wanted if len(references) > 1 else [each for (each,) in wanted]
+    tokenization = choose_tokenization(texts, tokenizer)
+    if note := describe_tokenizer(tokenization.tokenizer, texts):
+        say(note)
+    paths = [str(path) for path in references]
     found = [
-        FileScores(name, str(reference), len(lines), lowercase, scores(lines, references, lowercase, names))
+        FileScores(
+            name,
+            paths if len(paths) > 1 else paths[0],
+            len(lines),
+            lowercase,
+            scores(lines, texts, lowercase, names, tokenization),
+        )
         for name, lines in systems.items()
     ]
-    return found, compare(systems, references, lowercase, names) if len(systems) > 1 else []
+    return found, compare(systems, texts, lowercase, names, tokenization) if len(systems) > 1 else []

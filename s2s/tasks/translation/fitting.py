@@ -81,10 +81,12 @@ def _chosen(corpus: Corpus["datasets.Dataset"]) -> dict[str, object]:
     measured = fitting.spread(kept, _MEASURED)
     pieces = fitting.choose_pieces([text for pair in pairs(measured) for text in pair], sides, normalization)
     lengths = np.concatenate([_lengths(part, pieces.tokenizer) for part in (measured, *others)], axis=1)
-    ruled = pieces.kind != "unigram"
+    ruled = pieces.kind != "unigram" and not any(side.sentences for side in sides)
     target_pieces = round(float(lengths[1].mean() + 1) * len(kept))
     sizes = _rule_sizes(len(kept), target_pieces) if ruled else _text_sizes(len(kept), target_pieces)
     max_length, why_length = _max_length(lengths, ruled)
+    if sides[1].sentences:
+        sizes["metric"] = "chrf # characters: the target has no spaces between words"
     sizes["tokens"] = max(sizes["tokens"], fitting.power_of_two(4 * max_length, 256, 8192))
     return {
         "pairs": len(kept),

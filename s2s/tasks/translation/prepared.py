@@ -9,6 +9,7 @@ import numpy as np
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import Ledger
 from s2s.data.pairs import pairs
+from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
 from s2s.data.sources import Corpus, digest_of_arrays
 from s2s.data.tokenizers import Tokenizer, train_pair
 from s2s.data.tokenizers import train as train_tokenizer
@@ -94,7 +95,8 @@ def _none_left(ledger: Ledger) -> UserError:
 def joined(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dataset":
     """Examples of 1 to `settings.join` pairs that follow each other; a space stands between sentences.
 
-    Each number is as likely, but joining ends before a side has more than `filters.max_words` words. Every pair is in
+    No space stands between sentences of Chinese or Japanese. Each number is as likely, but joining ends before a side
+    has more than `filters.max_words` words, or characters where spaces do not separate words. Every pair is in
     exactly one example, in the order of the corpus; the last example takes what is left. With `join` 1 it is the data
     set itself; otherwise all texts are held in memory, and columns beside the texts are left out.
     """
@@ -104,16 +106,17 @@ def joined(dataset: "datasets.Dataset", settings: DataSettings) -> "datasets.Dat
         return dataset
     generator = np.random.default_rng(settings.seed)
     texts: dict[str, list[str]] = {"source": [], "target": []}
+    separators = [sentence_separator(dataset[side]) for side in texts]
     for group in _groups(pairs(dataset), settings, generator):
-        for column, sentences in zip(texts.values(), zip(*group, strict=True), strict=True):
-            column.append(" ".join(sentences))
+        for column, separator, sentences in zip(texts.values(), separators, zip(*group, strict=True), strict=True):
+            column.append(separator.join(sentences))
     return Dataset.from_dict(texts, features=Features(dict.fromkeys(texts, Value("string"))))
 
 
 def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.Generator) -> Iterator[list[_Pair]]:
     group, words, wanted = list[_Pair](), np.zeros(2, dtype=int), 0
     for pair in rows:
-        more = words + [len(side.split()) for side in pair]
+        more = words + [len(split_words(side)) for side in pair]
         if group and (len(group) == wanted or more.max() > (settings.filters.max_words or more.max())):
             yield group
             group, more = [], more - words
@@ -127,8 +130,9 @@ def _groups(rows: Iterable[_Pair], settings: DataSettings, generator: np.random.
 
 def told(examples: "datasets.Dataset", before: int) -> str:
     """How many examples were made of so many pairs, and how long their sources are."""
-    words = [len(source.split()) for source, _ in pairs(examples)]
+    unspaced = is_unspaced(source for source, _ in pairs(examples))
+    words = [len(split_words(source, unspaced)) for source, _ in pairs(examples)]
     return (
         f"{before:,} pairs joined to {len(examples):,} training examples; "
-        f"their sources have {np.mean(words):.1f} words, the longest {max(words):,}"
+        f"their sources have {np.mean(words):.1f} {unit_name(unspaced)}, the longest {max(words):,}"
     )

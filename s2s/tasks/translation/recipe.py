@@ -42,8 +42,9 @@ class DataSettings(PairSettings):
     as if all were one corpus. Else an epoch has as many pairs as all corpora together, and a corpus that is drawn more
     often begins again, in another order, when all of it was seen."""
     join: Annotated[int, Field(gt=0, le=1_000)] = 1
-    """Training examples are 1 to so many pairs that follow each other in the filtered corpus, joined by a space, as far
-    as neither side gets more than `filters.max_words` words; `seed` decides how many. Each pair is in one example.
+    """Training examples are 1 to so many pairs that follow each other in the filtered corpus, joined by a space, or by
+    nothing in Chinese and Japanese, as far as neither side gets more than `filters.max_words` words, or characters
+    where the script has no spaces between words; `seed` decides how many. Each pair is in one example.
     Validation and test stay as they are."""
 
     @model_validator(mode="after")
@@ -80,7 +81,12 @@ class ValidationSettings(schema.PauseSettings):
     metric: Literal["loss", "bleu", "chrf", "exact", "cer", "wer"] = "bleu"
     """What decides which checkpoint is best: BLEU, chrF2++, the share of exact translations, or, where lower is better,
     the loss, the character or the word error rate. Of targets that are phones with white space between them, `wer` is
-    the phone error rate."""
+    the phone error rate. Where the target's script has no spaces between words, `wer` is the character error rate."""
+    bleu_tokenizer: schema.BleuTokenizer = "auto"
+    """sacreBLEU's tokenizer, which splits text into words for BLEU and TER. `auto` chooses by the script of the
+    references: `zh` for Chinese; `ja-mecab` for Japanese where it is installed (`pip install 'sacrebleu[ja]'`), else
+    `char`; `char` for Thai, Lao, Khmer, Burmese and Tibetan; `13a` for all others. `ko-mecab` needs
+    `pip install 'sacrebleu[ko]'`, `flores200` downloads a model once."""
     sentences: schema.Examples | None = None
     """How many validation pairs are translated; all when null."""
     beam: schema.Beam = 1
@@ -120,5 +126,5 @@ SCHEMA = schema.TaskSchema(
     command="translate",
     use="translate:  echo 'A sentence.' | s2s translate {}",
     changeable=("data", "decoding", "device"),
-    scored_by=("--beam", "--lowercase", "--source"),
+    scored_by=("--beam", "--lowercase", "--source", "--tokenize"),
 )

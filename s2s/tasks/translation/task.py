@@ -20,6 +20,7 @@ from s2s.decoding.translator import Translator, collapse
 from s2s.errors import UserError
 from s2s.evaluation.metrics import LOWER_IS_BETTER, exact_share, score
 from s2s.evaluation.signs import Symptoms
+from s2s.evaluation.tokenization import check_tokenizer, choose_tokenization, describe_tokenizer
 from s2s.interpretability.figure import attention_picture
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.interpretability.seq2seq import inspection_of
@@ -61,7 +62,8 @@ class Translation(WritingTask[Recipe, Prepared]):
         return ("shared",) if recipe.tokenizer.shared else ("source", "target")
 
     def check(self, recipe: Recipe) -> None:
-        """Refuses one table of vectors for two vocabularies, in which the same number means two pieces."""
+        """Refuses a missing tokenizer of BLEU, and one table of vectors for two vocabularies, whose numbers differ."""
+        check_tokenizer(recipe.validation.bleu_tokenizer, "validation.bleu_tokenizer")
         # published pieces have one table for both sides
         apart = not recipe.tokenizer.shared and recipe.tokenizer.kind != "published"
         if apart and getattr(recipe.model, "tie", None) == "all":
@@ -103,7 +105,8 @@ class Translation(WritingTask[Recipe, Prepared]):
     ) -> Symptoms:
         # a split's sources have the prefix
         prefix = run.recipe.data.prefix
-        return pair_symptoms(run, without_prefix(part, prefix), [f"line {row + 1}" for row in rows], meter, prefix)
+        places, tokenizer = [f"line {row + 1}" for row in rows], run.recipe.validation.bleu_tokenizer
+        return pair_symptoms(run, without_prefix(part, prefix), places, meter, prefix, tokenizer)
 
     def introduce(self, course: TranslationCourse, say: Say) -> None:
         source, target = course.data.source_tokenizer, course.data.target_tokenizer
@@ -112,6 +115,10 @@ class Translation(WritingTask[Recipe, Prepared]):
         for name, part in course.data.corpus.parts().items():
             if name != "train" and (advice := unreachable(part, name, target.normalization)):
                 say(advice)
+        references = course.data.corpus.validation["target"]
+        tokenization = choose_tokenization(references, course.recipe.validation.bleu_tokenizer)
+        if note := describe_tokenizer(tokenization.tokenizer, references):
+            say(note)
         examples, settings = course.trainer.examples, course.recipe.data
         if settings.more:
             sizes = examples.sizes if isinstance(examples, Mixed) else list(course.data.sizes.values())
@@ -137,7 +144,9 @@ class Translation(WritingTask[Recipe, Prepared]):
         sources, references = list(rows["source"]), list(rows["target"])
         ranks = course.trainer.computer.ranks
         translations = ranks.shared(lambda part: [t.text for t in translator.translate(part)], sources)
-        found = {"loss": loss, **score(translations, references, data.target_tokenizer.writes_lowercase)}
+        tokenization = choose_tokenization(references, recipe.validation.bleu_tokenizer)
+        lowercase = data.target_tokenizer.writes_lowercase
+        found = {"loss": loss, **score(translations, references, lowercase, tokenization=tokenization)}
         samples = [Sample(*row) for row in zip(sources, references, translations, strict=True)]
         log.validation(update, found, samples[:_SAMPLES])
         _picture_attention(course, log)
@@ -151,7 +160,8 @@ class Translation(WritingTask[Recipe, Prepared]):
     ) -> TranslationEvaluation:
         # those of a split have the prefix, those of files are as they were written
         part = part if scoring.files else without_prefix(part, run.recipe.data.prefix)
-        return evaluate_pairs(run, list(part["source"]), list(part["target"]), scoring, meter)
+        references = part["references"] if "references" in part.column_names else part["target"]
+        return evaluate_pairs(run, list(part["source"]), list(references), scoring, meter)
 
     def inspect(self, run: TranslationRun, focus: Focus) -> Inspection:
         """Where it looks while it writes its own translation, or the one that the focus has."""
