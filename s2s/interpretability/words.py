@@ -1,9 +1,11 @@
 """Words of which pieces are made, so that what pieces weigh can be told of words."""
 
+import itertools
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from s2s.data.scripts import is_unspaced, unspaced_script
 from s2s.data.tokenizers import EOS, SPECIALS, Tokenizer
 from s2s.errors import UserError
 
@@ -38,12 +40,15 @@ def check_length(pieces: int, longest: int | None, what: str = "text") -> None:
         )
 
 
-def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Word]:
+def words_of(tokenizer: Tokenizer, ids: Sequence[int], by_character: bool = False) -> list[Word]:
     """The words of a text's pieces.
 
     A word begins where a piece begins with a space, or is a piece, known or not; what stands for beginning, end and
     padding is a word of its own. A space that is a piece of its own is no word: it belongs to the word before it, or to
     the first.
+
+    Where spaces do not separate words, each piece is a word. With `by_character`, each character is one there: those of
+    one piece have the same places.
     """
     groups: list[list[int]] = []
     for place, (piece, shown) in enumerate(zip(ids, tokenizer.pieces(ids), strict=True)):
@@ -51,12 +56,24 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Word]:
         if not groups or alone or tokenizer.kind == "word" or shown.startswith("▁"):
             groups.append([])
         groups[-1].append(place)
+    between_spaces = [tokenizer.decode([ids[i] for i in group]) for group in groups]
+    unspaced = [unspaced_script(text) is not None for text in between_spaces]
+    if not is_unspaced(" ".join(itertools.compress(between_spaces, unspaced))):
+        unspaced = [False] * len(groups)
+    parts = [
+        (part, without)
+        for group, without in zip(groups, unspaced, strict=True)
+        for part in (_whole_characters(tokenizer, ids, group) if without else [group])
+    ]
     words: list[Word] = []
     spaces: list[int] = []
-    for group in groups:
+    for group, without in parts:
         first = ids[group[0]]
         text = SPECIALS[first] if first <= EOS else tokenizer.decode([ids[i] for i in group]).strip()
-        if text:
+        if text and without and by_character:
+            words += [Word(character, (*group, *spaces)) for character in text]
+            spaces = []
+        elif text:
             words.append(Word(text, (*group, *spaces)))
             spaces = []
         elif words:
@@ -64,6 +81,16 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Word]:
         else:
             spaces += group
     return words
+
+
+def _whole_characters(tokenizer: Tokenizer, ids: Sequence[int], group: Sequence[int]) -> list[list[int]]:
+    """The places of a group piece by piece; pieces that are bytes of one character stay together."""
+    parts: list[list[int]] = [[]]
+    for place in group:
+        parts[-1].append(place)
+        if "\ufffd" not in tokenizer.decode([ids[i] for i in parts[-1]]):
+            parts.append([])
+    return parts if parts[-1] else parts[:-1]
 
 
 def joined_to_words(

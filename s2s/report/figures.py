@@ -19,6 +19,7 @@ from s2s.report.heatmaps import draw_heatmaps
 from s2s.report.plots import Plot
 from s2s.report.styles import GREY, GRID, INK, PAGE, PALETTE
 from s2s.results import Figure
+from s2s.training.fonts import use_installed_fonts
 
 _RESOLUTION = 150
 _WIDTH, _HEIGHT = 7.2, 3.3
@@ -143,6 +144,7 @@ def _look() -> Iterator[None]:
 
 def _lay_out(page: canvas.Figure) -> None:
     """Makes the layout once, so that all files and the spots agree."""
+    use_installed_fonts(page)
     page.draw_without_rendering()
     page.set_layout_engine("none")
 

@@ -196,7 +196,7 @@ class Run:
         """
         read, (source, *_, into) = self._read(line, task), (*self.loaded.tokenizers, self.loaded.tokenizers[-1])
         looked = self.looks(line, pieces, task).weights[-1].mean(axis=0)
-        words = after_prefix(source, words_of(source, read), line), words_of(into, list(pieces))
+        words = after_prefix(source, words_of(source, read, True), line), words_of(into, list(pieces), True)
         return [word.text for word in words[0]], [word.text for word in words[1]], links(looked, *words)
 
     def _read(self, line: str, task: str | None) -> list[int]:

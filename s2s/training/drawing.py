@@ -2,10 +2,9 @@
 
 import io
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from s2s.training.fonts import use_installed_fonts, without_font_messages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +27,8 @@ def png(figure: "Figure") -> bytes:
 
     file = io.BytesIO()
     figure.set_dpi(_DOTS)
-    with without_warnings_of_letters():
+    with without_font_messages():
+        use_installed_fonts(figure)
         FigureCanvasAgg(figure).print_png(file)
     return file.getvalue()
 
@@ -36,15 +36,8 @@ def png(figure: "Figure") -> bytes:
 def drawn(figure: "Figure", form: str) -> bytes:
     """A figure in a form that matplotlib knows, such as `svg`."""
     file = io.BytesIO()
-    with without_warnings_of_letters():
+    with without_font_messages():
+        use_installed_fonts(figure)
         figure.canvas.print_figure(file, dpi=100, format=form)
     # matplotlib keeps what a text said in a comment, and XML knows no control characters anywhere
     return _NOT_IN_XML.sub(b"", file.getvalue()) if form == "svg" else file.getvalue()
-
-
-@contextmanager
-def without_warnings_of_letters() -> Iterator[None]:
-    """A letter that the font lacks is drawn as a box, which says enough."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        yield

@@ -54,8 +54,8 @@ def aligned(
 ) -> Iterator[str]:
     """Alignments of lines with their translations, those given or else the model's own; see `links`.
 
-    Words are what white space parts. The heads of a layer are averaged, of the last one when negative.
-    A line that is too long is given to `refuse`, and its alignment is empty.
+    Words are what white space parts; where spaces do not separate words, they are characters. The heads of a layer are
+    averaged, of the last one when negative. A line that is too long is given to `refuse`, and its alignment is empty.
 
     Raises:
         UserError: the model has no attention or no such layer, or targets are not as many as lines.
@@ -86,7 +86,8 @@ def aligned(
             weights = weights_between(run.model, read, pieces, run.computer.device)
             _check_layer(run, len(weights), layer)
             looked = weights[layer].mean(dim=0).cpu().double().numpy()
-            yield pharaoh(links(looked, after_prefix(source, words_of(source, read), line), words_of(into, pieces)))
+            words = after_prefix(source, words_of(source, read, True), line), words_of(into, pieces, True)
+            yield pharaoh(links(looked, *words))
     if given is not None and next(given, None) is not None:
         raise _unequal()
 
@@ -96,7 +97,7 @@ def after_prefix(tokenizer: Tokenizer, words: list[Word], line: str) -> list[Wor
 
     A prefix without a space at its end is of one word with the first of the line.
     """
-    return words[len(words) - len(words_of(tokenizer, tokenizer.encode(line))) :]
+    return words[len(words) - len(words_of(tokenizer, tokenizer.encode(line), True)) :]
 
 
 def _check_layer(run: Loaded[Recipe, Seq2Seq], layers: int, layer: int) -> None:

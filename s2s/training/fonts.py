@@ -1,0 +1,134 @@
+"""Fonts for figures: installed fonts that have the glyphs of a text, whatever its script."""
+
+import logging
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_log = logging.getLogger(__name__)
+# fonts of boxes, and of coloured bitmaps, which matplotlib cannot draw
+_UNUSABLE = ("Last Resort", "LastResort", "Color Emoji")
+_PREFERRED = ("Noto Sans CJK", "Noto Sans")
+_CJK = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "FULLWIDTH", "HALFWIDTH", "IDEOGRAPHIC")
+
+
+def use_installed_fonts(figure: "Figure") -> None:
+    """Give each text of a figure, beside its own font, installed fonts that have the glyphs it lacks.
+
+    Characters that no installed font has are drawn as boxes; a warning names their script and a package of fonts, once
+    for each script.
+    """
+    from matplotlib.text import Text
+
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text()]
+    lacking = _visible("".join(text.get_text() for text in texts)) - _glyphs("sans-serif")
+    if not lacking:
+        return
+    families, missing = fonts_for(frozenset(lacking))
+    for text in texts:
+        if not lacking.isdisjoint(text.get_text()):
+            text.set_fontfamily([*text.get_fontfamily(), *families])
+    for script in sorted({_script(character) for character in missing}):
+        _warn(script)
+
+
+@contextmanager
+def without_font_messages() -> Iterator[None]:
+    """Suppress matplotlib's messages on fonts, one for each missing glyph and each weight that a family lacks."""
+    logger = logging.getLogger("matplotlib.font_manager")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@cache
+def fonts_for(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Find installed fonts that have the glyphs of characters.
+
+    Returns:
+        Families that together have the glyphs, and the characters that no installed font has.
+    """
+    families, missing = _chosen(characters, ())
+    if missing and _add_new_fonts():
+        more, missing = _chosen(missing, families)
+        families = (*families, *more)
+    return families, missing
+
+
+def _chosen(characters: frozenset[str], but: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
+    from matplotlib.font_manager import fontManager
+
+    names = {entry.name for entry in fontManager.ttflist if not entry.name.startswith(_UNUSABLE)}
+    names = {name for name in names if not name.endswith(_UNUSABLE)}.difference(but)
+    found = []
+    for name in sorted(names, key=_preference):
+        if not characters:
+            break
+        if not characters.isdisjoint(glyphs := _glyphs(name)):
+            found.append(name)
+            characters -= glyphs
+    return tuple(found), characters
+
+
+def _preference(name: str) -> tuple[int, str]:
+    return next((i for i, prefix in enumerate(_PREFERRED) if name.startswith(prefix)), len(_PREFERRED)), name
+
+
+def _add_new_fonts() -> bool:
+    """Make fonts known that were installed after matplotlib listed those of the system."""
+    from matplotlib.font_manager import findSystemFonts, fontManager
+
+    known = {str(entry.fname) for entry in fontManager.ttflist}
+    new = sorted(path for path in findSystemFonts() if path not in known)
+    for path in new:
+        try:
+            fontManager.addfont(path)
+        except (OSError, RuntimeError):
+            # a damaged file is no font
+            continue
+    return bool(new)
+
+
+@cache
+def _glyphs(family: str) -> frozenset[str]:
+    """The characters that matplotlib's font of a family has; none if it cannot be read."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    try:
+        # a list: a name alone would be read as a pattern, in which `-` means something else
+        font = get_font(findfont(FontProperties(family=[family]), fallback_to_default=False))
+    except (OSError, RuntimeError, ValueError):
+        return frozenset()
+    return frozenset(map(chr, font.get_charmap()))
+
+
+def _visible(text: str) -> frozenset[str]:
+    # control characters and spaces have no glyph
+    return frozenset(character for character in text if unicodedata.category(character)[0] not in "CZ")
+
+
+def _script(character: str) -> str:
+    """The script of a character, as Unicode's name of it begins, such as `CJK` or `THAI`."""
+    return unicodedata.name(character, "UNKNOWN").split(" ")[0]
+
+
+@cache
+def _warn(script: str) -> None:
+    package = "fonts-noto-cjk" if script in _CJK else "fonts-noto-core"
+    shown = script if script == "CJK" else script.capitalize()
+    _log.warning(
+        "figures: no installed font has glyphs for %s, which are drawn as boxes; install one, e.g. Debian's %s",
+        shown,
+        package,
+    )
