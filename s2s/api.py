@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from s2s.errors import UserError
 from s2s.recipe.reading import recipe_path
-from s2s.recipe.schema import AnyRecipe
+from s2s.recipe.schema import AnyRecipe, BleuTokenizer
 from s2s.run.folder import check_free, check_resumable, folder_of, opened
 from s2s.run.tasks import read
 from s2s.training import threads
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from s2s.cli.compare import Planned
+    from s2s.evaluation.metrics import Score
     from s2s.run.tasks import AnyTask
     from s2s.run.trained import Run
     from s2s.training.update import Update
@@ -60,6 +61,51 @@ def read_recipe(recipe: str | Path, overrides: Overrides | None = None) -> "AnyT
         UserError: there is no such recipe, or it has mistakes; all of them are listed.
     """
     return read(recipe_path(Path(recipe)), _words(overrides))
+
+
+def score(
+    translations: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    lowercase: bool = False,
+    metrics: Sequence[str] = (),
+    tokenizer: BleuTokenizer = "auto",
+) -> "dict[str, Score]":
+    """Score translations as `s2s score` does.
+
+    Args:
+        translations: The lines to score.
+        references: For each line one reference, or several, which are scored together.
+        lowercase: Score without regard to case.
+        metrics: Of `bleu`, `chrf`, `ter`, `exact`, `cer`, `wer` and `cider`; all but the last when empty.
+        tokenizer: sacreBLEU's tokenizer of BLEU and TER; `auto` chooses by the script of the references.
+
+    Returns:
+        The scores by metric, in percent, each with its 95 % interval and sacreBLEU's signature.
+
+    Raises:
+        UserError: There are not as many references as translations, or none; or a metric or tokenizer is unknown, or
+            needs what is not installed.
+
+    Example:
+        >>> import s2s
+        >>> found = s2s.score(["The cat sat."], [["The cat sat.", "A cat was sitting."]], metrics=["exact"])
+        >>> found["exact"].value
+        100.0
+    """
+    from s2s.evaluation.metrics import KNOWN, NAMES, scores
+    from s2s.evaluation.tokenization import choose_tokenization
+
+    if isinstance(translations, str) or not translations or len(translations) != len(references):
+        raise UserError(
+            f"{len(translations)} translations and {len(references)} references",
+            remedy="give lists, with one reference or more for each translation",
+        )
+    if unknown := [name for name in metrics if name not in KNOWN]:
+        raise UserError(f"there is no metric {unknown[0]!r:.60}", remedy=f"name one of {', '.join(KNOWN)}")
+    if empty := [place for place, each in enumerate(references) if not isinstance(each, str) and not each]:
+        raise UserError("has no reference", where=f"references[{empty[0]}]", remedy="give one or more")
+    tokenization = choose_tokenization(references, tokenizer)
+    return scores(translations, references, lowercase, tuple(metrics) or NAMES, tokenization)
 
 
 class Training:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NAMES = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 """Of all metrics of translations, in the order in which they are told."""
+KNOWN = (*NAMES, "cider")
+"""All metrics of texts."""
 LOWER_IS_BETTER = frozenset({"loss", "ter", "cer", "wer"})
 """All others are better when they are higher."""
 _QUICK = ("bleu", "chrf", "exact", "cer", "wer")

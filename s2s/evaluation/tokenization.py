@@ -58,7 +58,7 @@ def choose_tokenization(
     """
     texts = list(_flat(references))
     if tokenizer != "auto":
-        check_tokenizer(tokenizer, f"tokenizer {tokenizer}")
+        check_choice(tokenizer)
         return Tokenization(tokenizer, is_unspaced(texts))
     script = unspaced_script(texts)
     if script is None:
@@ -99,6 +99,17 @@ def check_tokenizer(tokenizer: str, where: str) -> None:
         except (RuntimeError, ImportError, OSError, SystemExit, AssertionError):
             missing = "its sentencepiece model" if tokenizer == "flores200" else "its dictionary package"
             raise UserError(f"needs {missing}, which is not installed", where, _REMEDIES[tokenizer]) from None
+
+
+def check_choice(tokenizer: str) -> None:
+    """Refuse a name that is no tokenizer, or one whose package or model file is missing.
+
+    Raises:
+        UserError: There is no such tokenizer, or something is missing.
+    """
+    if tokenizer not in TOKENIZERS:
+        raise UserError(f"there is no tokenizer {tokenizer!r:.60}", remedy=f"name one of {', '.join(TOKENIZERS)}")
+    check_tokenizer(tokenizer, f"tokenizer {tokenizer}")
 
 
 def load_tokenizer(tokenizer: str) -> "BaseTokenizer":

@@ -12,14 +12,16 @@ from s2s.data.examples import sent
 from s2s.decoding.beam import Hypothesis
 from s2s.decoding.translator import Candidate
 from s2s.errors import UserError, quoted
+from s2s.evaluation.tokenization import check_choice
 from s2s.interpretability.alignment import Link, links
 from s2s.interpretability.inspection import AttentionMaps, Focus
 from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import words_of
+from s2s.recipe.schema import BleuTokenizer
 from s2s.run.folder import Opened
-from s2s.run.loaded import load, part_to_score
+from s2s.run.loaded import load, pairs_to_score, part_to_score
 from s2s.run.tasks import schema_of, task_of
-from s2s.tasks.contract import Evaluation, Loaded, Scoring
+from s2s.tasks.contract import TEXTS, Evaluation, Loaded, Scoring
 from s2s.tasks.labelled import Labelling
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
@@ -30,6 +32,8 @@ from s2s.training.progress import silent
 
 WRITES = ("translation", "text-to-text")
 """Tasks that write a text for a text."""
+WRITTEN = (*WRITES, "captioning")
+"""Tasks whose texts are scored by BLEU."""
 LABELS = ("classification", "images")
 """Tasks that name classes."""
 
@@ -226,14 +230,45 @@ class Run:
         rows = iter(task.probabilities(self.loaded, filled).tolist() if filled else [])
         return [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
 
-    def evaluate(self, split: str = "test") -> Evaluation:
-        """Scores on a split, as `s2s evaluate` finds them; nothing is written into the run's folder.
+    def evaluate(
+        self,
+        split: str = "test",
+        sources: Sequence[str] | None = None,
+        references: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        tokenizer: BleuTokenizer | None = None,
+    ) -> Evaluation:
+        """Score the run as `s2s evaluate` does; nothing is written into the run's folder.
+
+        Args:
+            split: `test` or `validation`.
+            sources: Texts to translate and score in the place of a split, with `references`.
+            references: For each source one reference, or several, which are scored together.
+            tokenizer: sacreBLEU's tokenizer of BLEU and TER; the recipe's when None.
 
         Raises:
-            UserError: the recipe has no such split, or other examples would be held out than for the training.
+            UserError: The recipe has no such split, or other examples would be held out than for the training; or
+                sources and references do not go together.
         """
-        part = part_to_score(self._opened, self.recipe, split)
-        return task_of(self.recipe).evaluate(self.loaded, part, Scoring(split), silent)
+        if tokenizer is not None:
+            check_choice(tokenizer)
+            self._only("be scored with a tokenizer", WRITTEN)
+        if sources is None and references is None:
+            part = part_to_score(self._opened, self.recipe, split)
+            return task_of(self.recipe).evaluate(self.loaded, part, Scoring(split, tokenizer=tokenizer), silent)
+        self._only("score sources", ("translation",))
+        if sources is None or references is None:
+            raise UserError("sources and references go together", remedy="give both, or neither for a split")
+        read = _several(sources, "sources")
+        wanted = [
+            [each] if isinstance(each, str) else _several(each, f"references[{place}]")
+            for place, each in enumerate(references)
+        ]
+        if isinstance(references, str) or not read or len(read) != len(wanted) or not all(wanted):
+            raise UserError(
+                f"{len(read)} sources and {len(wanted)} references", remedy="give one reference or more for each source"
+            )
+        scoring = Scoring(TEXTS, tokenizer=tokenizer)
+        return task_of(self.recipe).evaluate(self.loaded, pairs_to_score(read, wanted), scoring, silent)
 
     def _only(self, what: str, tasks: tuple[str, ...]) -> None:
         if self.task not in tasks:

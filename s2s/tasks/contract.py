@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 """Prints a line."""
+TEXTS = "texts"
+"""The name of what callers give in the place of a split."""
 FIGURES = "figures"
 TOKENIZER = "tokenizer"
 """Folders of a run, and of a checkpoint."""
@@ -111,7 +113,7 @@ class Scoring:
     """Options of an evaluation.
 
     Attributes:
-        split: `test` or `validation`.
+        split: `test`, `validation`, or `texts` for sources and references that the caller gives.
         lowercase: Score without regard to case.
         files: In the place of a split, a file of sources and one or more files of references, line by line.
         tokenizer: sacreBLEU's tokenizer of BLEU and TER; the recipe's when None.
@@ -121,6 +123,11 @@ class Scoring:
     lowercase: bool = False
     files: tuple[Path, ...] | None = None
     tokenizer: BleuTokenizer | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the caller gives sources and references, as files or texts, in the place of a split."""
+        return self.files is not None or self.split == TEXTS
 
     @property
     def name(self) -> str:

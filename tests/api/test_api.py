@@ -37,7 +37,7 @@ def _of_file(folder, *words):
 def test_importing_loads_nothing_and_offers_the_names():
     code = "import sys, s2s; before = set(sys.modules); print(dir(s2s)); assert not {'torch', 'pydantic'} & before"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert all(name in done.stdout for name in ("load", "train", "compare", "read_recipe"))
+    assert all(name in done.stdout for name in ("load", "train", "compare", "read_recipe", "score"))
     with pytest.raises(AttributeError, match="no attribute 'lood'"):
         s2s.lood  # noqa: B018
 
@@ -155,9 +155,34 @@ def test_scores_are_those_of_the_command_and_nothing_is_written(small_world):
         assert str(found).splitlines() == _command("evaluate", folder, "--split", split)
 
 
+def test_several_references_are_scored_together(small_world, tmp_path):
+    sources, one, other = ["A dog runs.", "A man sleeps."], ["Ein Hund.", "Ein Mann."], ["Der Hund.", "Der Mann."]
+    for name, lines in {"src": sources, "one": one, "other": other}.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    run = s2s.load(small_world / "runs/t")
+    found = run.evaluate(sources=sources, references=list(zip(one, other, strict=True)))
+    words = ("--source", tmp_path / "src", "--reference", tmp_path / "one", "--reference", tmp_path / "other")
+    shown = _command("evaluate", small_world / "runs/t", *words)
+    assert str(found).splitlines()[1:] == shown[1:]
+    assert "nrefs:2" in found.scores["bleu"].signature
+    assert found.references == [[a, b] for a, b in zip(one, other, strict=True)]
+    assert run.evaluate(sources=sources, references=one, tokenizer="char").tokenizer == "char"
+    alone = s2s.score(found.translations, found.references)
+    assert alone == found.scores
+    assert list(s2s.score(["a b"], [["a b", "c"]], metrics=["cider", "exact"])) == ["cider", "exact"]
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [
+        (lambda w: s2s.score(["a"], []), r"1 translations and 0 references"),
+        (lambda w: s2s.score(["a"], [[]]), r"references\[0\]: has no reference"),
+        (lambda w: s2s.score(["a"], ["a"], metrics=["blue"]), r"no metric 'blue'\n.*bleu, chrf"),
+        (lambda w: s2s.score(["a"], ["a"], tokenizer="zn"), r"no tokenizer 'zn'\n.*13a, zh"),
+        (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"]), r"go together"),
+        (lambda w: s2s.load(w / "runs/t").evaluate(sources=["a"], references=["a", "b"]), r"1 sources and 2"),
+        (lambda w: s2s.load(w / "runs/c").evaluate(sources=["a"], references=["a"]), r"cannot score sources"),
+        (lambda w: s2s.load(w / "runs/c").evaluate(tokenizer="zh"), r"cannot be scored with a tokenizer"),
         (lambda w: s2s.load(w / "runs/c").translate(["a"]), r"task classification cannot translate\n.*s2s classify"),
         (lambda w: s2s.load(w / "runs/m").classify(["a"]), r"task masked-lm cannot classify\n.*s2s fill"),
         (lambda w: s2s.load(w / "runs/t").translate("a"), r"lines: is one text(.|\n)*list"),

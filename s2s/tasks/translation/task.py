@@ -158,8 +158,8 @@ class Translation(WritingTask[Recipe, Prepared]):
     def evaluate(
         self, run: TranslationRun, part: "datasets.Dataset", scoring: Scoring, meter: Meter
     ) -> TranslationEvaluation:
-        # those of a split have the prefix, those of files are as they were written
-        part = part if scoring.files else without_prefix(part, run.recipe.data.prefix)
+        # those of a split have the prefix, those that are given are as they were written
+        part = part if scoring.given else without_prefix(part, run.recipe.data.prefix)
         references = part["references"] if "references" in part.column_names else part["target"]
         return evaluate_pairs(run, list(part["source"]), list(references), scoring, meter)
 
