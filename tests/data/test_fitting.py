@@ -257,3 +257,42 @@ def test_any_file_name_is_written_so_that_it_is_read_again(tmp_path):
     assert (recipe.data.source, recipe.data.target, recipe.name) == ("en", "true", "mein-erstes-Rezept")
     # a file's name may be longer than a run's
     assert _read(tmp_path, fitted_translation("n" * 250, Splits(files, files))).name == "n" * 200
+
+
+def _without_spaces(count: int) -> list[tuple[str, str]]:
+    """English sentences, and the same with Thai letters and no spaces."""
+    thai = str.maketrans({letter: chr(0x0E01 + place) for place, letter in enumerate("abcdefghijklmnopqrstuvwxyz")})
+    return [(text, text.lower().replace(" ", "").translate(thai)) for text in _sentences(count)]
+
+
+@pytest.mark.parametrize("reversed_", [False, True])
+def test_sentences_without_spaces_are_natural_text(tmp_path, reversed_):
+    rows = [pair[::-1] if reversed_ else pair for pair in _without_spaces(400)]
+    table = _lines(tmp_path / "table.tsv", ["source\ttarget", *("\t".join(pair) for pair in rows)])
+    text = fitted_translation("mine", Splits(table))
+    recipe = _read(tmp_path, text)
+    assert recipe.tokenizer.kind == "unigram"
+    assert recipe.model.kind == "transformer"
+    assert recipe.training.label_smoothing == 0.1
+    assert recipe.validation.metric == ("bleu" if reversed_ else "chrf")
+    assert recipe.data.filters.max_words == 250
+    assert "single words" not in text
+    assert "data with rules" not in text
+
+
+def test_a_script_of_thousands_of_characters_gets_pieces_for_them(tmp_path):
+    drawn = random.Random(1)
+    chinese = ["".join(chr(0x4E00 + drawn.randrange(900)) for _ in range(drawn.randint(8, 20))) for _ in range(400)]
+    table = _lines(tmp_path / "table.tsv", ["en\tzh", *map("\t".join, zip(_sentences(400), chinese, strict=True))])
+    recipe = _read(tmp_path, fitted_translation("mine", Splits(table)))
+    assert recipe.tokenizer.kind == "unigram"
+    assert recipe.tokenizer.size > 900
+
+
+def test_single_words_without_spaces_are_spelt(tmp_path):
+    drawn = random.Random(1)
+    words = ["".join(chr(0x0E01 + drawn.randrange(40)) for _ in range(drawn.randint(3, 8))) for _ in range(400)]
+    table = _lines(tmp_path / "table.tsv", ["word\tphones", *(f"{word}\t{' '.join(word)}" for word in words)])
+    text = fitted_translation("mine", Splits(table))
+    assert "texts are single words: they are spelt" in text
+    assert _read(tmp_path, text).validation.metric == "exact"

@@ -92,6 +92,13 @@ WORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "runs of two tasks": ("evaluate {world}/runs/t {world}/runs/c", ("translation", "classification")),
     "a split": ("evaluate {world}/runs/t --split train", ("--split", "'train'")),
     "lower-case classes": ("evaluate {world}/runs/c --lowercase", ("--lowercase", "classification")),
+    "a tokenizer for classes": ("evaluate {world}/runs/c --tokenize zh", ("--tokenize", "classification")),
+    "no tokenizer": ("evaluate {world}/runs/t --tokenize zn", ("--tokenize", "'zn'", "zh")),
+    "a reference twice": (
+        "evaluate {world}/runs/t --source {world}/t.yaml --reference {world}/c.yaml --reference {world}/c.yaml",
+        ("twice",),
+    ),
+    "a reference without its source": ("evaluate {world}/runs/t --reference {world}/t.yaml", ("--source",)),
     "a beam for classes": ("evaluate {world}/runs/c --beam 2", ("--beam", "classification")),
     "a JSON file nowhere": ("evaluate {world}/runs/t --json gone/x.json", ("gone",)),
     "other classes": ("evaluate {world}/runs/c data.classes=[x,y]", ("data.classes",)),

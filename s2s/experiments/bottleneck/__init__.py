@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from s2s.data.scripts import is_unspaced, sentence_separator, split_words
 from s2s.experiments.bottleneck.conclude import JOINED, conclude
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale, each_run
 from s2s.experiments.disciplines import trained
@@ -35,14 +36,19 @@ def measure(contest: Contest, cell: Cell) -> Measured:
     folder = trained(contest, cell.model, cell.seed)
     data, model = prepared(recipe), load(folder).model
     sources, references = some_pairs(data, len(data.corpus.test or data.corpus.validation))
-    mean = float(np.mean([len(source.split()) for source in sources]))
-    learned = [len(source.split()) for source in data.corpus.train["source"]]
+    unspaced = is_unspaced(sources)
+    separators = sentence_separator(sources), sentence_separator(references)
+    mean = float(np.mean([len(split_words(source, unspaced)) for source in sources]))
+    learned = [len(split_words(source, unspaced)) for source in data.corpus.train["source"]]
     most = max(1, min(round(sizes.words / mean), len(sources)))
     longest = model.encoder.longest
     parts = []
     for together in range(1, most + 1):
         rows = joined_texts(len(sources), together, sizes.texts)
-        texts, wanted = ([" ".join(side[row] for row in text) for text in rows] for side in (sources, references))
+        texts, wanted = (
+            [separator.join(side[row] for row in text) for text in rows]
+            for separator, side in zip(separators, (sources, references), strict=True)
+        )
         # what a model has no positions for stays untranslated
         pieces = data.source_tokenizer.encode_batch(texts)
         read = [i for i, row in enumerate(pieces) if longest is None or len(row) < longest]
@@ -50,7 +56,7 @@ def measure(contest: Contest, cell: Cell) -> Measured:
         for i, text in zip(read, greedy(model, data, recipe, [texts[i] for i in read]), strict=True):
             written[i] = text
         exact = [int(a.strip() == b.strip()) for a, b in zip(written, wanted, strict=True)]
-        words = [len(text.split()) for text in texts]
+        words = [len(split_words(text, unspaced)) for text in texts]
         parts.append(
             {
                 "rows": rows,

@@ -10,6 +10,7 @@ import datasets
 import numpy as np
 
 from s2s.data.encoding import Encoded, encode_corpus
+from s2s.data.scripts import is_unspaced, sentence_separator, split_words
 from s2s.evaluation.gates import LEARNING
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, Scale
 from s2s.experiments.disciplines import trained
@@ -202,14 +203,18 @@ def shuffled_pairs(data: Prepared) -> Encoded:
 def long_pairs(data: Prepared, longest: int) -> Encoded:
     """Texts of several validation pairs, of about 60 words, shorter than `longest` pieces."""
     pairs = data.corpus.validation
-    words = [len(source.split()) for source in pairs["source"]]
+    unspaced = is_unspaced(pairs["source"])
+    words = [len(split_words(source, unspaced)) for source in pairs["source"]]
     pieces = max(data.validation.source_lengths.mean(), data.validation.target_lengths.mean())
     # most texts must fit
     most = min(_LONG / np.mean(words), 0.7 * longest / pieces, len(pairs))
     together = max(1, round(float(most)))
     rows = joined_texts(len(pairs), together, _LONG_TEXTS)
     sides = {side: list(pairs[side]) for side in ("source", "target")}
-    columns = {side: [" ".join(texts[row] for row in text) for text in rows] for side, texts in sides.items()}
+    columns = {}
+    for side, texts in sides.items():
+        separator = sentence_separator(texts)
+        columns[side] = [separator.join(texts[row] for row in text) for text in rows]
     encoded = encode_corpus(datasets.Dataset.from_dict(columns), data.source_tokenizer, data.target_tokenizer)
     return chosen_pairs(encoded, encoded.within(longest - 1)[0])
 

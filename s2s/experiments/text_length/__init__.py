@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from s2s.data.scripts import is_unspaced, split_words
 from s2s.experiments.classification import texts_of
 from s2s.experiments.contest import Cell, Contest, Experiment, Measured, each_run
 from s2s.experiments.disciplines import evaluation_of
@@ -11,8 +12,10 @@ from s2s.experiments.text_length.conclude import conclude
 def measure(contest: Contest, cell: Cell) -> Measured:
     """Which texts were named right, and their lengths."""
     folder, tested = evaluation_of(contest, cell.model, cell.seed)
+    texts = texts_of(folder, tested["split"])
+    unspaced = is_unspaced(texts)
     return {
-        "words": [len(text.split()) for text in texts_of(folder, tested["split"])],
+        "words": [len(split_words(text, unspaced)) for text in texts],
         "right": [int(a == b) for a, b in zip(tested["truth"], tested["predicted"], strict=True)],
         "commonest": round(100 * np.bincount(tested["truth"]).max() / len(tested["truth"]), 2),
     }
