@@ -40,7 +40,7 @@ def test_the_examples_of_the_page_work(tmp_path, monkeypatch):
     for _ in s2s.train("translate", SMALL | {"training.updates": 8}):
         pass
     examples = [block for block in _blocks() if "compar" not in block.lower()]
-    assert len(examples) == 7
+    assert len(examples) == 9
     small = f'**{SMALL}, "name": "mine"'
     text = [re.sub(r'"training.updates": .*"name": "mine"', lambda _: small, block) for block in examples]
     found = _done(text, tmp_path)

@@ -27,7 +27,8 @@ from s2s.evaluation.signs.pieces import entropy
 from s2s.interpretability.classifier import Read, inspection_of
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
-from s2s.tasks.contract import Course, D, Evaluation, Loaded, R, Say, Scoring, Task, check_comparable, draw
+from s2s.tasks.comparable import check_comparable
+from s2s.tasks.contract import Course, D, Evaluation, Loaded, R, Say, Scoring, Task, draw
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter

@@ -85,8 +85,9 @@ def _preference(name: str) -> tuple[int, str]:
     return next((i for i, prefix in enumerate(_PREFERRED) if name.startswith(prefix)), len(_PREFERRED)), name
 
 
+@cache
 def _add_new_fonts() -> bool:
-    """Make fonts known that were installed after matplotlib listed those of the system."""
+    """Make fonts known that were installed after matplotlib listed those of the system; once in a process."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     known = {str(entry.fname) for entry in fontManager.ttflist}

@@ -92,7 +92,8 @@ def test_fonts_installed_since_are_found(monkeypatch):
     path = str(first.fname)
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [path, "/gone.ttf"])
     monkeypatch.setattr(fontManager, "ttflist", [each for each in others if str(each.fname) != path])
-    assert fonts._add_new_fonts()
+    add = fonts._add_new_fonts.__wrapped__
+    assert add()
     assert first.name in {entry.name for entry in fontManager.ttflist if str(entry.fname) == path}
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [path])
-    assert not fonts._add_new_fonts()
+    assert not add()

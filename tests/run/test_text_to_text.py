@@ -154,7 +154,7 @@ def test_only_as_many_answers_are_given_as_there_are_and_none_by_a_beam(run):
 def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluation_do(run, tmp_path, monkeypatch):
     computed, cut, beginning = [], [], []
     begin, encode, scores = TextToText.begin, Tokenizer.encode_batch, evaluation.scores
-    monkeypatch.setattr(evaluation, "scores", lambda *given: computed.append(given) or scores(*given))
+    monkeypatch.setattr(evaluation, "scores", lambda *given, **named: computed.append(given) or scores(*given, **named))
     monkeypatch.setattr(Tokenizer, "encode_batch", lambda own, t: cut.extend(t * len(beginning)) or encode(own, t))
     monkeypatch.setattr(TextToText, "begin", lambda *g: beginning.append(1) or begin(*g) or beginning.clear())
     s2s("train", RECIPE, *SMALL, f"run.dir={tmp_path / 'again'}")

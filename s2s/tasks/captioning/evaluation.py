@@ -18,7 +18,8 @@ from s2s.tasks.captioning.pictures import looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
 from s2s.tasks.captioning.writing import Look, looks, write
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable, check_tokenizers
+from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
+from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.training.progress import Meter
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from s2s.data.examples import batches_on
 from s2s.data.tokenizers import UNK, Tokenizer
 from s2s.evaluation.inference import Estimate, drawn_rows, estimate, paired_p
 from s2s.models.language_model import LanguageModel
-from s2s.tasks.contract import Evaluation, check_comparable
+from s2s.tasks.comparable import check_comparable
+from s2s.tasks.contract import Evaluation
 from s2s.tasks.language_model.data import TextBatch, Windows
 from s2s.tasks.pictures import by_place_picture
 from s2s.training.devices import Computer

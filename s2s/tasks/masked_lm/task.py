@@ -20,7 +20,8 @@ from s2s.files import write_atomically
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.masked_lm import MaskedLM, reading_direction
 from s2s.recipe.installed import module_of
-from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_comparable, check_positions
+from s2s.tasks.comparable import check_comparable
+from s2s.tasks.contract import Course, Evaluation, Loaded, Say, Scoring, Task, check_positions
 from s2s.tasks.masked_lm.data import MaskedBatch, MaskedText
 from s2s.tasks.masked_lm.insides import insides
 from s2s.tasks.masked_lm.recipe import MaskedRecipe

@@ -13,7 +13,8 @@ from s2s.evaluation.significance import ClassifierComparison, Comparison, compar
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.contract import Evaluation, Loaded, check_comparable, check_tokenizers
+from s2s.tasks.comparable import check_comparable, check_tokenizers
+from s2s.tasks.contract import Evaluation, Loaded
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import log_probabilities, shares
 from s2s.tasks.text_to_text.recipe import LOSS, CorpusSettings, TextToTextRecipe

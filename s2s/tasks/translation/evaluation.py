@@ -14,7 +14,8 @@ from s2s.evaluation.significance import Comparison, compare
 from s2s.evaluation.tokenization import choose_tokenization, describe_tokenizer
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.schema import BleuTokenizer
-from s2s.tasks.contract import Evaluation, Loaded, Scoring, check_case, check_comparable, check_tokenizers
+from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
+from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.progress import Meter
