@@ -1,14 +1,17 @@
 """Metrics of scripts without spaces, sacreBLEU's tokenizers, and several references of a sentence."""
 
-import os
-import subprocess
+import contextlib
 import sys
 from importlib.util import find_spec
+from unittest import mock
 
 import pytest
 import sacrebleu
+from click.testing import CliRunner
 from sacrebleu.metrics.bleu import BLEU
 
+import s2s
+from s2s.cli.main import main
 from s2s.errors import UserError
 from s2s.evaluation import tokenization
 from s2s.evaluation.metrics import by_source_length, score, scores, word_accuracy
@@ -22,6 +25,7 @@ from s2s.evaluation.tokenization import (
     choose_tokenization,
     describe_tokenizer,
 )
+from s2s.run.tasks import task_of
 from s2s.tasks.translation.evaluation import FileScores, score_files
 
 CHINESE = ["我今天去商店买了三个苹果和两个梨。", "明天早上八点我们在火车站门口见面。", "请把窗户关上，外面的风太大了。"]
@@ -93,6 +97,19 @@ def test_a_missing_package_is_named(tokenizer, module, monkeypatch):
     monkeypatch.setattr(tokenization, "load_tokenizer", missing)
     with pytest.raises(UserError, match=rf"validation.bleu_tokenizer: (.|\n)*sacrebleu\[{module}\]"):
         check_tokenizer(tokenizer, "validation.bleu_tokenizer")
+
+
+@pytest.mark.parametrize("recipe", ["translate", "captioning"])
+def test_a_recipe_with_a_missing_tokenizer_is_refused_before_training(recipe, monkeypatch):
+    def missing(name: str) -> object:
+        raise RuntimeError("requires extra dependencies")
+
+    monkeypatch.setattr(tokenization, "load_tokenizer", missing)
+    found = s2s.read_recipe(recipe, {"validation.bleu_tokenizer": "ja-mecab"})
+    with pytest.raises(UserError, match=r"validation.bleu_tokenizer: (.|\n)*sacrebleu\[ja\]"):
+        task_of(found).check(found)
+    fine = s2s.read_recipe(recipe, {"validation.bleu_tokenizer": "char"})
+    task_of(fine).check(fine)
 
 
 def test_a_missing_model_of_flores_is_named(monkeypatch):
@@ -188,23 +205,30 @@ def test_the_tokenizer_is_said_unless_it_is_the_usual_one(tmp_path):
     assert len(said) == 1
 
 
-def _score(folder, *words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "s2s.cli.main", "score", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
+def _score(folder, *words: str) -> tuple[int, str, str]:
+    """The status, output and errors of `s2s score`."""
+    status = 0
+    with contextlib.chdir(folder), mock.patch.object(sys, "argv", ["s2s", "score", *words]):
+        with CliRunner().isolation() as (out, err, _):
+            try:
+                main()
+            except SystemExit as end:
+                status = int(end.code or 0)
+        return status, out.getvalue().decode(), err.getvalue().decode()
 
 
 def test_the_command_scores_several_references_and_says_the_tokenizer(tmp_path):
     _files(tmp_path, hyp=["a b c d"], one=["a b c e"], two=["a b c d"], short=["x", "y"], zh=CHINESE, wrong=WRONG)
-    done = _score(tmp_path, "hyp", "one", "two", "--metric", "bleu")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "100.00" in done.stdout
-    assert "nrefs:2" in done.stdout
-    done = _score(tmp_path, "hyp", "one", "--against", "two", "--metric", "bleu")
-    assert "p = " in done.stdout
-    assert "nrefs:1" in done.stdout
-    done = _score(tmp_path, "wrong", "zh")
-    assert "tok:zh" in done.stdout
-    assert "zh (Chinese references)" in done.stderr
+    status, shown, said = _score(tmp_path, "hyp", "one", "two", "--metric", "bleu")
+    assert (status, said) == (0, "")
+    assert "100.00" in shown
+    assert "nrefs:2" in shown
+    _, shown, _ = _score(tmp_path, "hyp", "one", "--against", "two", "--metric", "bleu")
+    assert "p = " in shown
+    assert "nrefs:1" in shown
+    _, shown, said = _score(tmp_path, "wrong", "zh")
+    assert "tok:zh" in shown
+    assert "zh (Chinese references)" in said
     for words, message in {
         ("hyp", "one", "short"): "short has 2",
         ("hyp", "one", "one"): "named twice",
@@ -212,7 +236,6 @@ def test_the_command_scores_several_references_and_says_the_tokenizer(tmp_path):
         ("hyp", "one", "--against", "hyp"): "named twice",
         ("hyp", "one", "--tokenize", "flores"): "flores200",
     }.items():
-        done = _score(tmp_path, *words)
-        assert done.returncode == 2
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
+        status, _, said = _score(tmp_path, *words)
+        assert status == 2
+        assert message in said
