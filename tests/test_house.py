@@ -43,27 +43,6 @@ def test_there_are_files_to_look_at():
     assert len(FILES) > 40
 
 
-def test_no_file_has_400_lines():
-    long = {p.name: n for p in FILES if (n := len(p.read_text(encoding="utf-8").split("\n"))) > 400}
-    assert long == {}
-
-
-def test_no_function_has_60_lines():
-    long = {name: n for name, node in _functions() if (n := node.end_lineno - node.lineno + 1) > 60}
-    assert long == {}
-
-
-def test_no_signature_has_nine_parameters():
-    def count(node: Function) -> int:
-        # a command's options are its callback's parameters
-        if any("command" in ast.dump(decorator) for decorator in node.decorator_list):
-            return 0
-        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        return len([n for n in names if n not in ("self", "cls")])
-
-    assert {name: count(node) for name, node in _functions() if count(node) >= 9} == {}
-
-
 def test_no_signature_swallows_keywords():
     assert [name for name, node in _functions() if node.args.kwarg and not name.startswith("tests")] == []
 
