@@ -100,6 +100,8 @@ def translate(
 
     prefix = recipe.data.prefix if before is None else before
     found, seen = import_module(_ENGINES[engine]).line_translator(translator, nbest, checkpoint)
+    if note := found.precision_note():
+        tell(note)
     _write_all(translated(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
 
 

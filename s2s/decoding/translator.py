@@ -17,6 +17,7 @@ from s2s.decoding.beam import Beam, Hypothesis, search
 from s2s.errors import Refuse, UserError
 from s2s.models.contract import Seq2Seq
 from s2s.nn.layers import Inputs, Valid
+from s2s.nn.precision import fp32_layers
 from s2s.recipe.schema import DecodingSettings, SearchSettings
 
 # Batches that are searched beside each other, each by a thread of its own: what Python does in between, about a quarter
@@ -122,6 +123,10 @@ class LineTranslator(ABC):
         self.target = target
         self.settings = settings
 
+    def precision_note(self) -> str:
+        """Return a line on layers that run in another precision than asked for; empty if there are none."""
+        return ""
+
     @property
     @abstractmethod
     def longest(self) -> int | None:
@@ -220,6 +225,10 @@ class Translator(LineTranslator, Writer):
     ) -> None:
         LineTranslator.__init__(self, source, target, settings, nbest)
         Writer.__init__(self, model, target, settings, nbest)
+
+    def precision_note(self) -> str:
+        """Return a line on layers that run in another precision than asked for; empty if there are none."""
+        return fp32_layers(self.model, {self.beam.precision}, self.device)
 
     @property
     def longest(self) -> int | None:
