@@ -42,7 +42,7 @@ def _run(command: str) -> str:
 
 
 def _train_recipe(name: str) -> None:
-    _run(f"train {name} run.dir={name} {_RECIPES[name]}")
+    _run(f"train {name} run.dir=recipe-{name} {_RECIPES[name]}")
 
 
 def _train_model(kind: str, precision: str) -> None:
