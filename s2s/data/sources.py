@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int
 
 from s2s.data import text_files
 from s2s.data.caching import cache_for, cached, converted
+from s2s.data.stratification import stratified
 from s2s.errors import UserError
 from s2s.files import full
 from s2s.recipe.schema import LONGEST_WORD, SourceSettings, TextSettings
@@ -109,6 +110,10 @@ class Source(ABC, Generic[Settings, Part]):
         """Which examples may be held out."""
         return np.ones(len(part), dtype=bool)
 
+    def classes(self, part: Part) -> Int[np.ndarray, " examples"]:
+        """Class of each example: held-out parts are stratified by it. One class by default."""
+        return np.zeros(len(part), dtype=np.int64)
+
     def part(self, name: str, train: Part | None = None) -> Part | None:
         """One part, `train`, `validation` or `test`; None where there is none, or it is held out of `train`."""
         import datasets
@@ -149,7 +154,9 @@ class Source(ABC, Generic[Settings, Part]):
         order = np.random.default_rng(self.settings.seed).permutation(len(usable))
         order = order[usable[order]]
         _, first = np.unique(hashes[order], return_index=True)
-        chosen = order[np.sort(first)][:wanted]
+        candidates = order[np.sort(first)]
+        held = [candidates[rows] for rows in stratified(self.classes(train)[candidates], list(sizes.values()))]
+        chosen = np.concatenate(held)
         rest = np.flatnonzero(~np.isin(hashes, hashes[chosen]))
         if len(chosen) < wanted or not len(rest):
             raise UserError(
@@ -157,11 +164,7 @@ class Source(ABC, Generic[Settings, Part]):
                 where=", ".join(f"data.{name}: {size}" for name, size in sizes.items()),
                 remedy="hold out fewer",
             )
-        parts, start = {}, 0
-        for name, size in sizes.items():
-            rows = chosen[start : start + size]
-            parts[name], start = np.sort(rows) if self.in_order else rows, start + size
-        return rest, parts
+        return rest, {name: np.sort(rows) if self.in_order else rows for name, rows in zip(sizes, held, strict=True)}
 
     def folder(self, of_what: str) -> Path:
         """The folder `data.root`, if there is one."""

@@ -102,7 +102,18 @@ class ClassificationScores:
             f"  expected calibration error {self.calibration.error:.2f} % ({self.calibration}), "
             f"{self.adaptive.error:.2f} % ({self.adaptive})",
         ]
-        return "\n".join([*lines, *self._class_lines(), *self._confusion_lines()])
+        return "\n".join([*lines, *self._missing_lines(), *self._class_lines(), *self._confusion_lines()])
+
+    def _missing_lines(self) -> list[str]:
+        missing = [shortened(each.name) for each in self.classes if not each.support]
+        if not missing:
+            return []
+        shown = ", ".join(missing[:_PRINTED_CLASSES]) + (", …" if missing[_PRINTED_CLASSES:] else "")
+        averaged = sum(bool(each.support or each.predicted) for each in self.classes)
+        return [
+            f"  no example of class{'es' if missing[1:] else ''} {shown}: macro-F1 is the mean of {averaged} of "
+            f"{len(self.classes)} classes, those that occur or are predicted"
+        ]
 
     def _class_lines(self) -> list[str]:
         width = max(5, *(len(shortened(each.name)) for each in self.classes))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # a class with so many times fewer examples than the largest one is easily never named
 IMBALANCE = 10
+_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,22 @@ def conversions(suspicious: Mapping[str, list[int]], which: str) -> list[str]:
     """A word on each kind of `SUSPICIOUS` characters in the texts of some examples, such as the `images of train`."""
     meant = ": wanted, or a conversion gone wrong?"
     return [words for kind, rows in suspicious.items() for words in some(rows, f"{which} with a {kind}", meant)]
+
+
+def missing_classes(name: str, noun: str, counts: Mapping[str, int]) -> list[str]:
+    """A line for `name`, a validation or test split, that names its classes without an example; none if all have one.
+
+    Args:
+        name: Name of the split.
+        noun: Plural noun for the examples of the task.
+        counts: Number of examples of each class.
+    """
+    missing = [kind for kind, count in counts.items() if not count]
+    if name == "train" or not missing:
+        return []
+    shown = ", ".join(missing[:_LISTED]) + (f" and {len(missing) - _LISTED:,} more" if missing[_LISTED:] else "")
+    classes = f"class{'es' if missing[1:] else ''} {shown}"
+    return [f"no {noun} of {name} are of {classes}: no {name} score measures {'them' if missing[1:] else 'it'}"]
 
 
 def look_through(
@@ -158,6 +175,7 @@ def inspect_labels(
     advice = [
         *some(contradictory, f"{noun} of {name}", hopeless),
         *repetitions(name, again.tolist(), len(labels), noun),
+        *missing_classes(name, noun, counts),
         *(
             f"class {kind} has {count:,} training {noun}, the largest one {most:,}: look at macro-F1"
             for kind, count in counts.items()

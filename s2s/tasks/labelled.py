@@ -29,6 +29,7 @@ from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
 from s2s.tasks.comparable import check_comparable
 from s2s.tasks.contract import Course, D, Evaluation, Loaded, R, Say, Scoring, Task, draw
+from s2s.tasks.inspection import missing_classes
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
 from s2s.training.logger import METRICS, RunLog
 from s2s.training.progress import Meter
@@ -156,7 +157,8 @@ class Labelling(Task[R, D, Classifier]):
 
     def introduce(self, course: Course[R, D, Classifier], say: Say) -> None:
         counts = {name: part.counts() for name, part in course.data.corpus.parts().items()}
-        for line in (*_class_lines(counts), *self.told(course)):
+        missing = [line for name, each in counts.items() for line in missing_classes(name, self.evaluation.noun, each)]
+        for line in (*_class_lines(counts), *missing, *self.told(course)):
             say(line)
 
     def begin(self, course: Course[R, D, Classifier], folder: Path, log: RunLog) -> None:

@@ -20,7 +20,7 @@ def _part(rows: list[tuple[str, int]]) -> Labelled:
 
 def test_sound_texts_are_counted_and_nothing_is_said_of_them():
     train = _part([(f"text {number} here", number % 2) for number in range(20)])
-    found = inspect_labelled(Corpus(train, _part([("another one", 0)]), None), 1)
+    found = inspect_labelled(Corpus(train, _part([("another one", 0), ("a third", 1)]), None), 1)
     rows = found.splits["train"].rows
     assert [rows[name] for name in ("a", "b")] == [10, 10]
     assert [rows[name] for name in ("words", *_SPREAD)] == [60, 3, 3, 3]
@@ -47,6 +47,7 @@ def test_what_spoils_texts_is_named_with_its_rows():
         "1 texts of train with a replacement character U+FFFD (row 34)",
         "class b has 2 training texts, the largest one 32: look at macro-F1",
         "2 texts of test also occur in train",
+        "no texts of validation are of class b: no validation score measures it",
         "2 texts of train are repeated",
     ):
         assert words in shown
@@ -60,7 +61,7 @@ def _images(*pictures: tuple[int, int]) -> Images:
 
 def test_sound_images_are_counted_and_nothing_is_said_of_them():
     train = _images(*((seed, seed % 2) for seed in range(20)))
-    found = inspect_images(Corpus(train, _images((30, 0)), None), ImageSource(ImageDataSettings(size=4)))
+    found = inspect_images(Corpus(train, _images((30, 0), (31, 1)), None), ImageSource(ImageDataSettings(size=4)))
     assert [found.splits["train"].rows[name] for name in ("a", "b")] == [10, 10]
     assert len(found.spots) == 10
     assert "nothing suspicious found" in str(found)
@@ -77,6 +78,7 @@ def test_what_spoils_images_is_named_with_its_rows():
         "class b has 2 training images, the largest one 31: look at macro-F1",
         "1 images of test also occur in train",
         "2 images of train are repeated",
+        "no images of validation are of class b: no validation score measures it",
         "data.mean says 127.500: shares of white",
     ):
         assert words in shown

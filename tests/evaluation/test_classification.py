@@ -170,6 +170,14 @@ def test_the_page_says_it_all_and_is_json(classified):
     assert found.main()["macro_f1"] == found.macro_f1
 
 
+def test_the_page_names_classes_without_an_example_and_how_macro_f1_is_averaged():
+    probabilities = np.tile([0.8, 0.1, 0.1], (5, 1))
+    page = str(classification_scores(np.zeros(5, dtype=np.int64), probabilities, ("neg", "pos", "odd")))
+    assert "no example of classes pos, odd: macro-F1 is the mean of 1 of 3 classes" in page
+    page = str(classification_scores(np.array([0, 1, 2]), probabilities[:3], ("neg", "pos", "odd")))
+    assert "no example" not in page
+
+
 def test_examples_are_chosen_by_seed_and_are_what_they_are_called(classified):
     truth, probabilities = classified
     predicted = probabilities.argmax(axis=1)

@@ -76,6 +76,9 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         """The texts, whatever their classes are."""
         return part.texts["text"]
 
+    def classes(self, part: Labelled) -> Int[np.ndarray, " examples"]:
+        return part.labels
+
     def digest(self, part: Labelled) -> str:
         """Of the texts, whatever their classes are called."""
         return sources.digest_of(part.texts["text"])

@@ -68,6 +68,13 @@ class TaskSource(PairSource):
             raise UserError(what, self.place(name, wrong[0]), "add it to `answers`, or mend the row")
         return found
 
+    def classes(self, part: "datasets.Dataset") -> Int[np.ndarray, " examples"]:
+        """The answer of each pair, by number; one class without `answers`."""
+        answers = {answer: number for number, answer in enumerate(self.settings.answers or ())}
+        if not answers:
+            return super().classes(part)
+        return np.array([answers.get(target.strip(), -1) for _, target in pairs(part)], dtype=np.int64)
+
 
 class MixtureSource(Source[Any, Mixture]):
     """The corpora of a mixture, each from where translation's pairs come from.

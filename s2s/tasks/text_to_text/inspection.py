@@ -16,7 +16,7 @@ from s2s.data.piece_inspection import cutting
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer, train
 from s2s.errors import UserError
-from s2s.tasks.inspection import IMBALANCE
+from s2s.tasks.inspection import IMBALANCE, missing_classes
 from s2s.tasks.text_to_text.data import (
     Learned,
     Mixture,
@@ -89,6 +89,8 @@ def _answers(corpus: Corpus[Mixture], name: str, answers: Sequence[str]) -> tupl
     for answer in answers:
         if train[answer] * IMBALANCE < most:
             advice.append(f"{answer} is {train[answer]:,} times the answer, another one {most:,} times: see macro-F1")
+    for split, counts in said.items():
+        advice += missing_classes(split, "targets", {answer: counts[answer] for answer in answers})
     return table, advice
 
 
