@@ -134,7 +134,8 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
     @property
     def _reading(self) -> Reading:
-        columns = Columns((self.settings.source, self.settings.target), "data.source and data.target")
+        settings = self.settings
+        columns = Columns((settings.source, settings.target), "data.source and data.target", quoting=settings.quoting)
         return Reading(columns, "columns", _PAIRS, lambda cells, number, where: dict(zip(_PAIRS, cells, strict=True)))
 
     def _files(self, name: str, split: str | tuple[str, str]) -> tuple[Path, ...]:

@@ -240,7 +240,8 @@ class Reading:
     @property
     def name(self) -> str:
         """Another one is another result."""
-        return f"{self.word} {self.columns.names}"
+        quoting = self.columns.quoting
+        return f"{self.word} {self.columns.names}" + (f" quoting {quoting}" if quoting else "")
 
 
 def from_table(path: Path, reading: Reading) -> "datasets.Dataset":

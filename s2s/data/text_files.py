@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, opened, read_whole
+from s2s.data.headers import check_no_header
+from s2s.data.quoting import is_quoted
 from s2s.errors import UserError, check_regular, quoted
+from s2s.recipe.schema import Quoting
 from s2s.recipe.wording import near_files
 
 if TYPE_CHECKING:
@@ -36,11 +39,13 @@ class Columns:
         names: of the columns; of a tsv or csv without a header, their positions from 0.
         keys: where a user names them, for messages.
         numbers: those of them whose cells may also be whole numbers.
+        quoting: Quoting of the cells of a tsv, see `raw_rows`.
     """
 
     names: tuple[str, ...]
     keys: str
     numbers: tuple[str, ...] = ()
+    quoting: Quoting | None = None
 
 
 _PARQUET_MAGIC = b"PAR1"
@@ -134,7 +139,7 @@ def line_rows(*files: Path) -> Iterator[list[str]]:
 def table_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table: where each begins, and its cells of these columns as text.
 
-    A tsv is never quoted; a csv is, after RFC 4180, and empty lines of it are skipped. A jsonl or parquet file may nest
+    A csv is quoted after RFC 4180, a tsv as `columns.quoting` says, see `raw_rows`. A jsonl or parquet file may nest
     the columns in one that is called `translation`, as many hub data sets do. A txt is a tsv if its first line has a
     tab; else each cell stands behind the name of its column: `IN: jump twice OUT: I_JUMP I_JUMP`.
 
@@ -162,10 +167,13 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
     A tsv's and a csv's cells are a list, and a header is a row like all others. Of a parquet file, these columns are
     read; all when None.
 
+    Empty lines of a csv are skipped. With `columns.quoting`, a tsv is read like a csv (`csv`), or quotes are characters
+    like all others (`none`). Without, a tsv that `is_quoted` is refused.
+
     Raises:
-        UserError: the file cannot be read, is damaged, or is no table.
+        UserError: the file cannot be read, is damaged, or is no table; or quoted cells of a tsv need a decision.
     """
-    kind = table_kind(path)
+    kind, quoting = table_kind(path), columns.quoting if columns else None
     if kind == ".parquet":
         return _parquet_rows(path, columns)
     if kind == ".jsonl":
@@ -173,8 +181,25 @@ def raw_rows(path: Path, columns: Columns | None = None) -> Iterator[tuple[int, 
     if kind == ".csv":
         return _csv_cells(path)
     if _is_separated(path):
+        if quoting is None and is_quoted_tsv(path):
+            raise UserError(
+                "cells are quoted as in a CSV",
+                where=str(path),
+                remedy="data.quoting=csv removes the quotes, data.quoting=none keeps them as part of the texts",
+            )
+        if quoting == "csv":
+            return _csv_cells(path, "\t")
         return ((number, line.split("\t")) for number, line in enumerate(lines(path), start=1))
     return _marked_rows(path)
+
+
+def is_quoted_tsv(path: Path) -> bool:
+    """Whether a file is tab-separated and its cells are quoted as in a CSV.
+
+    Raises:
+        UserError: The file cannot be read or is damaged.
+    """
+    return table_kind(path) != ".csv" and _is_separated(path) and is_quoted(lines(path))
 
 
 def _is_separated(path: Path) -> bool:
@@ -250,7 +275,7 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
 def _by_position(
     path: Path, columns: Columns, rows: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, list[str]]]:
-    quoted = table_kind(path) == ".csv"
+    quoted = table_kind(path) == ".csv" or columns.quoting == "csv"
     # a position has a few digits; what has more is looked for in the header
     by_place = all(name.isdecimal() and len(name) < 6 for name in columns.names)
     positions = [int(name) for name in columns.names] if by_place else []
@@ -265,17 +290,21 @@ def _by_position(
                 where=f"{path}:{number}",
                 remedy=f"name other columns with {columns.keys}",
             )
+        if not width:
+            check_no_header(cells, positions, f"{path}:{number}")
         width = width or len(cells)
         if len(cells) != width:
             raise UserError(
                 f"has {len(cells)} cells, expected {width}",
                 where=f"{path}:{number}",
-                remedy="mend the row" if quoted else "mend the row: a tsv cell holds no tab and no line end",
+                remedy="mend the row"
+                if quoted
+                else "mend the row: a tsv cell holds no tab and no line end, unless data.quoting=csv",
             )
         yield number, [cells[position] for position in positions]
 
 
-def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """The rows that have cells, with the number of the line that each begins in."""
     # the module's own limit is 128 KiB; a row's size is limited below
     csv.field_size_limit(2 * LONGEST_LINE)
@@ -290,7 +319,7 @@ def _csv_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
                 raise too_long_line("the row that begins here", f"{path}:{begins}")
             yield f"{line}\n"
 
-    reader = csv.reader(bounded(), strict=True)
+    reader = csv.reader(bounded(), delimiter=delimiter, strict=True)
     try:
         for cells in reader:
             if cells:

@@ -39,6 +39,9 @@ class LearnedPairs(schema.SourceSettings):
     `plural`; of others again, `sentence` and `judgement`: whether it is `acceptable` or `unacceptable`."""
     target: schema.Word = "de"
     """Language or column that is written; as `source`."""
+    quoting: schema.Quoting | None = None
+    """Quotes around cells of a tsv: `csv` removes them and undoubles those inside, as in a csv; `none` keeps all quotes
+    as part of the texts. When null, a tsv that is quoted throughout is refused, any other is read with `none`."""
     train: schema.Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
     built-in corpus, how many sentence pairs to generate."""

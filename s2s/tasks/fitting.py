@@ -13,12 +13,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from s2s.data.headers import LABELS, SOURCES, TARGETS, TEXTS, check_no_header, is_header, is_index
 from s2s.data.inspection import altered
 from s2s.data.scripts import estimate_words, is_unspaced, unspaced_script
-from s2s.data.text_files import TABLES, check_there, no_column, raw_rows, table_kind
+from s2s.data.text_files import TABLES, Columns, check_there, is_quoted_tsv, no_column, raw_rows, table_kind
 from s2s.data.tokenizers import UNK, Tokenizer, train
 from s2s.errors import UserError
-from s2s.recipe.schema import LONGEST_NAME, PieceSettings
+from s2s.recipe.schema import LONGEST_NAME, PieceSettings, Quoting
 from s2s.tasks.inspection import IMBALANCE
 
 if TYPE_CHECKING:
@@ -224,13 +225,6 @@ def classes_metric(counts: Collection[int]) -> str:
     return "macro_f1 # the classes are uneven" if max(counts) > IMBALANCE * min(counts) else "accuracy"
 
 
-def header_line(header: bool | None, what: str) -> str:
-    """What a recipe says of a table's first line: nothing, where columns have names by themselves."""
-    if header is None:
-        return ""
-    return f" # its first line {'names the columns' if header else f'is a {what} like all others'}"
-
-
 def power_of_two(value: float, least: int, most: int) -> int:
     """The largest power of two that is not above a value, within limits that are powers of two."""
     return max(least, min(most, 1 << max(0, int(value).bit_length() - 1)))
@@ -254,18 +248,6 @@ def quoted(value: str | Path | Sequence[str | Path]) -> str:
 _READ = 1000
 # two to twenty classes are few enough to be told by their looks alone
 _FEW = 20
-_NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
-# names that columns usually have, those first that say most
-_USUAL = """
-source src input in word words grapheme graphemes letters spelling question command commands lemma /
-target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
-translation form /
-text sentence review content body comment document tweet /
-label labels class category sentiment topic intent /
-ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
-"""
-_SOURCES, _TARGETS, _TEXTS, _LABELS, _LANGUAGES = (names.split() for names in _USUAL.split("/"))
-_NAMES = {*_SOURCES, *_TARGETS, *_TEXTS, *_LABELS, *_LANGUAGES, "id", "title", "description"}
 
 
 @dataclass(frozen=True)
@@ -273,13 +255,15 @@ class Head:
     """The beginning of a table.
 
     Cells as text, by column; columns without a header are named by their positions from 0, and `header` is None where
-    columns have names by themselves.
+    columns have names by themselves. The row index that pandas writes is left out. `quoting` is `csv` for a tsv whose
+    cells are quoted.
     """
 
     path: Path
     columns: tuple[str, ...]
     rows: list[dict[str, str]]
     header: bool | None
+    quoting: Quoting | None = None
 
     def __str__(self) -> str:
         first = self.rows[0] if self.rows else {}
@@ -290,23 +274,41 @@ def read_head(path: Path, wanted: Sequence[str]) -> Head:
     """Looks at the beginning of a table; columns that the user names tell whether it has a header.
 
     Raises:
-        UserError: it is missing, damaged, empty or no table.
+        UserError: it is missing, damaged, empty or no table; or its header is not used.
     """
     check_there(path)
     if table_kind(path) is None:
         raise UserError(
             f"is no table ({', '.join(TABLES)}; plain, .gz or .xz)", str(path), "name a table, or rename it"
         )
-    found = [row for _, row in itertools.islice(raw_rows(path), _READ + 1)]
+    quoting: Quoting | None = "csv" if is_quoted_tsv(path) else None
+    layout = Columns((), "", quoting=quoting) if quoting else None
+    found = [row for _, row in itertools.islice(raw_rows(path, layout), _READ + 1)]
     if not found:
         raise UserError("holds no rows", where=str(path), remedy="name another file")
     header = None
     if isinstance(found[0], list):
-        header = _is_header(found[0], wanted)
+        header = _has_header(found, wanted, path)
         names = found[0] if header else [str(position) for position in range(len(found[0]))]
         found = [dict(zip(names, row, strict=False)) for row in found[header:]]
     rows = [{name: _text(cell) for name, cell in _unnested(row).items()} for row in found]
-    return Head(path, tuple(dict.fromkeys(name for row in rows for name in row)), rows, header)
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = tuple(name for name in names if name in wanted or not is_index(name))
+    return Head(path, columns, rows, header, quoting)
+
+
+def layout_lines(head: Head, what: str) -> str:
+    """What a recipe says of the layout of a table, after its path: its first line and the quoting of its cells.
+
+    Args:
+        head: Beginning of the table.
+        what: Noun for an example.
+    """
+    quoting = "\n  quoting: csv # its cells are quoted as in a CSV: quotes around and doubled ones are removed"
+    lines = quoting if head.quoting else ""
+    if head.header is None:
+        return lines
+    return f" # its first line {'names the columns' if head.header else f'is a {what} like all others'}{lines}"
 
 
 def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[str, str]:
@@ -316,7 +318,7 @@ def pair_columns(head: Head, source: str | None, target: str | None) -> tuple[st
         UserError: a column is missing, or nothing tells which are meant.
     """
     options = "--source COLUMN --target COLUMN"
-    chosen = source or _usual(head, _SOURCES, but=target), target or _usual(head, _TARGETS, but=source)
+    chosen = source or _usual(head, SOURCES, but=target), target or _usual(head, TARGETS, but=source)
     if len(head.columns) == 2 and None in chosen:
         one = source or (head.columns[1 - head.columns.index(target)] if target in head.columns else head.columns[0])
         chosen = one, target or next((name for name in head.columns if name != one), head.columns[1])
@@ -332,13 +334,11 @@ def label_columns(head: Head, texts: Sequence[str], label: str | None) -> tuple[
     """
     options = "--text COLUMN --label COLUMN (--text several times: joined by a space)"
     few = [name for name in head.columns if name not in texts and 2 <= len(_different(head, name)) <= _FEW]
-    label = (
-        label or _usual(head, _LABELS, but=None) or (few[0] if len(few) == 1 and len(head.rows) > 2 * _FEW else None)
-    )
+    label = label or _usual(head, LABELS, but=None) or (few[0] if len(few) == 1 and len(head.rows) > 2 * _FEW else None)
     if label is None and len(head.columns) == 2 and len(texts) == 1 and texts[0] in head.columns:
         label = head.columns[1 - head.columns.index(texts[0])]
     others = [name for name in head.columns if name != label]
-    found = list(texts) or [_usual(head, _TEXTS, but=label) or (others[0] if label and len(others) == 1 else None)]
+    found = list(texts) or [_usual(head, TEXTS, but=label) or (others[0] if label and len(others) == 1 else None)]
     *chosen, named = _there(head, (*found, label), options)
     if named in chosen:
         raise UserError(f"column {named!r} is both text and class", remedy=f"name another one of the two: {options}")
@@ -351,20 +351,23 @@ def text_column(head: Head, given: str | None) -> str:
     Raises:
         UserError: it is missing, or nothing tells which is meant.
     """
-    (found,) = _there(head, (given or _usual(head, _TEXTS, but=None),), "--text COLUMN")
+    (found,) = _there(head, (given or _usual(head, TEXTS, but=None),), "--text COLUMN")
     return found
 
 
-def _is_header(cells: list[str], wanted: Sequence[str]) -> bool:
-    """Whether the first line names columns: those that the user named, or one of a usual name among other names."""
-    if wanted:
-        return not all(name.isdecimal() for name in wanted)
-    names = [cell.strip() for cell in cells]
-    return (
-        len(set(names)) == len(names)
-        and all(_NAME.fullmatch(name) for name in names)
-        and any(name.lower() in _NAMES for name in names)
-    )
+def _has_header(rows: Sequence[Sequence[str]], wanted: Sequence[str], path: Path) -> bool:
+    """Whether the first line names columns: those that the user named, or usual ones.
+
+    Raises:
+        UserError: The user gives columns by position although the first line names them.
+    """
+    if not wanted:
+        return is_header(*rows[:2])
+    if not all(name.isdecimal() for name in wanted):
+        return True
+    positions = [int(name) for name in wanted if len(name) < 6 and int(name) < len(rows[0])]
+    check_no_header(rows[0], positions, f"{path}:1", *rows[1:2])
+    return False
 
 
 def _unnested(row: dict[str, object]) -> dict[str, object]:

@@ -23,7 +23,7 @@ class TextSource(Source[PlainTextSettings, "datasets.Dataset"]):
         """A table, or a data set on the hub."""
         settings, path = self.settings, split_table(self, name, str(split))
         local = settings.local.text if path is not None and settings.corpus != "files" else None
-        columns = Columns(text_columns(settings, local), "data.text")
+        columns = Columns(text_columns(settings, local), "data.text", quoting=settings.quoting)
         reading = Reading(columns, "texts", TEXT, lambda cells, number, where: {"text": joined(cells)})
         found = from_hub(settings, str(split), reading)[0] if path is None else from_table(path, reading)
         if not len(found):

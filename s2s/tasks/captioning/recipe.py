@@ -23,6 +23,9 @@ class CaptionPlaces(schema.SourceSettings):
     """Column of the images: of a table their files' names, of a hub data set the images themselves."""
     caption: schema.Columns = "caption"
     """Column of the captions, or a list of columns, each with a caption; of a hub data set, a column may hold lists."""
+    quoting: schema.Quoting | None = None
+    """Quotes around cells of a tsv: `csv` removes them and undoubles those inside, as in a csv; `none` keeps all quotes
+    as part of the captions. When null, a tsv that is quoted throughout is refused, any other is read with `none`."""
     train: schema.Split = "train"
     """A split name; with the built-in corpus, how many images to draw; with `files`, a table of an image's name and a
     caption a row (csv, tsv, jsonl, parquet; plain, .gz or .xz), Flickr8k's `captions.txt` or `Flickr8k.token.txt`, or

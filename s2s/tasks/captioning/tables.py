@@ -92,7 +92,7 @@ def _rows(path: Path, settings: CaptionDataSettings) -> Iterator[tuple[str, str,
         return
     captions = (settings.caption,) if isinstance(settings.caption, str) else settings.caption
     read = text_files.comma_cells if kind == ".txt" else text_files.table_cells
-    for number, (name, *texts) in read(path, Columns((settings.image, *captions), _KEYS)):
+    for number, (name, *texts) in read(path, Columns((settings.image, *captions), _KEYS, quoting=settings.quoting)):
         for text in texts:
             yield name, text, text_files.place(path, number)
 

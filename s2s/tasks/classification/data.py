@@ -16,16 +16,20 @@ from s2s.data import sources
 from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
 from s2s.data.encoding import Lists, Pieces, PreparedTexts, cut
 from s2s.data.examples import LabelledExamples, Plan
+from s2s.data.headers import could_be_name
 from s2s.data.sources import Source
 from s2s.data.text_files import Columns, place
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
+from s2s.recipe.schema import Quoting
 from s2s.tasks.classification.recipe import ClassificationRecipe, LabelledSettings, TextBatchSettings
 
 if TYPE_CHECKING:
     import datasets
 
 _KINDS = {"text": "string", "label": "string", "line": "int64"}
+# in fewer rows, a label that occurs once is usual
+_FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         table = self._from_hub(str(split)) if path is None else self._from_table(path)
         if not len(table.rows):
             raise UserError(f"data.{name} has no texts", remedy="look at the file, or name another")
+        if name == "train" and path is not None:
+            _check_first_row(table)
         classes = train.names if train else self.settings.classes or table.names or _different_labels(table)
         return _numbered(table, classes)
 
@@ -90,7 +96,7 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
     def _from_table(self, path: Path) -> _Table:
         settings = self.settings
         local = settings.local if settings.corpus != "files" else type(settings.local)()
-        reading = _reading(sources.text_columns(settings, local.text), local.label or settings.label)
+        reading = _reading(sources.text_columns(settings, local.text), local.label or settings.label, settings.quoting)
         first = settings.first_label if local.first_label is None else local.first_label
         return _Table(sources.from_table(path, reading), partial(place, path), first)
 
@@ -102,8 +108,8 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
         return _Table(rows, lambda line: f"{settings.corpus} {split} row {line}", settings.first_label, names)
 
 
-def _reading(texts: tuple[str, ...], label: str) -> sources.Reading:
-    columns = Columns((*texts, label), "data.text and data.label", numbers=(label,))
+def _reading(texts: tuple[str, ...], label: str, quoting: Quoting | None = None) -> sources.Reading:
+    columns = Columns((*texts, label), "data.text and data.label", numbers=(label,), quoting=quoting)
 
     def row(cells: Sequence[str], number: int, where: str) -> dict[str, Any]:
         return {"text": sources.joined(cells[:-1]), "label": sources.checked_label(cells[-1], where), "line": number}
@@ -115,6 +121,24 @@ def _labels(table: _Table) -> tuple[list[str], Int[np.ndarray, " rows"]]:
     """The different labels, and which of them each row has."""
     column = table.rows.data.column("label").combine_chunks().dictionary_encode()
     return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
+
+
+def _check_first_row(table: _Table) -> None:
+    """Refuse a table whose first row is the only one of its class if it could be a header line.
+
+    Raises:
+        UserError: The row is the first line of the file, and its text and its label could be names of columns.
+    """
+    words, found = _labels(table)
+    first, others = table.rows[0], int((found == found[0]).sum()) - 1
+    names = first["text"], words[int(found[0])]
+    if not others and len(found) > _FEWEST and first["line"] == 1 and all(map(could_be_name, names)):
+        raise UserError(
+            f"the first line has the only label {names[1]!r} and the text {names[0]!r}: it seems to name the columns",
+            where=table.place(1),
+            remedy="give columns by name, not by position: data.text, data.label; if the line is an example, move it "
+            "down",
+        )
 
 
 def _different_labels(table: _Table) -> tuple[str, ...]:

@@ -24,13 +24,14 @@ def fitted_classification(name: str, splits: Splits[Path], texts: Sequence[str] 
     """
     head = fitting.read_head(splits.train, [*texts, *([label] if label else [])])
     text, label = fitting.label_columns(head, texts, label)
-    settings = LabelledSettings(text=text, label=label, train=str(splits.train.absolute()), validation=1, test=None)
+    train = str(splits.train.absolute())
+    settings = LabelledSettings(text=text, label=label, quoting=head.quoting, train=train, validation=1, test=None)
     everything = LabelledSource(settings).load()
     different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
     held = fitting.parts(splits, different, "texts", splits.train)
     choices = _chosen(LabelledSource(settings.model_copy(update=held)).load())
     choices["text"] = fitting.quoted(text[0] if len(text) == 1 else text)
-    choices |= {"label": fitting.quoted(label), "header": fitting.header_line(head.header, "text")}
+    choices |= {"label": fitting.quoted(label), "header": fitting.layout_lines(head, "text")}
     return fitting.page("classification", name, splits.train, held, choices)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from s2s.data.text_files import table_kind
 from s2s.errors import UserError
 from s2s.tasks import fitting
-from s2s.tasks.fitting import Splits
+from s2s.tasks.fitting import Head, Splits
 from s2s.tasks.language_model.data import DocumentSource
 from s2s.tasks.language_model.recipe import DocumentSettings
 
@@ -24,14 +24,16 @@ def fitted_language_model(name: str, splits: Splits[Path], column: str | None = 
     """
     settings = DocumentSettings(train=str(splits.train.absolute()), validation=1, test=None)
     if table_kind(splits.train) not in (None, ".txt") and not splits.train.is_dir():
-        settings = settings.model_copy(update={"text": _column(splits.train, column)})
-        unit, source = "", f"\n  text: {fitting.quoted(settings.text)}"
+        head = fitting.read_head(splits.train, [column] if column else [])
+        chosen = {"text": _column(head, column), "quoting": head.quoting}
+        settings = settings.model_copy(update=chosen)
+        layout, source = fitting.layout_lines(head, "document"), f"\n  text: {fitting.quoted(chosen['text'])}"
     else:
         if column is not None:
             raise UserError(
                 "plain text has no columns", where=f"--text {column}", remedy="leave it out, or name a table"
             )
-        unit = _unit(settings)
+        layout, unit = "", _unit(settings)
         settings = settings.model_copy(update={"document": unit})
         source = f"\n  document: {unit} # what a document is"
     everything = DocumentSource(settings).part("train")
@@ -39,12 +41,11 @@ def fitted_language_model(name: str, splits: Splits[Path], column: str | None = 
     held = fitting.parts(splits, different, "documents", splits.train)
     corpus = DocumentSource(settings.model_copy(update=held)).load()
     others = [text for name, part in corpus.parts().items() if name != "train" for text in part["text"]]
-    choices = _chosen(corpus.train["text"][:], others) | {"source": source}
+    choices = _chosen(corpus.train["text"][:], others) | {"source": source, "header": layout}
     return fitting.page("language_model", name, splits.train, held, choices)
 
 
-def _column(table: Path, given: str | None) -> str:
-    head = fitting.read_head(table, [given] if given else [])
+def _column(head: Head, given: str | None) -> str:
     if given is None and len(head.columns) == 1:
         return head.columns[0]
     return fitting.text_column(head, given)

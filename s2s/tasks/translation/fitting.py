@@ -14,7 +14,7 @@ from s2s.data.pairs import load, load_split, pairs
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
 from s2s.recipe.pairs import FilterSettings
-from s2s.recipe.schema import DecodingSettings
+from s2s.recipe.schema import DecodingSettings, Quoting
 from s2s.tasks import fitting
 from s2s.tasks.fitting import Files, Splits
 from s2s.tasks.translation.recipe import DataSettings
@@ -42,11 +42,12 @@ def fitted_translation(name: str, splits: Splits[Files], source: str | None = No
     Raises:
         UserError: a file or column is missing, files do not fit together, or there is too little to learn from.
     """
-    columns, header = _columns(splits.train, source, target)
+    columns, layout, quoting = _columns(splits.train, source, target)
     settings = DataSettings(
         corpus="files",
         source=columns[0],
         target=columns[1],
+        quoting=quoting,
         train=fitting.absolute(splits.train),
         validation=1,
         test=None,
@@ -56,15 +57,15 @@ def fitted_translation(name: str, splits: Splits[Files], source: str | None = No
     first = splits.train if isinstance(splits.train, Path) else splits.train[0]
     held = fitting.parts(splits, different, "sources", first)
     choices = _chosen(load(settings.model_copy(update=held)))
-    said = {"source": fitting.quoted(columns[0]), "target": fitting.quoted(columns[1]), "header": header}
+    said = {"source": fitting.quoted(columns[0]), "target": fitting.quoted(columns[1]), "header": layout}
     return fitting.page("translation", name, splits.train, held, said | choices)
 
 
-def _columns(train: Files, source: str | None, target: str | None) -> tuple[tuple[str, str], str]:
+def _columns(train: Files, source: str | None, target: str | None) -> tuple[tuple[str, str], str, Quoting | None]:
     if not isinstance(train, Path):
-        return (source or _ending(train[0]), target or _ending(train[1])), ""
+        return (source or _ending(train[0]), target or _ending(train[1])), "", None
     head = fitting.read_head(train, [name for name in (source, target) if name])
-    return fitting.pair_columns(head, source, target), fitting.header_line(head.header, "pair")
+    return fitting.pair_columns(head, source, target), fitting.layout_lines(head, "pair"), head.quoting
 
 
 def _ending(path: Path) -> str:

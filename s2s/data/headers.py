@@ -1,0 +1,78 @@
+"""Header lines of tables: which first lines name columns, and which column is a row index."""
+
+import re
+from collections.abc import Sequence
+
+from s2s.errors import UserError
+
+_NAME = re.compile(r"[^\W\d][\w .:/-]{0,39}(?<![.:/-])")
+_INDEX = ("", "Unnamed: 0", "__index_level_0__")
+
+# usual names of columns, those first that say most
+_USUAL = """
+source src input in word words grapheme graphemes letters spelling question command commands lemma /
+target tgt trg output out phone phones phoneme phonemes pronunciation ipa transcription answer action actions
+translation form /
+text sentence review content body comment document tweet /
+label labels class category sentiment topic intent /
+ar cs da de el en es fi fr he hi hu it ja ko nl no pl pt ro ru sv tr uk zh
+arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese korean
+norwegian polish portuguese romanian russian spanish swedish turkish ukrainian
+"""
+SOURCES, TARGETS, TEXTS, LABELS, LANGUAGES = (names.split() for names in _USUAL.split("/"))
+_NAMES = {*SOURCES, *TARGETS, *TEXTS, *LABELS, *LANGUAGES, "id", "title", "description"}
+
+
+def is_header(first: Sequence[str], second: Sequence[str] = ()) -> bool:
+    """Whether the first line of a table names columns.
+
+    It does if its cells are different names of which one is usual (`text`, `label`, `review_text`, `en` …). The first
+    cell may be empty, as pandas names its row index; then, if the second line begins with a number, no name needs to
+    be usual.
+    """
+    names = [cell.strip() for cell in first]
+    indexed = len(names) > 1 and not names[0]
+    names = names[indexed:]
+    return (
+        len(set(names)) == len(names)
+        and all(_NAME.fullmatch(name) for name in names)
+        and (any(map(_is_usual, names)) or (indexed and bool(second) and second[0].isdecimal()))
+    )
+
+
+def is_index(column: str) -> bool:
+    """Whether a column of this name is the row index that pandas writes."""
+    return column in _INDEX
+
+
+def could_be_name(cell: str) -> bool:
+    """Whether a cell could be the name of a column: up to 40 characters that begin with a letter, and no full stop."""
+    return _NAME.fullmatch(cell) is not None
+
+
+def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, second: Sequence[str] = ()) -> None:
+    """Refuse a first line that names the columns of a table whose columns are given by position.
+
+    Args:
+        cells: Cells of the first line.
+        positions: Positions that are read, from 0.
+        where: Place of the line.
+        second: Cells of the second line, where they are known.
+
+    Raises:
+        UserError: All cells at these positions are usual names of columns, or the first column is a row index.
+    """
+    chosen = [cells[position].strip() for position in positions]
+    indexed = not cells[0].strip() and is_header(cells, second)
+    if chosen and (indexed or all(map(_is_usual, chosen))):
+        raise UserError(
+            f"the first line names the columns: {', '.join(map(repr, chosen))}",
+            where=where,
+            remedy="give columns by these names, not by position; if the line is an example, move it down",
+        )
+
+
+def _is_usual(name: str) -> bool:
+    """A usual name, or one that has a usual name as a part: `review_text`."""
+    parts = name.lower().split("_")
+    return name.lower() in _NAMES or (len(parts) > 1 and not _NAMES.isdisjoint(parts))
