@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 import numpy as np
 from jaxtyping import Int
 
+from s2s.data.missing_values import MISSING
 from s2s.data.sources import Corpus, Part
 from s2s.data.tokenizers import normalized
 
@@ -21,6 +22,7 @@ SUSPICIOUS = {
 }
 """Characters that other programs take for a line's end, or that tell of a wrong conversion."""
 
+_MISSING_TEXT = "missing value as a text (nan, NA, None …)"
 MANY = 0.05
 """A share from which on something is worth a word."""
 _SPOTS = 10
@@ -48,7 +50,9 @@ def overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) ->
 
 
 def note_suspicious(found: dict[str, list[int]], row: int, *texts: str) -> None:
-    """Adds a row to those that hold one of the `SUSPICIOUS` characters, by its name."""
+    """Adds a row to those that hold one of the `SUSPICIOUS` characters, by its name, or a missing value as a text."""
+    if not MISSING.isdisjoint(texts):
+        found.setdefault(_MISSING_TEXT, []).append(row)
     for character, name in SUSPICIOUS.items():
         if any(character in text for text in texts):
             found.setdefault(name, []).append(row)

@@ -17,7 +17,8 @@ from s2s.data.batches import collate_sources, cut_off, widths_for, worst_first
 from s2s.data.encoding import Lists, Pieces, PreparedTexts, cut
 from s2s.data.examples import LabelledExamples, Plan
 from s2s.data.headers import could_be_name
-from s2s.data.sources import Source
+from s2s.data.missing_values import missing_label_lines
+from s2s.data.sources import Corpus, Source
 from s2s.data.text_files import Columns, place
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -92,6 +93,11 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
     def digest_of_all(self, part: Labelled) -> str:
         """Of the texts and their classes, by name."""
         return sources.digest_of(part.texts["text"], (part.names[number] for number in part.labels))
+
+    def missing_labels(self, corpus: Corpus[Labelled]) -> list[str]:
+        """A warning for labels of the training texts that look like a missing one, unless classes are declared."""
+        declared = self.settings.classes or (self.settings.corpus != "files" and self.settings.root is None)
+        return [] if declared else missing_label_lines(corpus.train.counts(), "training texts")
 
     def _from_table(self, path: Path) -> _Table:
         settings = self.settings
@@ -206,7 +212,10 @@ def prepare_texts(
     Raises:
         UserError: see `Source.load`; or `tokenizer.size` does not fit the texts.
     """
-    corpus = LabelledSource(recipe.data).load()
+    source = LabelledSource(recipe.data)
+    corpus = source.load()
+    for line in source.missing_labels(corpus):
+        say(line)
     if tokenizer is None:
         say(f"learning pieces from the training texts ({recipe.tokenizer.kind})")
     texts = corpus.train.texts, corpus.validation.texts

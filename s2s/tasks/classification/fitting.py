@@ -10,6 +10,7 @@ from s2s.tasks import fitting
 from s2s.tasks.classification.data import Labelled, LabelledSource
 from s2s.tasks.classification.recipe import LabelledSettings
 from s2s.tasks.fitting import Splits
+from s2s.tasks.inspection import missing_classes
 
 _MEASURED = 20_000
 
@@ -29,10 +30,19 @@ def fitted_classification(name: str, splits: Splits[Path], texts: Sequence[str] 
     everything = LabelledSource(settings).load()
     different = len({text for part in (everything.train, everything.validation) for text in part.texts[:]["text"]})
     held = fitting.parts(splits, different, "texts", splits.train)
-    choices = _chosen(LabelledSource(settings.model_copy(update=held)).load())
+    source = LabelledSource(settings.model_copy(update=held))
+    corpus = source.load()
+    choices = _chosen(corpus)
+    remarks = [*source.missing_labels(corpus), *_missing_classes(corpus)]
     choices["text"] = fitting.quoted(text[0] if len(text) == 1 else text)
-    choices |= {"label": fitting.quoted(label), "header": fitting.layout_lines(head, "text")}
+    remarked = "".join(f"\n  # {remark}" for remark in remarks)
+    choices |= {"label": fitting.quoted(label) + remarked, "header": fitting.layout_lines(head, "text")}
     return fitting.page("classification", name, splits.train, held, choices)
+
+
+def _missing_classes(corpus: Corpus[Labelled]) -> list[str]:
+    counts = {name: part.counts() for name, part in corpus.parts().items()}
+    return [line for name, each in counts.items() for line in missing_classes(name, "texts", each)]
 
 
 def _chosen(corpus: Corpus[Labelled]) -> dict[str, object]:

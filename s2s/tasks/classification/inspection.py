@@ -1,5 +1,7 @@
 """What commonly spoils labelled texts, found before training."""
 
+from collections.abc import Sequence
+
 from s2s.data import inspection as look
 from s2s.data.scripts import is_unspaced, split_words, unit_name
 from s2s.data.sources import Corpus
@@ -10,18 +12,20 @@ from s2s.tasks.inspection import CorpusInspection, Split, conversions, inspect_l
 
 def inspected(recipe: ClassificationRecipe) -> str:
     """What a recipe's texts hold, and what is suspicious, as text."""
-    return str(inspect_labelled(LabelledSource(recipe.data).load(), recipe.data.seed))
+    source = LabelledSource(recipe.data)
+    corpus = source.load()
+    return str(inspect_labelled(corpus, recipe.data.seed, source.missing_labels(corpus)))
 
 
-def inspect_labelled(corpus: Corpus[Labelled], seed: int) -> CorpusInspection:
-    """Looks through labelled texts; some to be read are drawn by a seed."""
+def inspect_labelled(corpus: Corpus[Labelled], seed: int, own: Sequence[str] = ()) -> CorpusInspection:
+    """Looks through labelled texts; some to be read are drawn by a seed, and `own` is further advice."""
     texts, labels = corpus.train.texts, corpus.train.labels
     rows = look.drawn(len(labels), seed)
     spots = [
         f"  {row + 1:>9,}  {corpus.train.names[int(labels[row])]}: {look.visible(texts[row]['text'])}" for row in rows
     ]
     splits = {name: _split(name, part) for name, part in corpus.parts().items()}
-    return CorpusInspection(splits, {"texts": look.overlap(corpus, lambda part: part.texts["text"])}, spots)
+    return CorpusInspection(splits, {"texts": look.overlap(corpus, lambda part: part.texts["text"])}, spots, own=own)
 
 
 def _split(name: str, part: Labelled) -> Split:

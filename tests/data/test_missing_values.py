@@ -1,0 +1,55 @@
+"""Labels and texts that look like missing values are named with their counts, unless they are meant."""
+
+import doctest
+
+import numpy as np
+import pandas
+import pytest
+
+from s2s.data import missing_values
+from s2s.data.inspection import note_suspicious
+from s2s.data.missing_values import missing_label_lines
+from s2s.run.tasks import read
+from s2s.tasks.classification.data import prepare_texts
+from s2s.tasks.classification.fitting import fitted_classification
+from s2s.tasks.classification.inspection import inspected
+from s2s.tasks.fitting import Splits
+
+WARNING = "training texts have the label 'nan', which looks like a missing label (because of it, pandas writes the"
+
+
+def test_missing_values_examples_in_docstrings():
+    assert doctest.testmod(missing_values).failed == 0
+
+
+@pytest.mark.parametrize("label", ["nan", "NaN", "N/A", "NA", "null", "None", "<NA>", "#N/A"])
+def test_missing_label_lines_name_count_and_remedy(label):
+    (line,) = missing_label_lines({"neg": 5, label: 4}, "texts")
+    assert line.startswith(f"4 texts have the label {label!r}, which looks like a missing label: remove these rows")
+    assert f'data.classes=["neg", "{label}"]' in line
+
+
+def test_missing_label_lines_pass_usual_labels():
+    assert missing_label_lines({"none": 3, "neutral": 2, "0": 1, "nan": 0}, "texts") == []
+
+
+def test_new_check_and_training_warn_of_missing_labels_unless_declared(tmp_path):
+    labels = [np.nan if n % 20 == 7 else float(n % 2) for n in range(80)]
+    frame = pandas.DataFrame({"text": [f"text number {n}" for n in range(80)], "label": labels})
+    frame.to_csv(tmp_path / "a.csv", index=False, na_rep="nan")
+    text = fitted_classification("a", Splits(tmp_path / "a.csv"))
+    assert f"  # 2 {WARNING}" in text
+    (tmp_path / "a.yaml").write_text(text)
+    recipe, said = read(tmp_path / "a.yaml"), []
+    assert f"  - 2 {WARNING}" in inspected(recipe)
+    prepare_texts(recipe, None, said.append)
+    assert said[0].startswith(f"2 {WARNING}")
+    declared = read(tmp_path / "a.yaml", ['data.classes=["0.0", "1.0", "nan"]'])
+    assert "looks like a missing label" not in inspected(declared)
+
+
+def test_note_suspicious_finds_missing_values_as_whole_texts():
+    found: dict[str, list[int]] = {}
+    for row, texts in enumerate([("a nan", "b"), ("c", "nan"), ("NA", "d"), ("", "e")], start=1):
+        note_suspicious(found, row, *texts)
+    assert found == {"missing value as a text (nan, NA, None …)": [2, 3]}
