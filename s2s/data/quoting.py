@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 _CELL = re.compile(r'"((?:[^"]|"")*)"|([^"\t]*)')
 # fewer wrapped cells prove nothing unless one has doubled quotes
 _FEWEST = 5
+# most characters of a row, as elsewhere: an open quote may not gather a whole file
+_LONGEST = 1 << 24
 
 
 def is_quoted(lines: Iterable[str]) -> bool:
@@ -52,13 +54,14 @@ def is_quoted(lines: Iterable[str]) -> bool:
 def _rows(lines: Iterable[str]) -> Iterator[str]:
     """Rows of a file, empty ones left out; a wrapped cell may hold line ends, so a row has an even number of quotes."""
     gathered: list[str] = []
-    is_open = False
+    is_open, size = False, 0
     for line in lines:
         gathered.append(line)
         is_open ^= line.count('"') % 2 == 1
-        if not is_open:
+        size += len(line)
+        if not is_open or size > _LONGEST:
             row = "\n".join(gathered).removesuffix("\r")
-            gathered = []
+            gathered, size = [], 0
             if row:
                 yield row
     if gathered:
