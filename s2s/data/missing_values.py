@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # those that pandas reads as missing, but for the empty cell
 _SPELLINGS = """
@@ -38,3 +38,23 @@ def missing_label_lines(counts: Mapping[str, int], noun: str) -> list[str]:
         f"{shown}, {looks} like a missing label{because}: remove these rows, or declare the classes: "
         f"data.classes={names}"
     ]
+
+
+def missing_text_lines(examples: Iterable[tuple[str, ...]], noun: str) -> list[str]:
+    """A warning for examples of which a text looks like a missing value, with their count; none if there are none.
+
+    Args:
+        examples: The texts of each example.
+        noun: Plural noun for the examples.
+
+    Example:
+        >>> missing_text_lines([("one", "eins"), ("two", "nan")], "pairs")
+        ["1 pairs have 'nan' as a text, which looks like a missing value: remove these rows unless it is meant"]
+    """
+    count, first = 0, ""
+    for texts in examples:
+        if found := [text for text in texts if text in MISSING]:
+            count, first = count + 1, first or found[0]
+    more = " or the like" if count > 1 else ""
+    meant = "which looks like a missing value: remove these rows unless it is meant"
+    return [f"{count:,} {noun} have {first!r}{more} as a text, {meant}"] if count else []

@@ -215,6 +215,11 @@ def page(
     return text.format_map(given | dict(choices))
 
 
+def remarks(lines: Sequence[str]) -> str:
+    """Lines of a recipe's comment that follow a key of a section."""
+    return "".join(f"\n  # {line}" for line in lines)
+
+
 def course(updates: int, size: float, examples: float) -> dict[str, object]:
     """How long is trained, how many passes that is, and how often is validated; a batch counts as the examples do."""
     return {"updates": updates, "passes": updates * size / examples, "every": max(1, updates // 8)}

@@ -14,6 +14,9 @@ from s2s.tasks.classification.data import prepare_texts
 from s2s.tasks.classification.fitting import fitted_classification
 from s2s.tasks.classification.inspection import inspected
 from s2s.tasks.fitting import Splits
+from s2s.tasks.language_model.fitting import fitted_language_model
+from s2s.tasks.translation.fitting import fitted_translation
+from s2s.tasks.translation.prepared import prepare
 
 WARNING = "training texts have the label 'nan', which looks like a missing label (because of it, pandas writes the"
 
@@ -46,6 +49,26 @@ def test_new_check_and_training_warn_of_missing_labels_unless_declared(tmp_path)
     assert said[0].startswith(f"2 {WARNING}")
     declared = read(tmp_path / "a.yaml", ['data.classes=["0.0", "1.0", "nan"]'])
     assert "looks like a missing label" not in inspected(declared)
+
+
+def test_new_and_training_warn_of_pairs_with_missing_values(tmp_path):
+    rows = [f"source number {n}\t{'nan' if n % 20 == 7 else f'target number {n}'}" for n in range(80)]
+    (tmp_path / "a.tsv").write_text("source\ttarget\n" + "\n".join(rows) + "\n")
+    text = fitted_translation("a", Splits(tmp_path / "a.tsv"))
+    assert "pairs have 'nan' or the like as a text" in text
+    (tmp_path / "a.yaml").write_text(text)
+    said: list[str] = []
+    prepare(read(tmp_path / "a.yaml"), None, said.append)
+    assert any("training pairs have 'nan' or the like as a text, which looks like a missing" in line for line in said)
+
+
+def test_new_warns_of_documents_with_missing_values(tmp_path):
+    rows = ["nan" if n == 7 else f"document number {n}" for n in range(80)]
+    pandas.DataFrame({"text": rows}).to_csv(tmp_path / "a.csv", index=False)
+    text = fitted_language_model("a", Splits(tmp_path / "a.csv", tmp_path / "a.csv", tmp_path / "a.csv"))
+    assert "have 'nan' as a text, which looks like a missing value" in text
+    (tmp_path / "a.yaml").write_text(text)
+    assert read(tmp_path / "a.yaml").data.text == "text"
 
 
 def test_note_suspicious_finds_missing_values_as_whole_texts():

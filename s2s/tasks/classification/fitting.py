@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from s2s.data.missing_values import missing_text_lines
 from s2s.data.sources import Corpus
 from s2s.tasks import fitting
 from s2s.tasks.classification.data import Labelled, LabelledSource
@@ -33,10 +34,14 @@ def fitted_classification(name: str, splits: Splits[Path], texts: Sequence[str] 
     source = LabelledSource(settings.model_copy(update=held))
     corpus = source.load()
     choices = _chosen(corpus)
-    remarks = [*source.missing_labels(corpus), *_missing_classes(corpus)]
+    lines = [
+        *source.missing_labels(corpus),
+        *missing_text_lines(((text,) for text in corpus.train.texts["text"]), "training texts"),
+        *_missing_classes(corpus),
+    ]
     choices["text"] = fitting.quoted(text[0] if len(text) == 1 else text)
-    remarked = "".join(f"\n  # {remark}" for remark in remarks)
-    choices |= {"label": fitting.quoted(label) + remarked, "header": fitting.layout_lines(head, "text")}
+    choices["label"] = fitting.quoted(label) + fitting.remarks(lines)
+    choices["header"] = fitting.layout_lines(head, "text")
     return fitting.page("classification", name, splits.train, held, choices)
 
 

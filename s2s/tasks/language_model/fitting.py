@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from s2s.data.missing_values import missing_text_lines
 from s2s.data.text_files import table_kind
 from s2s.errors import UserError
 from s2s.tasks import fitting
@@ -41,7 +42,9 @@ def fitted_language_model(name: str, splits: Splits[Path], column: str | None = 
     held = fitting.parts(splits, different, "documents", splits.train)
     corpus = DocumentSource(settings.model_copy(update=held)).load()
     others = [text for name, part in corpus.parts().items() if name != "train" for text in part["text"]]
-    choices = _chosen(corpus.train["text"][:], others) | {"source": source, "header": layout}
+    texts = corpus.train["text"][:]
+    source += fitting.remarks(missing_text_lines(((text,) for text in texts), "documents"))
+    choices = _chosen(texts, others) | {"source": source, "header": layout}
     return fitting.page("language_model", name, splits.train, held, choices)
 
 

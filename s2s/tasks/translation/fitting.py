@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from s2s.data.filters import broken_rule
+from s2s.data.missing_values import missing_text_lines
 from s2s.data.pairs import load, load_split, pairs
 from s2s.data.sources import Corpus
 from s2s.data.tokenizers import Tokenizer
@@ -56,8 +57,10 @@ def fitted_translation(name: str, splits: Splits[Files], source: str | None = No
     different = len({one for one, _ in pairs(everything)}) if everything else 0
     first = splits.train if isinstance(splits.train, Path) else splits.train[0]
     held = fitting.parts(splits, different, "sources", first)
-    choices = _chosen(load(settings.model_copy(update=held)))
-    said = {"source": fitting.quoted(columns[0]), "target": fitting.quoted(columns[1]), "header": layout}
+    corpus = load(settings.model_copy(update=held))
+    choices = _chosen(corpus)
+    target_column = fitting.quoted(columns[1]) + fitting.remarks(missing_text_lines(pairs(corpus.train), "pairs"))
+    said = {"source": fitting.quoted(columns[0]), "target": target_column, "header": layout}
     return fitting.page("translation", name, splits.train, held, said | choices)
 
 

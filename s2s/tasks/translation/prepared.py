@@ -8,6 +8,7 @@ import numpy as np
 
 from s2s.data.encoding import Encoded, encode_corpus
 from s2s.data.filters import Ledger
+from s2s.data.missing_values import missing_text_lines
 from s2s.data.pairs import pairs
 from s2s.data.scripts import is_unspaced, sentence_separator, split_words, unit_name
 from s2s.data.sources import Corpus, digest_of_arrays
@@ -73,6 +74,8 @@ def prepare(
         say(f"data.more.{name}: {each}")
     sizes = {OWN: len(kept), **{name: len(each.kept) for name, each in others.items()}}
     kept = together(kept, others) if others else kept
+    for line in missing_text_lines(pairs(kept), "training pairs"):
+        say(line)
     source, target = tokenizers or train_pair(kept["source"], kept["target"], recipe.tokenizer, marks(data))
     check_prefixes({"data": data.prefix} | {f"data.more.{n}": each.prefix for n, each in data.more.items()}, source)
     target = target or train_tokenizer(kept["target"], recipe.tokenizer.of("target"), "target")
