@@ -1,5 +1,6 @@
 """Header lines of tables: which first lines name columns, and which column is a row index."""
 
+import difflib
 import re
 from collections.abc import Sequence
 
@@ -70,6 +71,39 @@ def check_no_header(cells: Sequence[str], positions: Sequence[int], where: str, 
             where=where,
             remedy="give columns by these names, not by position; if the line is an example, move it down",
         )
+
+
+def header_positions(header: Sequence[str], names: Sequence[str], keys: str, where: str) -> list[int]:
+    """Positions of columns in a table with a header line.
+
+    Args:
+        header: Cells of the header line.
+        names: Names of the columns.
+        keys: Settings that name the columns, for messages.
+        where: Place of the header line.
+
+    Raises:
+        UserError: A column is missing or occurs several times, or the line ends with a carriage return.
+    """
+    if header[-1].removesuffix("\r") in names and header[-1] not in names:
+        raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
+    for column in names:
+        if column not in header:
+            raise no_column(column, header, where, f'{keys}; without a header by position: {keys.split(" ")[0]}: "0"')
+        if header.count(column) > 1:
+            what = f"the header names {column!r} {header.count(column)} times"
+            raise UserError(what, where=where, remedy="rename the column that is not meant")
+    return [header.index(column) for column in names]
+
+
+def no_column(column: str, there: Sequence[str], where: str, keys: str) -> UserError:
+    """What to say of a column that a table does not have; `keys` says where columns are named."""
+    near = difflib.get_close_matches(column, there, n=1)
+    return UserError(
+        f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
+        where=where,
+        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with {keys}",
+    )
 
 
 def _is_usual(name: str) -> bool:

@@ -6,7 +6,6 @@ counts lines. A byte order mark at a file's beginning is the signature that some
 
 import codecs
 import csv
-import difflib
 import io
 import json
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from s2s.data.compression import COMPRESSIONS, DAMAGE, check_encoding, checked, opened, read_whole
-from s2s.data.headers import check_no_header
+from s2s.data.headers import check_no_header, header_positions, no_column
 from s2s.data.quoting import is_quoted
 from s2s.errors import UserError, check_regular, quoted
 from s2s.recipe.schema import Quoting
@@ -282,7 +281,7 @@ def _by_position(
     width = 0
     for number, cells in rows:
         if not positions:
-            positions, width = _header_positions(cells, columns, f"{path}:{number}"), len(cells)
+            positions, width = header_positions(cells, columns.names, columns.keys, f"{path}:{number}"), len(cells)
             continue
         if not width and (last := max(positions)) >= len(cells):
             raise UserError(
@@ -344,29 +343,6 @@ def _marked_rows(path: Path) -> Iterator[tuple[int, Row]]:
             remedy = "mend the line, or remove it" if names else "name a table, or two line-aligned files"
             raise UserError(f"is {line[:40]!r}, expected {wanted}", where=f"{path}:{number}", remedy=remedy)
         yield number, {name: cell.strip() for name, cell in zip(names, found.groups(), strict=True)}
-
-
-def _header_positions(header: list[str], columns: Columns, where: str) -> list[int]:
-    if header[-1].removesuffix("\r") in columns.names and header[-1] not in columns.names:
-        raise UserError("the header ends with a carriage return", where=where, remedy="convert the file, e.g. dos2unix")
-    for column in columns.names:
-        if column not in header:
-            first_key = columns.keys.split(" ")[0]
-            raise no_column(column, header, where, f'{columns.keys}; without a header by position: {first_key}: "0"')
-        if header.count(column) > 1:
-            what = f"the header names {column!r} {header.count(column)} times"
-            raise UserError(what, where=where, remedy="rename the column that is not meant")
-    return [header.index(column) for column in columns.names]
-
-
-def no_column(column: str, there: list[str], where: str, keys: str) -> UserError:
-    """What to say of a column that a table does not have; `keys` says where columns are named."""
-    near = difflib.get_close_matches(column, there, n=1)
-    return UserError(
-        f"no column {column!r}; there are {', '.join(f'{name!r:.40}' for name in there[:10]) or 'none'}",
-        where=where,
-        remedy=(f"did you mean {near[0]}? " if near else "") + f"name columns with {keys}",
-    )
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -40,8 +40,7 @@ class LearnedPairs(schema.SourceSettings):
     target: schema.Word = "de"
     """Language or column that is written; as `source`."""
     quoting: schema.Quoting | None = None
-    """Quotes around cells of a tsv: `csv` removes them and undoubles those inside, as in a csv; `none` keeps all quotes
-    as part of the texts. When null, a tsv that is quoted throughout is refused, any other is read with `none`."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a tsv quoted throughout."""
     train: schema.Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
     built-in corpus, how many sentence pairs to generate."""

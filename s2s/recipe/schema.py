@@ -57,6 +57,7 @@ Split = Examples | Word | tuple[Word, Word]
 Columns = Word | Annotated[tuple[Word, ...], Field(min_length=1)]
 SplitOrSize = Examples | Word
 BleuTokenizer = Literal["auto", "13a", "zh", "ja-mecab", "ko-mecab", "char", "flores200", "none"]
+Quoting = Literal["csv", "none"]
 Pooling = Literal["mean", "first", "max", "last", "attention", "summary", "pooler"]
 
 
@@ -244,9 +245,6 @@ MADE = ("built-in", "homonyms")
 """Corpora that are made to measure: a number says how many examples are made, and none is held out of others."""
 
 
-Quoting = Literal["csv", "none"]
-
-
 class SourceSettings(Section):
     """Where examples come from, as far as it is the same for all tasks."""
 
@@ -281,8 +279,7 @@ class TextSettings(SourceSettings):
     """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
     from 0, in quotes."""
     quoting: Quoting | None = None
-    """Quotes around cells of a tsv: `csv` removes them and undoubles those inside, as in a csv; `none` keeps all quotes
-    as part of the texts. When null, a tsv that is quoted throughout is refused, any other is read with `none`."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a tsv quoted throughout."""
     train: Word = "train"
     """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
     validation: SplitOrSize = "validation"

@@ -24,8 +24,7 @@ class CaptionPlaces(schema.SourceSettings):
     caption: schema.Columns = "caption"
     """Column of the captions, or a list of columns, each with a caption; of a hub data set, a column may hold lists."""
     quoting: schema.Quoting | None = None
-    """Quotes around cells of a tsv: `csv` removes them and undoubles those inside, as in a csv; `none` keeps all quotes
-    as part of the captions. When null, a tsv that is quoted throughout is refused, any other is read with `none`."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a tsv quoted throughout."""
     train: schema.Split = "train"
     """A split name; with the built-in corpus, how many images to draw; with `files`, a table of an image's name and a
     caption a row (csv, tsv, jsonl, parquet; plain, .gz or .xz), Flickr8k's `captions.txt` or `Flickr8k.token.txt`, or
