@@ -40,7 +40,7 @@ class LearnedPairs(schema.SourceSettings):
     target: schema.Word = "de"
     """Language or column that is written; as `source`."""
     quoting: schema.Quoting | None = None
-    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a tsv quoted throughout."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a wholly quoted tsv."""
     train: schema.Split = "train"
     """A split name, a table (tsv, csv, jsonl, parquet; plain, .gz or .xz), a pair of line-aligned files, or, with the
     built-in corpus, how many sentence pairs to generate."""

@@ -279,7 +279,7 @@ class TextSettings(SourceSettings):
     """Column of the text, or a list of columns that are joined by a space; of a tsv or csv without a header, positions
     from 0, in quotes."""
     quoting: Quoting | None = None
-    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a tsv quoted throughout."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a wholly quoted tsv."""
     train: Word = "train"
     """A split name, or a table (tsv, csv, jsonl, parquet; plain, .gz or .xz)."""
     validation: SplitOrSize = "validation"

@@ -24,7 +24,7 @@ class CaptionPlaces(schema.SourceSettings):
     caption: schema.Columns = "caption"
     """Column of the captions, or a list of columns, each with a caption; of a hub data set, a column may hold lists."""
     quoting: schema.Quoting | None = None
-    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a tsv quoted throughout."""
+    """Quoting of a tsv: `csv` removes it, `none` keeps all quotes; null is `none`, but refuses a wholly quoted tsv."""
     train: schema.Split = "train"
     """A split name; with the built-in corpus, how many images to draw; with `files`, a table of an image's name and a
     caption a row (csv, tsv, jsonl, parquet; plain, .gz or .xz), Flickr8k's `captions.txt` or `Flickr8k.token.txt`, or
