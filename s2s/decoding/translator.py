@@ -58,13 +58,23 @@ class Writer:
         target: joins what the model writes.
         settings: how to search.
         nbest: candidates of each source.
+        before_step: Called before each step of the decoder, from the thread that searches. An exception that it raises
+            ends the search.
 
     Raises:
         UserError: more candidates are asked for than the beam holds.
     """
 
-    def __init__(self, model: Seq2Seq, target: Tokenizer, settings: SearchSettings, nbest: int = 1) -> None:
+    def __init__(
+        self,
+        model: Seq2Seq,
+        target: Tokenizer,
+        settings: SearchSettings,
+        nbest: int = 1,
+        before_step: Callable[[], None] | None = None,
+    ) -> None:
         self.beam = beam_of(settings, nbest)
+        self.before_step = before_step
         self.model = model.eval()
         self.target = target
         self.device = next(model.parameters()).device
@@ -80,7 +90,7 @@ class Writer:
             limits = np.minimum(limits, self.model.decoder.longest - 1)
         inputs = sent(source, self.device), sent(valid, self.device)
         # a vocabulary may have more than the tokenizer's: what stands for spans is for no reader
-        return search(self.model, *inputs, limits, self.beam, self.target.size)
+        return search(self.model, *inputs, limits, self.beam, self.target.size, self.before_step)
 
 
 def beam_of(settings: SearchSettings, nbest: int) -> Beam:
@@ -214,17 +224,25 @@ class LineTranslator(ABC):
 
 
 class Translator(LineTranslator, Writer):
-    """Translates lines with a model, which is trained, and put into evaluation mode; the rest as in `LineTranslator`.
+    """Translates lines with a model, which is trained, and put into evaluation mode.
+
+    The other arguments are those of `LineTranslator` and `Writer`.
 
     Raises:
         UserError: more candidates are asked for than the beam holds.
     """
 
     def __init__(
-        self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1
+        self,
+        model: Seq2Seq,
+        source: Tokenizer,
+        target: Tokenizer,
+        settings: DecodingSettings,
+        nbest: int = 1,
+        before_step: Callable[[], None] | None = None,
     ) -> None:
         LineTranslator.__init__(self, source, target, settings, nbest)
-        Writer.__init__(self, model, target, settings, nbest)
+        Writer.__init__(self, model, target, settings, nbest, before_step)
 
     def precision_note(self) -> str:
         """Return a line on layers that run in another precision than asked for; empty if there are none."""

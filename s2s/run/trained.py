@@ -1,6 +1,6 @@
 """A trained model for whoever writes Python: what its task can do, by methods, whatever the task."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, cast
@@ -79,7 +79,12 @@ class Run:
         return [found[0].text if found else "" for found in self.candidates(lines, task=task)]
 
     def candidates(
-        self, lines: Sequence[str], nbest: int = 1, beam: int | None = None, task: str | None = None
+        self,
+        lines: Sequence[str],
+        nbest: int = 1,
+        beam: int | None = None,
+        task: str | None = None,
+        before_step: Callable[[], None] | None = None,
     ) -> list[tuple[Candidate, ...]]:
         """What may be written for each line, best first, with scores; nothing for an empty line.
 
@@ -89,6 +94,8 @@ class Run:
             beam: hypotheses kept at each step; the recipe's when None.
             task: see `translate`. Where a task has answers to choose from, these are the candidates, their scores are
                 log probabilities, and there is no beam.
+            before_step: Called before each step of the decoder, possibly from several threads. An exception that it
+                raises ends the computation and is raised here.
 
         Raises:
             UserError: see `translate`; or the beam holds less than is asked for, or there are not as many answers.
@@ -99,12 +106,32 @@ class Run:
         filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
         if answers is not None:
             check_chosen(answers, nbest, [] if beam is None else [f"beam {beam}"])
-            return self._chosen(filled, answers, nbest)
+            return self._chosen(filled, answers, nbest, before_step)
         run = self.loaded
         if beam is not None:
             decoding = run.recipe.decoding.model_copy(update={"beam": beam})
             run = replace(run, recipe=run.recipe.model_copy(update={"decoding": decoding}))
-        return [found.candidates for found in translator_of(run, nbest).translate(filled)]
+        return [found.candidates for found in translator_of(run, nbest, before_step).translate(filled)]
+
+    def count_tokens(self, lines: Sequence[str], task: str | None = None) -> list[int]:
+        """Count the tokens of each line as the model reads it, the task's prefix included; nothing is computed.
+
+        Args:
+            lines: Sources, or texts to classify.
+            task: See `translate`.
+
+        Raises:
+            UserError: there is no such task.
+        """
+        prefix = self._asked(task)[0] if self.task in WRITES else ""
+        filled = [prefix + line if line.strip() else "" for line in _several(lines, "lines")]
+        return [len(tokens) for tokens in self.loaded.tokenizers[0].encode_batch(filled)]
+
+    @property
+    def max_source_tokens(self) -> int | None:
+        """Most tokens of a source that a model that writes can read; None where there is no limit."""
+        longest = self.loaded.model.encoder.longest if self.task in WRITES else None
+        return None if longest is None else longest - 1
 
     def _asked(self, task: str | None) -> tuple[str, tuple[str, ...] | None]:
         """What stands before each line, and the answers that there are to choose from."""
@@ -116,9 +143,12 @@ class Run:
             raise UserError("says nothing to runs of translation", where=f"task {task!r}", remedy="leave it out")
         return self.recipe.data.prefix, None
 
-    def _chosen(self, lines: list[str], answers: tuple[str, ...], nbest: int) -> list[tuple[Candidate, ...]]:
+    def _chosen(
+        self, lines: list[str], answers: tuple[str, ...], nbest: int, before_step: Callable[[], None] | None
+    ) -> list[tuple[Candidate, ...]]:
         run, cut = self.loaded, self.loaded.tokenizers[0]
-        found = log_probabilities(run.model, cut, [x for x in lines if x], answers, run.recipe.decoding.batch)
+        sources, batch = [line for line in lines if line], run.recipe.decoding.batch
+        found = log_probabilities(run.model, cut, sources, answers, batch, before_step=before_step)
         rows = iter(found.tolist())
         pieces = dict(zip(answers, map(tuple, cut.encode_batch(answers)), strict=True))
 

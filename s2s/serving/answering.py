@@ -1,6 +1,6 @@
 """What runs answer: the work of the model thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -8,10 +8,11 @@ from s2s.decoding.translator import Candidate as Found
 from s2s.errors import UserError
 from s2s.recipe.wording import suggestion
 from s2s.run.trained import WRITES, Run
-from s2s.serving.messages import Alignment, Attention, Candidate, Classified, Served, Translated
+from s2s.serving.messages import Alignment, Attention, Candidate, Classified, Limits, Served, Translated
 
 # of weights: what a page can show
 _DIGITS = 4
+_LABELS = ("classification",)
 
 
 class NoSuchRun(UserError):
@@ -35,11 +36,12 @@ class Answering:
 
     Args:
         runs: whose recipes may ask for any beam.
-        beam: the largest; a request that names none is searched with it where the recipe's is larger.
+        limits: A request that names no beam is searched with `limits.beam` where the recipe's is larger.
     """
 
-    def __init__(self, runs: Mapping[str, Run], beam: int) -> None:
-        self.runs = {name: _bounded(run, beam) for name, run in runs.items()}
+    def __init__(self, runs: Mapping[str, Run], limits: Limits) -> None:
+        self.limits = limits
+        self.runs = {name: _bounded(run, limits.beam) for name, run in runs.items()}
 
     def served(self) -> list[Served]:
         """What there is, in order."""
@@ -51,7 +53,7 @@ class Answering:
         Raises:
             NoSuchRun: there is none.
         """
-        tasks = ("classification",) if classes else WRITES
+        tasks = _LABELS if classes else WRITES
         if name is None:
             name = next((each for each, run in self.runs.items() if run.task in tasks), None)
             if name is None:
@@ -61,8 +63,53 @@ class Answering:
             raise NoSuchRun(f"no run {name[:60]!r} is served", remedy=suggestion(name[:60], list(self.runs)))
         return name
 
-    def __call__(self, asked: Asked | str, lines: list[str]) -> Sequence[Translated | Classified]:
+    def check(self, asked: Asked | str, lines: list[str]) -> int:
+        """Refuse a request that the run cannot answer, before it waits for the model thread.
+
+        Args:
+            asked: Options of a translation, or the name of a run that classifies.
+            lines: The texts of the request.
+
+        Returns:
+            Positions that its longest text takes in a batch: its tokens, times the beam.
+
+        Raises:
+            UserError: a field does not fit the run, or the texts have too many tokens. Messages name the fields of
+                requests.
+        """
+        name, task = (asked, None) if isinstance(asked, str) else (asked.run, asked.task)
+        run, able = self.runs[name], _LABELS if isinstance(asked, str) else WRITES
+        if run.task not in able:
+            others = [other for other, each in self.runs.items() if each.task in able]
+            what = f"is a run of task {run.task}, which cannot {'classify' if able is _LABELS else 'translate'}"
+            raise UserError(what, f"run {name!r:.80}", f"name {' or '.join(others)}" if others else f"ask {_path(run)}")
+        beam = 1 if isinstance(asked, str) else _check_search(run, asked)
+        longest = self._check_tokens(run.count_tokens(lines, task), run.max_source_tokens)
+        positions = len(lines) * longest * beam
+        if positions > self.limits.positions:
+            what = f"{len(lines):,} texts × {longest:,} tokens of the longest × beam {beam} are {positions:,} positions"
+            raise UserError(f"{what}; at most {self.limits.positions:,}", remedy="send fewer or shorter texts at once")
+        return longest * beam
+
+    def _check_tokens(self, counts: Sequence[int], max_source_tokens: int | None) -> int:
+        for number, count in enumerate(counts, start=1):
+            which = f"text {number}" if len(counts) > 1 else "the text"
+            if count > self.limits.tokens:
+                raise UserError(f"{which} has {count:,} tokens; at most {self.limits.tokens:,}", remedy="split it")
+            if max_source_tokens is not None and count > max_source_tokens:
+                what = f"{which} has {count:,} tokens; the model has positions for {max_source_tokens:,}"
+                raise UserError(what, remedy="split it")
+        return max(counts)
+
+    def __call__(
+        self, asked: Asked | str, lines: list[str], before_step: Callable[[], None]
+    ) -> Sequence[Translated | Classified]:
         """Translations, or the classes where only the run's name is asked; for the model thread.
+
+        Args:
+            asked: Options that `check` has accepted.
+            lines: The texts.
+            before_step: Called before each step of the decoder; an exception that it raises ends the computation.
 
         Raises:
             UserError: the run cannot do it, or a line is too long for it.
@@ -71,8 +118,8 @@ class Answering:
             found = self.runs[asked].probabilities(lines)
             return [Classified(label=max(each, key=each.__getitem__, default=""), probabilities=each) for each in found]
         run = self.runs[asked.run]
-        found = run.candidates(lines, asked.nbest, asked.beam, asked.task)
-        return [_translated(run, asked, line, each) for line, each in zip(lines, found, strict=True)]
+        found = run.candidates(lines, asked.nbest, asked.beam, asked.task, before_step)
+        return [_translated(run, asked, line, each, before_step) for line, each in zip(lines, found, strict=True)]
 
 
 def _bounded(run: Run, most: int) -> Run:
@@ -85,20 +132,59 @@ def _bounded(run: Run, most: int) -> Run:
     return bounded
 
 
+def _check_search(run: Run, asked: Asked) -> int:
+    """Check the fields `task`, `nbest` and `beam` against a run that writes; returns the beam, 1 without a search."""
+    recipe = dict(run.recipe)
+    if run.task == "text-to-text":
+        tasks = _tasks(run)
+        if asked.task not in tasks and not (asked.task is None and len(tasks) == 1):
+            what = "is missing" if asked.task is None else f"the run has no task {asked.task!r:.80}"
+            raise UserError(what, where="task", remedy=f"name one of {', '.join(tasks)}")
+        answers = recipe["data"].corpora[asked.task or tasks[0]].answers
+        if answers is not None:
+            if asked.beam is not None:
+                what = f"the task has {len(answers)} answers to choose from, and no search"
+                raise UserError(what, where="beam", remedy="leave it out")
+            if asked.nbest > len(answers):
+                raise UserError(f"is {asked.nbest}; the task has {len(answers)} answers", where="nbest")
+            return 1
+    elif asked.task is not None:
+        raise UserError("a run of translation has no tasks to name", where="task", remedy="leave it out")
+    beam = asked.beam or recipe["decoding"].beam
+    if asked.nbest > beam:
+        what = f"is {asked.nbest}, but the beam holds {beam}"
+        raise UserError(what, where="nbest", remedy=f"set beam to {asked.nbest} or more, or lower nbest")
+    return beam
+
+
+def _tasks(run: Run) -> list[str]:
+    corpora = dict(run.recipe)["data"].corpora if run.task == "text-to-text" else {}
+    return [each for each, corpus in corpora.items() if corpus.objective == "pairs"]
+
+
+def _path(run: Run) -> str:
+    return "/translate" if run.task in WRITES else "/classify"
+
+
 def _served(name: str, run: Run) -> Served:
     decoding = dict(run.recipe).get("decoding")
-    corpora = dict(run.recipe)["data"].corpora if run.task == "text-to-text" else {}
     return Served(
         name=name,
         task=run.task,
-        answers="/translate" if run.task in WRITES else "/classify",
+        answers=_path(run),
         beam=decoding.beam if decoding else None,
-        tasks=[each for each, corpus in corpora.items() if corpus.objective == "pairs"],
+        tasks=_tasks(run),
     )
 
 
-def _translated(run: Run, asked: Asked, line: str, found: Sequence[Found]) -> Translated:
-    candidates = [_candidate(run, asked, line, each) for each in found]
+def _translated(
+    run: Run, asked: Asked, line: str, found: Sequence[Found], before_step: Callable[[], None]
+) -> Translated:
+    candidates = []
+    for each in found:
+        # attention and alignment are computed for each candidate
+        before_step()
+        candidates.append(_candidate(run, asked, line, each))
     return Translated(text=candidates[0].text if candidates else "", candidates=candidates)
 
 

@@ -19,17 +19,19 @@ from s2s.recipe.wording import expected
 from s2s.run.trained import Run
 from s2s.serving.answering import Answering, Asked, NoSuchRun
 from s2s.serving.batching import Full, ModelThread
-from s2s.serving.guard import Guard, Metrics
+from s2s.serving.guard import Guard, Hosts, Metrics
 from s2s.serving.messages import Classes, Health, Labelled, Limits, Source, Translations
 
 _PATHS = ("/", "/translate", "/classify", "/health", "/metrics", "/openapi.json")
 # the page has its script and its style in itself, and asks nobody but this server
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:"
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body cannot be read: it is not UTF-8, or nested too deeply."},
+    400: {"description": "The body cannot be read: it is not UTF-8, or nested too deeply; or its length is ambiguous."},
+    403: {"description": "A page of another site asks."},
     404: {"description": "No such run."},
     408: {"description": "It took too long."},
     413: {"description": "The body is too large."},
+    421: {"description": "The `Host` header names another server."},
     422: {"description": "The request does not fit its fields, the run, or a limit."},
     429: {"description": "Too many requests wait; ask again."},
 }
@@ -46,9 +48,11 @@ class Service:
 
     def __init__(self, runs: Mapping[str, Run], limits: Limits, ended: Callable[[int], object]) -> None:
         self.limits, self._ended = limits, ended
-        self.answering = Answering(runs, limits.beam)
+        self.answering = Answering(runs, limits)
         self.metrics = Metrics(lambda: len(self.thread))
-        self.thread = ModelThread(self.answering, limits.lines, limits.waiting, self.metrics.batches.observe)
+        self.thread = ModelThread(
+            self.answering, limits.lines, limits.positions, limits.waiting, self.metrics.batches.observe
+        )
         self._answered = 0
 
     @asynccontextmanager
@@ -58,18 +62,18 @@ class Service:
         await asyncio.to_thread(self.thread.stop)
         self._ended(self._answered)
 
-    async def translate(self, asked: Source) -> Translations:
+    async def translate(self, asked: Source, request: Request) -> Translations:
         """Translates a text, or several; empty ones stay empty."""
         lines, name = self._lines(asked.text), self._named(asked.run, classes=False)
         if max(asked.beam or 1, asked.nbest) > self.limits.beam:
             raise HTTPException(422, f"beam and nbest are at most {self.limits.beam} here")
         wanted = Asked(name, asked.beam, asked.nbest, asked.task, asked.alignment, asked.attention)
-        return Translations(run=name, translations=await self._computed(wanted, lines))
+        return Translations(run=name, translations=await self._computed(wanted, lines, request))
 
-    async def classify(self, asked: Labelled) -> Classes:
+    async def classify(self, asked: Labelled, request: Request) -> Classes:
         """Names the class of a text, or of several."""
         lines, name = self._lines(asked.text), self._named(asked.run, classes=True)
-        return Classes(run=name, classes=await self._computed(name, lines))
+        return Classes(run=name, classes=await self._computed(name, lines, request))
 
     async def health(self) -> Health:
         """Whether the model thread lives, what is served, and what the limits are; 503 where it does not."""
@@ -105,41 +109,68 @@ class Service:
         except NoSuchRun as error:
             raise HTTPException(404, str(error)) from None
 
-    async def _computed(self, asked: Asked | str, lines: list[str]) -> list[Any]:
-        """Answers of the model thread.
+    async def _computed(self, asked: Asked | str, lines: list[str], request: Request) -> list[Any]:
+        """Compute answers in the model thread, for as long as the client waits for them.
 
         Raises:
-            HTTPException: too many wait, or the run cannot do it.
+            HTTPException: too many wait, the run cannot do it, or the client has gone.
         """
         try:
-            job = self.thread.submit(asked, lines)
+            # in a thread: other requests are answered while a long text is tokenized
+            width = await asyncio.to_thread(self.answering.check, asked, lines)
+            job = asyncio.wrap_future(self.thread.submit(asked, lines, width))
         except Full:
             headers = {"Retry-After": "1"}
             raise HTTPException(429, "too many requests wait for the model; ask again", headers) from None
-        try:
-            found = await asyncio.wrap_future(job)
         except UserError as error:
             raise HTTPException(422, str(error)) from None
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                raise HTTPException(499, "the client has gone")
+            found = job.result()
+        except UserError as error:
+            raise HTTPException(422, str(error)) from None
+        finally:
+            # also when the request is late: what nobody waits for is not computed to its end
+            job.cancel()
+            gone.cancel()
         self._answered += 1
         return found
 
 
 def application(
-    runs: Mapping[str, Run], limits: Limits | None = None, ended: Callable[[int], object] = lambda count: None
+    runs: Mapping[str, Run],
+    limits: Limits | None = None,
+    ended: Callable[[int], object] = lambda count: None,
+    hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The server as an ASGI application; see `Service`."""
-    limits = limits or Limits()
+    """The server as an ASGI application; see `Service` and `Hosts`."""
+    limits, hosts = limits or Limits(), hosts or Hosts()
     service = Service(runs, limits, ended)
     # its pages of documentation would ask other servers for their scripts
-    app = FastAPI(title="s2s", version=__version__, docs_url=None, redoc_url=None, lifespan=service.lifespan)
+    app = FastAPI(
+        title="s2s",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=service.lifespan,
+    )
     app.add_api_route("/translate", service.translate, methods=["POST"], responses=_REFUSALS)
     app.add_api_route("/classify", service.classify, methods=["POST"], responses=_REFUSALS)
     app.add_api_route("/health", service.health)
     app.add_api_route("/metrics", service.numbers, response_class=Response)
     app.add_api_route("/", service.page, include_in_schema=False, response_class=HTMLResponse)
     app.add_exception_handler(RequestValidationError, _refused)
-    app.add_middleware(Guard, limits=limits, metrics=service.metrics, paths=_PATHS)
+    app.add_middleware(Guard, limits=limits, hosts=hosts, metrics=service.metrics, paths=_PATHS)
     return app
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

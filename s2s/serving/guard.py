@@ -1,8 +1,10 @@
 """What every request passes: its size and its time are limited, and it is counted."""
 
 import asyncio
+import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
@@ -30,18 +32,61 @@ class Metrics:
         gauge.set_function(waiting)
 
 
+class Hosts:
+    """The names that this server answers to: checks of the headers `Host` and `Origin`.
+
+    A page of another site can send requests to a server on this machine, and with a domain that it points at 127.0.0.1
+    (DNS rebinding) it can read the answers. Such requests carry the site's name.
+
+    Args:
+        bound: The host that the server listens on. Where it is all interfaces, any IP address is accepted.
+        allowed: More names, such as that of a proxy in front of the server.
+    """
+
+    def __init__(self, bound: str = "127.0.0.1", allowed: Sequence[str] = ()) -> None:
+        self.allowed = {name.lower() for name in allowed}
+        self._names = {"localhost", "127.0.0.1", "::1", bound.lower()} | self.allowed
+        address = _address(bound)
+        self._any_address = address is not None and address.is_unspecified
+
+    def accepts(self, host: str) -> bool:
+        """Check the value of a `Host` header, with or without a port."""
+        name = _name(f"//{host}")
+        return name in self._names or (self._any_address and _address(name) is not None)
+
+    def accepts_origin(self, origin: str, host: str) -> bool:
+        """Check the value of an `Origin` header: this server's own page, or a page of an allowed name."""
+        scheme, _, place = origin.lower().partition("://")
+        return scheme in ("http", "https") and (place == host.lower() or _name(f"//{place}") in self.allowed)
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
 class Guard:
-    """Refuses what is too large or comes too slowly, and counts what is answered.
+    """Refuses what is too large, comes too slowly or comes from another site, and counts what is answered.
 
     Args:
         app: what answers.
         limits: `body` and `seconds` are held here.
+        hosts: Names that requests may be addressed to.
         metrics: are told.
         paths: those that are counted by their names; all others count as one.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, paths: tuple[str, ...]) -> None:
-        self.app, self.limits, self.metrics, self.paths = app, limits, metrics, paths
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Hosts, metrics: Metrics, paths: tuple[str, ...]) -> None:
+        self.app, self.limits, self.hosts, self.metrics, self.paths = app, limits, hosts, metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the server's beginning and end."""
@@ -68,8 +113,8 @@ class Guard:
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, within its bytes and its seconds."""
-        if self._announced(scope) > self.limits.body:
-            await JSONResponse({"detail": self._too_large()}, 413)(scope, receive, send)
+        if refused := self._refused(scope):
+            await refused(scope, receive, send)
             return
         read, whole, in_time = 0, False, asyncio.timeout(self.limits.seconds)
 
@@ -97,9 +142,23 @@ class Guard:
                 raise
             await JSONResponse({"detail": self._too_late(whole)}, 408)(scope, receive, send)
 
-    def _announced(self, scope: Scope) -> int:
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        return int(length) if length.isdigit() else 0
+    def _refused(self, scope: Scope) -> JSONResponse | None:
+        """The refusal of a request whose headers say that it is not for this server, or too large."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host, origin, length = (headers.get(name, "") for name in (b"host", b"origin", b"content-length"))
+        # HTTP/1.0 has requests without a host
+        if host and not self.hosts.accepts(host):
+            detail = f"this server is not {host[:80]!r}; `s2s serve --allow-host NAME` allows a name"
+            return JSONResponse({"detail": detail}, 421)
+        if origin and scope["method"] == "POST" and not self.hosts.accepts_origin(origin, host):
+            detail = f"pages of {origin[:80]!r} may not ask this server; `s2s serve --allow-host NAME` allows a name"
+            return JSONResponse({"detail": detail}, 403)
+        if length and b"transfer-encoding" in headers:
+            detail = "the request has both Content-Length and Transfer-Encoding; send one of them"
+            return JSONResponse({"detail": detail}, 400, {"Connection": "close"})
+        if length.isdigit() and int(length) > self.limits.body:
+            return JSONResponse({"detail": self._too_large()}, 413)
+        return None
 
     def _too_late(self, whole: bool) -> str:
         within = f"within {self.limits.seconds:g} seconds"

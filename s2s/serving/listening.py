@@ -2,18 +2,24 @@
 
 import asyncio
 import math
+import os
+import resource
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from s2s.errors import UserError
 from s2s.run.folder import Opened
 from s2s.run.trained import Run
 from s2s.serving.app import application
+from s2s.serving.guard import Hosts
 from s2s.serving.messages import Limits
 from s2s.training.devices import prepare_process
 
@@ -23,6 +29,11 @@ Say = Callable[[str], object]
 _TAKING = 30
 # and what is left to end by itself once they are cut
 _ENDING = 5
+# connections that the event loop accepts in one go, and that the system holds for it
+_BACKLOG = 32
+# files that the process needs beside its connections: those of Python, torch and the runs, and connections that are
+# accepted before the first of them is refused
+_OTHER_FILES = 64 + 3 * _BACKLOG
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -58,13 +69,74 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return [str(path) if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
 
 
+class Connection(H11Protocol):
+    """A connection whose headers must come in time, and of which there is a largest number."""
+
+    max_connections = Limits.connections
+    header_seconds = Limits.headers
+
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            self._refuse(b"503 Service Unavailable")
+        else:
+            self._time_headers()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._time_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _time_headers(self) -> None:
+        # idle: no headers yet, or not all
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._header_timer is None:
+            late = b"408 Request Timeout"
+            self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, late)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _refuse(self, status: bytes) -> None:
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        self.transport.close()
+
+
+def allowed_connections(wanted: int) -> int:
+    """Connections that may be open at once, so that the process never runs out of file descriptors."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - _OTHER_FILES))
+
+
 class Listening(uvicorn.Server):
-    """Cuts the connections that are left so many seconds after it was stopped: uvicorn waits for their clients."""
+    """A server that ends in bounded time.
+
+    The first SIGTERM or SIGINT stops it: what was accepted is answered, and connections that are left after `patience`
+    seconds are cut, where uvicorn would wait for their clients. The second signal ends the process at once, also while
+    the model thread computes.
+    """
 
     def __init__(self, config: uvicorn.Config, patience: float) -> None:
         super().__init__(config)
         self.patience = patience
         self.cut = 0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            # no clean-up: nothing is written, and whatever could be waited for may take long
+            os.write(2, b"stopped at once: requests that were not answered are lost\n")
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Waits for what was accepted, and for its clients as long as that is allowed."""
@@ -88,11 +160,28 @@ def server_of(app: FastAPI, limits: Limits) -> Listening:
     patience = math.ceil(limits.seconds) + _TAKING
     # what goes on without its client is ended, too, though not without a noise
     last = patience + _ENDING
-    config = uvicorn.Config(app, log_level="warning", ws="none", server_header=False, timeout_graceful_shutdown=last)
+
+    class Limited(Connection):
+        """With the limits of this server: uvicorn makes connections by itself."""
+
+        max_connections = allowed_connections(limits.connections)
+        header_seconds = limits.headers
+
+    config = uvicorn.Config(
+        app,
+        http=Limited,
+        ws="none",
+        log_level="warning",
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=last,
+    )
     return Listening(config, patience)
 
 
-def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say) -> None:
+def serve(
+    runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say: Say, hosts: Hosts | None = None
+) -> None:
     """Answers with runs, by name, until SIGTERM or Ctrl-C; then what was accepted is answered, and no more."""
     for run in runs.values():
         prepare_process(run.recipe.device)
@@ -103,7 +192,7 @@ def serve(runs: Mapping[str, Opened], place: socket.socket, limits: Limits, say:
         rest = f"{server.cut:,} connections were cut" if server.cut else "none was left"
         say(f"stopped: {answered:,} requests were answered, {rest}")
 
-    server = server_of(application(loaded, limits, ended), limits)
+    server = server_of(application(loaded, limits, ended, hosts), limits)
     host, port = place.getsockname()[:2]
     listed = ", ".join(f"{name} ({run.task})" for name, run in loaded.items())
     say(f"serving {listed} on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C stops it")

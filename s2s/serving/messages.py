@@ -25,18 +25,26 @@ class Limits:
     Attributes:
         lines: texts of one request (422), and of one batch.
         characters: of one text (422).
+        tokens: of one text (422).
+        positions: of a request, and of a batch: texts × tokens of the longest × beam (422).
         beam: hypotheses kept at each step (422); a recipe that has more is searched with these.
         body: bytes of a request (413).
         seconds: from a request's first byte to its answer (408).
         waiting: requests that wait for the model at once (429).
+        headers: seconds from a connection, or a request's first byte, to the end of its headers (408).
+        connections: open at once (503); fewer where the process may not open as many files.
     """
 
     lines: int = 64
     characters: int = 2_000
+    tokens: int = 1_024
+    positions: int = 65_536
     beam: int = 16
     body: int = 1 << 18
     seconds: float = 30.0
     waiting: int = 256
+    headers: float = 10.0
+    connections: int = 1_000
 
 
 class Message(BaseModel):

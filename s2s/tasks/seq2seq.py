@@ -65,9 +65,11 @@ def mean_loss(model: Seq2Seq, data: Encoded, batches: BatchSettings, computer: C
     return trainer.mean_loss(model, every_pair(data, batches), sequence_loss(0.0), computer)
 
 
-def translator_of(run: Loaded[Any, Seq2Seq], nbest: int = 1) -> Translator:
-    """Text in, text out, as `decoding` in the recipe says."""
-    return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest)
+def translator_of(
+    run: Loaded[Any, Seq2Seq], nbest: int = 1, before_step: Callable[[], None] | None = None
+) -> Translator:
+    """Text in, text out, as `decoding` in the recipe says; `before_step` may end a search, see `Writer`."""
+    return Translator(run.model, run.tokenizers[0], run.tokenizers[-1], run.recipe.decoding, nbest, before_step)
 
 
 def pair_of(

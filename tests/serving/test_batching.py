@@ -6,7 +6,7 @@ from concurrent.futures import wait
 import pytest
 
 from s2s.errors import UserError
-from s2s.serving.batching import Full, ModelThread
+from s2s.serving.batching import Abandoned, Full, ModelThread
 
 
 class Slow:
@@ -16,7 +16,7 @@ class Slow:
         self.gate, self.entered, self.batches = threading.Event(), threading.Event(), []
         self.error: Exception = UserError("one is bad")
 
-    def __call__(self, asked, lines):
+    def __call__(self, asked, lines, before_step):
         self.entered.set()
         assert self.gate.wait(10)
         self.batches.append((asked, lines))
@@ -32,14 +32,14 @@ def slow():
 
 @pytest.fixture
 def model(slow):
-    thread = ModelThread(slow, most=4, waiting=6)
+    thread = ModelThread(slow, most=4, positions=40, waiting=6)
     yield thread
     slow.gate.set()
     thread.stop()
 
 
 def _busy(model, slow):
-    first = model.submit("x", ["first"])
+    first = model.submit("x", ["first"], 1)
     assert slow.entered.wait(10)
     return first
 
@@ -47,7 +47,7 @@ def _busy(model, slow):
 def test_what_waits_is_computed_together_where_it_is_alike_and_fits(model, slow):
     jobs = [_busy(model, slow)]
     for asked, lines in (("a", ["1", "2"]), ("b", ["3"]), ("a", ["4", "5"]), ("a", ["6"]), ("b", ["7"])):
-        jobs.append(model.submit(asked, lines))
+        jobs.append(model.submit(asked, lines, 1))
     assert len(model) == 5
     slow.gate.set()
     answers = [job.result(10) for job in jobs]
@@ -58,14 +58,14 @@ def test_what_waits_is_computed_together_where_it_is_alike_and_fits(model, slow)
 def test_one_job_may_have_more_lines_than_a_batch_of_several(model, slow):
     slow.gate.set()
     lines = [str(n) for n in range(9)]
-    assert model.submit("a", lines).result(10) == [f"a {line}" for line in lines]
+    assert model.submit("a", lines, 1).result(10) == [f"a {line}" for line in lines]
 
 
 @pytest.mark.parametrize("error", [UserError("one is bad"), MemoryError("one is bad")])
 def test_a_bad_request_harms_nobody_else(model, slow, error):
     slow.error = error
     _busy(model, slow)
-    good, bad, other = (model.submit("a", [text]) for text in ("1", "bad", "2"))
+    good, bad, other = (model.submit("a", [text], 1) for text in ("1", "bad", "2"))
     slow.gate.set()
     assert (good.result(10), other.result(10)) == (["a 1"], ["a 2"])
     with pytest.raises(type(error), match="one is bad"):
@@ -74,9 +74,9 @@ def test_a_bad_request_harms_nobody_else(model, slow, error):
 
 def test_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
     _busy(model, slow)
-    waiting = [model.submit("a", [str(n)]) for n in range(6)]
+    waiting = [model.submit("a", [str(n)], 1) for n in range(6)]
     with pytest.raises(Full):
-        model.submit("a", ["too many"])
+        model.submit("a", ["too many"], 1)
     assert waiting[0].cancel()
     assert len(model) == 5
     slow.gate.set()
@@ -85,7 +85,7 @@ def test_too_many_are_refused_and_who_has_gone_is_left_out(model, slow):
 
 
 def test_stopping_answers_what_was_taken_and_takes_no_more(model, slow):
-    jobs = [_busy(model, slow), *(model.submit("a", [str(n)]) for n in range(5))]
+    jobs = [_busy(model, slow), *(model.submit("a", [str(n)], 1) for n in range(5))]
     stopping = threading.Thread(target=model.stop)
     stopping.start()
     slow.gate.set()
@@ -93,4 +93,68 @@ def test_stopping_answers_what_was_taken_and_takes_no_more(model, slow):
     assert all(job.done() and len(job.result()) == 1 for job in jobs)
     assert not model.alive
     with pytest.raises(Full):
-        model.submit("a", ["late"])
+        model.submit("a", ["late"], 1)
+
+
+def test_a_batch_holds_so_many_positions_and_no_more(model, slow):
+    jobs = [_busy(model, slow)]
+    for text, width in (("1", 5), ("2", 20), ("3", 21), ("4", 5)):
+        jobs.append(model.submit("a", [text], width))
+    slow.gate.set()
+    wait(jobs, 10)
+    # with text 3 or 4, the first batch would take 63 or 60 positions, and texts 3 and 4 together 42
+    assert slow.batches == [("x", ["first"]), ("a", ["1", "2"]), ("a", ["3"]), ("a", ["4"])]
+
+
+class Endless:
+    """Computes until nobody waits or it may end; counts its steps."""
+
+    def __init__(self) -> None:
+        self.steps, self.may_end, self.abandoned = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    def __call__(self, asked, lines, before_step):
+        while not self.may_end.wait(0.002):
+            self.steps.release()
+            try:
+                before_step()
+            except Abandoned:
+                self.abandoned.set()
+                raise
+        return lines
+
+
+@pytest.fixture
+def endless():
+    return Endless()
+
+
+@pytest.fixture
+def endless_model(endless):
+    thread = ModelThread(endless, most=4, positions=40, waiting=6)
+    yield thread
+    endless.may_end.set()
+    thread.stop()
+
+
+def test_a_batch_that_nobody_waits_for_ends_at_the_next_step(endless, endless_model):
+    job = endless_model.submit("x", ["first"], 1)
+    assert endless.steps.acquire(timeout=10)
+    assert job.cancel()
+    assert endless.abandoned.wait(10)
+    endless.may_end.set()
+    assert endless_model.submit("x", ["second"], 1).result(10) == ["second"]
+
+
+def test_a_batch_goes_on_while_one_of_its_clients_waits(endless, endless_model):
+    first = endless_model.submit("x", ["first"], 1)
+    assert endless.steps.acquire(timeout=10)
+    gone, waits = (endless_model.submit("a", [text], 1) for text in "12")
+    assert first.cancel()
+    assert endless.abandoned.wait(10)
+    endless.abandoned.clear()
+    assert gone.cancel()
+    for _ in range(5):
+        assert endless.steps.acquire(timeout=10)
+    assert not endless.abandoned.is_set()
+    endless.may_end.set()
+    assert waits.result(10) == ["2"]

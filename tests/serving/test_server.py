@@ -1,6 +1,7 @@
 """The server: answers are those of the run, limits are told with their status, and a stop leaves nobody."""
 
 import json
+import resource
 import socket
 import threading
 import time
@@ -14,12 +15,14 @@ from fastapi import Response
 
 from s2s.cli.main import commands
 from s2s.errors import UserError
-from s2s.serving.listening import bound, names_of
+from s2s.serving.batching import Abandoned
+from s2s.serving.guard import Hosts
+from s2s.serving.listening import allowed_connections, bound, names_of
 from s2s.serving.messages import Limits
 from tests.serving.conftest import served
 
 LINES = ["The old dog runs.", "", "A man sees the woman."]
-SMALL = Limits(lines=3, characters=40, beam=4, body=2000, seconds=20, waiting=50)
+SMALL = Limits(lines=3, characters=40, tokens=24, positions=200, beam=4, body=2000, seconds=20, waiting=50)
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +90,13 @@ def test_requests_that_come_together_are_computed_together(loaded):
         ("/translate", {"text": ["a", "b" * 41]}, 422, "text 2 has 41 characters; at most 40"),
         ("/translate", {"text": []}, 422, "empty list"),
         ("/translate", {"text": "a", "beam": 5}, 422, "at most 4 here"),
-        ("/translate", {"text": "a", "nbest": 3}, 422, "the beam holds 2"),
+        ("/translate", {"text": "a", "nbest": 3}, 422, "nbest: is 3, but the beam holds 2\n  → set beam to 3 or more"),
+        ("/translate", {"text": ["a", "a b " * 8]}, 422, "text 2 has 31 tokens; at most 24\n  → split it"),
+        ("/translate", {"text": ["a b c d e f g h i"] * 3, "beam": 4}, 422, "× beam 4 are 204 positions; at most 200"),
+        ("/classify", {"text": "a b " * 8}, 422, "the text has 31 tokens; at most 24"),
         ("/translate", {"text": "a", "beam": 0}, 422, "beam: expected a whole number at least 1 or `null`"),
         ("/translate", {"text": "a", "bean": 1}, 422, "bean: unknown field; there are text, run, beam"),
-        ("/translate", {"text": "a", "task": "en-de"}, 422, "says nothing to runs of translation"),
+        ("/translate", {"text": "a", "task": "en-de"}, 422, "task: a run of translation has no tasks to name"),
         ("/translate", {"text": 5}, 422, "text: expected text or a list of text"),
         ("/translate", {}, 422, "text: is missing; give text or a list of text"),
         ("/translate", b"{", 422, "body: is no JSON"),
@@ -100,8 +106,18 @@ def test_requests_that_come_together_are_computed_together(loaded):
         ("/translate", b"[" * 1900, 400, "error parsing the body"),
         ("/translate", b'{"text": "' + b"a" * 2000 + b'"}', 413, "more than 2,000 bytes"),
         ("/translate", {"text": "a", "run": "u"}, 404, "no run 'u' is served"),
-        ("/translate", {"text": "a", "run": "c"}, 422, "task classification cannot translate"),
-        ("/classify", {"text": "a", "run": "t"}, 422, "task translation cannot classify"),
+        (
+            "/translate",
+            {"text": "a", "run": "c"},
+            422,
+            "run 'c': is a run of task classification, which cannot translate\n  → name t",
+        ),
+        (
+            "/classify",
+            {"text": "a", "run": "t"},
+            422,
+            "run 't': is a run of task translation, which cannot classify\n  → name c",
+        ),
         ("/classify", {"text": "a", "beam": 2}, 422, "beam: unknown field; there are text, run"),
         ("/nothing", {"text": "a"}, 404, "Not Found"),
     ],
@@ -116,7 +132,7 @@ def test_what_does_not_fit_is_refused_in_words(server, path, body, status, told)
 def test_a_body_of_unknown_length_is_limited_too(server):
     host, port = server.address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as place:
-        head = "POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+        head = "POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
         head += "Content-Type: application/json\r\n\r\n"
         place.sendall(head.encode() + b"".join(b"400\r\n" + b" " * 0x400 + b"\r\n" for _ in range(3)))
         assert place.recv(100).startswith(b"HTTP/1.1 413")
@@ -160,7 +176,7 @@ def test_what_takes_too_long_or_waits_with_too_many_is_refused(loaded):
             assert late == (408, {"detail": "no answer within 2 seconds; ask for less"})
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as place:
-            place.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+            place.sendall(b"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
             assert place.recv(100).startswith(b"HTTP/1.1 408")
         slow.set()
         assert server.post("/translate", {"text": "a"})[0] == 200
@@ -173,7 +189,7 @@ def test_the_seconds_of_a_request_begin_with_its_first_byte(loaded):
         with socket.create_connection((host, int(port)), timeout=20) as place:
             body = b'{"text": "a"}'
             began = time.monotonic()
-            place.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
+            place.sendall(b"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
             place.sendall(f"Content-Length: {len(body)}\r\n\r\n".encode())
             time.sleep(1.5)
             place.sendall(body)
@@ -215,7 +231,7 @@ def test_a_client_that_takes_no_answer_does_not_keep_a_server_from_its_end(loade
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as client:
             # the second answer waits until there is room for it
-            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 2)
             # it has begun to answer
             assert client.recv(1) == b"H"
             server.server.should_exit = True
@@ -298,3 +314,153 @@ def test_runs_of_one_name_are_told_apart_by_their_paths():
 def test_the_schema_of_a_request_is_closed(server):
     source = json.dumps(server.get("/openapi.json")[1]["components"]["schemas"]["Source"])
     assert '"additionalProperties": false' in source
+
+
+def _raw(server, text: str) -> bytes:
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as place:
+        place.sendall(text.replace("\n", "\r\n").encode())
+        return place.recv(1000)
+
+
+BODY = 'Content-Type: application/json\nContent-Length: 13\n\n{"text": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("Host: evil.example:8080", 421),
+        ("Host: 127.0.0.1.evil.example", 421),
+        ("Host: 10.0.0.5", 421),
+        ("Host: [", 421),
+        ("Host: LOCALHOST:1", 200),
+        ("Host: [::1]:8080", 200),
+        ("Host: 127.0.0.1:8080\nOrigin: http://127.0.0.1:8080", 200),
+        ("Host: 127.0.0.1:8080\nOrigin: http://127.0.0.1:3000", 403),
+        ("Host: 127.0.0.1:8080\nOrigin: https://evil.example", 403),
+        ("Host: 127.0.0.1:8080\nOrigin: null", 403),
+        ("Host: 127.0.0.1\nTransfer-Encoding: chunked", 400),
+    ],
+)
+def test_host_and_origin_are_checked(server, head, status):
+    found = _raw(server, f"POST /translate HTTP/1.1\n{head}\n{BODY}")
+    assert found.startswith(f"HTTP/1.1 {status}".encode()), found
+
+
+def test_a_path_with_a_slash_is_not_redirected(server):
+    assert _raw(server, f"POST /translate/ HTTP/1.1\nHost: localhost\n{BODY}").startswith(b"HTTP/1.1 404")
+
+
+def test_hosts_can_be_allowed():
+    hosts = Hosts("192.0.2.1", ["Models.example"])
+    assert hosts.accepts("models.example:443")
+    assert hosts.accepts("192.0.2.1:8080")
+    assert hosts.accepts_origin("https://models.example", "localhost:8080")
+    assert not hosts.accepts("192.0.2.2")
+    assert not hosts.accepts("")
+    everywhere = Hosts("0.0.0.0")
+    assert everywhere.accepts("192.0.2.2:80")
+    assert everywhere.accepts("[2001:db8::1]")
+    assert not everywhere.accepts("evil.example")
+
+
+class Endless(Held):
+    """A run that computes until its `before_step` ends it."""
+
+    def __init__(self, run):
+        super().__init__(run, None, threading.Event())
+        self.abandoned = threading.Event()
+
+    def candidates(self, lines, nbest, beam, task, before_step):
+        self._asked.set()
+        deadline = time.monotonic() + 20
+        try:
+            while time.monotonic() < deadline:
+                before_step()
+                time.sleep(0.005)
+        except Abandoned:
+            self.abandoned.set()
+            raise
+        raise AssertionError("nobody ended it")
+
+
+def test_a_late_answer_is_not_computed_to_its_end(loaded):
+    run = Endless(loaded["t"])
+    with served({"t": run}, Limits(seconds=0.5)) as server:
+        assert server.post("/translate", {"text": "a"})[0] == 408
+        assert run.abandoned.wait(5)
+
+
+def test_an_answer_for_a_client_that_has_gone_is_not_computed_to_its_end(loaded):
+    run = Endless(loaded["t"])
+    with served({"t": run}, Limits(seconds=15)) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as place:
+            place.sendall(f"POST /translate HTTP/1.1\nHost: localhost\n{BODY}".replace("\n", "\r\n").encode())
+            assert run._asked.wait(10)
+        assert run.abandoned.wait(5)
+        # seen once the handler has ended
+        deadline = time.monotonic() + 5
+        while 'status="499"} 1.0' not in server.get("/metrics")[1]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_what_needs_no_model_is_refused_while_it_computes(loaded):
+    may, entered = threading.Event(), threading.Event()
+    with (
+        served({"t": Held(loaded["t"], may, entered), "c": loaded["c"]}, Limits(seconds=15, tokens=12)) as server,
+        ThreadPoolExecutor(1) as clients,
+    ):
+        first = clients.submit(server.post, "/translate", {"text": "a"})
+        assert entered.wait(10)
+        refused = [{"nbest": 6}, {"task": "x"}, {"run": "c"}, {"text": "a b " * 8}]
+        assert [server.post("/translate", {"text": "a"} | more)[0] for more in refused] == [422] * 4
+        assert not first.done()
+        may.set()
+        assert first.result()[0] == 200
+
+
+def test_headers_must_come_in_time(loaded):
+    with served(loaded, Limits(headers=0.3)) as server:
+        begun = "GET /health HTTP/1.1\nHost: localhost\n"
+        assert _raw(server, begun).startswith(b"HTTP/1.1 408")
+        assert _raw(server, "").startswith(b"HTTP/1.1 408")
+        # the second request of a connection, too
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as place:
+            place.sendall(begun.replace("\n", "\r\n").encode() + b"\r\n")
+            found = b""
+            while b'"status":"ok"' not in found:
+                found += place.recv(10_000)
+            place.sendall(begun.encode())
+            while b"HTTP/1.1 408" not in found:
+                part = place.recv(10_000)
+                assert part
+                found += part
+        # a request that is complete has all its seconds
+        assert server.post("/translate", {"text": "a"})[0] == 200
+
+
+def test_connections_are_limited(loaded):
+    with served(loaded, Limits(connections=3)) as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        half = [socket.create_connection((host, int(port)), timeout=20) for _ in range(3)]
+        try:
+            assert _raw(server, "").startswith(b"HTTP/1.1 503")
+        finally:
+            for place in half:
+                place.close()
+        deadline = time.monotonic() + 10
+        while server.server.server_state.connections:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert server.get("/health")[0] == 200
+
+
+def test_connections_are_fewer_than_the_files_that_may_be_open(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (256, 4096))
+    assert allowed_connections(1000) == 96
+    assert allowed_connections(50) == 50
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert allowed_connections(1000) == 1000

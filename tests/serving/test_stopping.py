@@ -76,3 +76,46 @@ def test_a_stop_and_a_new_begin_lose_nothing_silently(small_runs, wish):
         assert said[0] == counts[0]
     # between the two servers nobody could be reached, and every client saw it
     assert failed
+
+
+_BUSY = """
+import time
+from contextlib import asynccontextmanager
+from fastapi import FastAPI
+from s2s.serving.batching import ModelThread
+from s2s.serving.listening import bound, server_of
+from s2s.serving.messages import Limits
+import asyncio, sys
+
+def compute(asked, lines, before_step):
+    print("computing", flush=True)
+    time.sleep(60)
+
+thread = ModelThread(compute, 1, 1, 1)
+
+@asynccontextmanager
+async def lifespan(app):
+    thread.submit("a", ["a"], 1)
+    yield
+    print("stopping", flush=True)
+    await asyncio.to_thread(thread.stop)
+
+server_of(FastAPI(lifespan=lifespan), Limits()).run(sockets=[bound("127.0.0.1", 0)])
+"""
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_busy_server_at_once(second):
+    server = subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout.readline() == "computing\n"
+        # until its handlers are there, a signal ends it anyway
+        time.sleep(1)
+        server.send_signal(signal.SIGTERM)
+        assert server.stdout.readline() == "stopping\n"
+        server.send_signal(second)
+        _, told = server.communicate(timeout=20)
+    finally:
+        server.kill()
+    assert server.returncode == 128 + second
+    assert told == "stopped at once: requests that were not answered are lost\n"

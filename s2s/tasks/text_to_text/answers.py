@@ -21,11 +21,13 @@ def log_probabilities(
     answers: Sequence[str],
     batch: int,
     advance: Callable[[int], object] = lambda count: None,
+    before_step: Callable[[], None] | None = None,
 ) -> Float[np.ndarray, "sources answers"]:
     """The log probability, in nats, that a model writes each answer and then ends, whatever else it might write.
 
     Sources, prefix included, are read `batch` at a time, each once for all answers; in fp32, dropout off. `advance` is
-    told how many were, batch by batch. The model stays in evaluation mode.
+    told how many were, batch by batch; `before_step` is called before each answer of each batch, and an exception that
+    it raises ends the computation. The model stays in evaluation mode.
 
     Raises:
         UserError: a source is longer than the positions that the model has learned.
@@ -41,6 +43,8 @@ def log_probabilities(
         rows = order[first : first + batch]
         memory = None
         for number, answer in enumerate(wanted):
+            if before_step is not None:
+                before_step()
             made = collate([pieces[row] for row in rows], [answer] * len(rows), rows).to(device)
             memory = model.encoder(made.source, made.source_valid) if memory is None else memory
             context, state = model.decoder.start(memory, made.target_in.shape[1])
