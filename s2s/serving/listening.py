@@ -29,8 +29,10 @@ Say = Callable[[str], object]
 _TAKING = 30
 # and what is left to end by itself once they are cut
 _ENDING = 5
-# connections that the event loop accepts in one go, and that the system holds for it
+# connections that the event loop accepts in one go
 _BACKLOG = 32
+# and that the system holds for it meanwhile
+_HELD_BY_SYSTEM = 2_048
 # files that the process needs beside its connections: those of Python, torch and the runs, and connections that are
 # accepted before the first of them is refused
 _OTHER_FILES = 64 + 3 * _BACKLOG
@@ -137,6 +139,12 @@ class Listening(uvicorn.Server):
             os.write(2, b"stopped at once: requests that were not answered are lost\n")
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listens with a longer queue than the event loop accepts from at once: asyncio has one number for both."""
+        await super().startup(sockets)
+        for place in sockets or []:
+            place.listen(_HELD_BY_SYSTEM)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Waits for what was accepted, and for its clients as long as that is allowed."""
