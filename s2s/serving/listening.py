@@ -80,6 +80,7 @@ class Connection(H11Protocol):
     _header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Refuse the connection where too many are open, else wait for the first request."""
         super().connection_made(transport)
         if len(self.connections) > self.max_connections:
             self._refuse(b"503 Service Unavailable")
@@ -87,12 +88,14 @@ class Connection(H11Protocol):
             self._time_headers()
 
     def data_received(self, data: bytes) -> None:
+        """Start the time of a request's headers with its first byte, and end it with their last."""
         if self.transport.is_closing():
             return
         super().data_received(data)
         self._time_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the time of headers."""
         self._stop_timer()
         super().connection_lost(exc)
 
@@ -134,6 +137,7 @@ class Listening(uvicorn.Server):
         self.cut = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop on the first signal, exit on the second."""
         if self.should_exit:
             # no clean-up: nothing is written, and whatever could be waited for may take long
             os.write(2, b"stopped at once: requests that were not answered are lost\n")
