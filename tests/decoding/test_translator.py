@@ -147,3 +147,24 @@ def test_a_collapsed_model_is_told_apart_from_a_working_one():
     assert collapse(sources, ["ja", "nein"] * 25, ["ja", "nein"] * 25) is None
     assert "only 1 different" in collapse(sources, ["ja"] * 50, ["ja", "nein"] * 25)
     assert collapse(sources, ["ja"] * 50, ["ja"] * 50) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_before_step_ends_a_search_at_the_next_step(parts, threads, monkeypatch):
+    """In one thread and in several: what it raises is raised, after at most a step of each thread."""
+    model, tokenizer = parts
+    settings = DecodingSettings(beam=3, max_ratio=1.0, batch=1)
+    lock, steps = threading.Lock(), []
+
+    def before_step() -> None:
+        with lock:
+            steps.append(threading.current_thread().name)
+            if len(steps) > 4:
+                raise TimeoutError
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    translator = Translator(model, tokenizer, tokenizer, settings, before_step=before_step)
+    with pytest.raises(TimeoutError):
+        list(translator.translate(LINES))
+    assert 5 <= len(steps) <= 5 + threads
+    assert len(set(steps)) == threads
