@@ -120,7 +120,7 @@ def _measure(planned: Planned | None, resumed: Path, asked: Order, cluster: str 
             click.echo(costs(folder, summary, planned and planned.base, connected, limit))
             return
         if planned:
-            begin(folder, planned.base, summary)
+            begin(folder, planned.base, summary, click.echo)
         go_on(folder, Console(), connected, summary, limit)
     click.echo(f"report:  {draw(folder)}\ncurves:  tensorboard --logdir {quoted(folder)}")
     check_concluded(folder)

@@ -5,7 +5,7 @@ for the task that they were made on, and outlive a lost file.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,8 +38,14 @@ _MAY_NOT = ("device.precision",)
 _DATA = "data.json"
 
 
-def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
-    """Makes the folder of a new comparison of the task `base`, when all its models are found good.
+def begin(folder: Path, base: "AnyTask", summary: Summary, log: Callable[[str], None] = lambda line: None) -> None:
+    """Make the folder of a new comparison of the task `base`, once all its models are checked.
+
+    Args:
+        folder: Of the comparison.
+        base: Recipe of the task.
+        summary: What is asked.
+        log: Prints a line, such as the precision that was chosen.
 
     Raises:
         UserError: the folder is taken, a setting is wrong, or a model cannot do the task.
@@ -49,10 +55,12 @@ def begin(folder: Path, base: "AnyTask", summary: Summary) -> None:
     entries = entries_of(base, summary)
     if choose(base.device).undecided:
         # all models are to have the same, always
-        faster = NAMES[_gradient_times(list(entries.values())).faster]
+        times = _gradient_times(list(entries.values()))
+        log(str(times))
+        faster = NAMES[times.faster]
         base = base.model_copy(update={"device": base.device.model_copy(update={"precision": faster})})
     elif base.device.precision == "bf16":
-        _check_precision({name: each for name, each in entries.items() if not isinstance(each, UserError)})
+        _check_precision(entries)
     _check_free(folder, base)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder, MEASURED):

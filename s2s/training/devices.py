@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+import shutil
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -124,9 +125,21 @@ def choose(settings: DeviceSettings, ranks: Ranks = ALONE) -> Computer:
             where="device.compile",
             remedy="set device.compile=false or device.shard=false",
         )
+    if settings.compile and kind == "cpu" and not _has_compiler():
+        raise UserError(
+            "is true, but no C++ compiler is installed (CXX, g++ or clang++)",
+            where="device.compile",
+            remedy="install g++, name a compiler in the variable CXX, or set device.compile=false",
+        )
     # a model that is split, or compiled, is not measured on a GPU: it need not fit there, and is another one
     measured = kind == "cpu" or (in_bf16 and not shard and not settings.compile)
     return Computer(device, precision, settings.compile, auto and measured, ranks, shard)
+
+
+def _has_compiler() -> bool:
+    """Check for what torch.compile needs on a CPU; Windows has another one."""
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
+    return sys.platform == "win32" or any(shutil.which(name) for name in names)
 
 
 def _own_device(kind: str, launch: Launch) -> torch.device:

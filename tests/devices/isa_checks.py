@@ -79,9 +79,23 @@ def _checks() -> dict[str, Callable[[], None]]:
         for precision in ("fp32", "bf16"):
             found[f"translate {kind} {precision}"] = lambda kind=kind, p=precision: _translate(kind, p)
         found[f"resume {kind}"] = lambda kind=kind: _resume(kind)
-    small = f"{_PAIRS} tokenizer.size=450 model.width=16"
+    small = f"{_PAIRS} tokenizer.size=450 model.width=32"
     found["compare memory"] = lambda: _compare(f"lstm transformer --experiment memory --seeds 1 {small}", "memory")
+    for precision in ("auto", "bf16"):
+        words = f"lstm transformer --experiment quality --seeds 1 device.precision={precision} {_TEXT} {small}"
+        found[f"compare quality {precision}"] = lambda words=words, p=precision: _compare(words, f"quality-{p}")
+    found["captioning lstm-attention"] = lambda: _run(
+        f"train captioning run.dir=lstm-captioning model.kind=lstm-attention {_RECIPES['captioning']}"
+    )
+    found["new recipe for rules"] = _new_recipe
     return found
+
+
+def _new_recipe() -> None:
+    rows = [f"w{number}\tv{number}\n" for number in range(300)]
+    Path("rules.tsv").write_text("".join(rows), encoding="utf-8")
+    _run("new translate --data rules.tsv --output rules.yaml")
+    _run("train rules.yaml training.updates=5 training.warmup=2 validation.every=5 batches.tokens=400")
 
 
 def main() -> int:

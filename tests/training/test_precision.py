@@ -215,3 +215,9 @@ def test_more_threads_than_a_machine_can_use_are_refused():
     with pytest.raises(UserError, match=r"device.threads: is 2,048, but this machine has \d+ processor cores"):
         prepare_process(DeviceSettings(threads=2048))
     assert torch.get_num_threads() == before
+
+
+def test_a_cpu_without_a_compiler_compiles_nothing(monkeypatch):
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    with pytest.raises(UserError, match=r"device.compile: is true, but no C\+\+ compiler"):
+        choose(DeviceSettings(kind="cpu", compile=True))

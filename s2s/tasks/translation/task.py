@@ -39,6 +39,7 @@ from s2s.training import drawing
 from s2s.training.devices import choose
 from s2s.training.divergence import astray
 from s2s.training.logger import RunLog, Sample
+from s2s.training.precision import check_precision
 from s2s.training.progress import Meter
 from s2s.training.validation import Validation
 
@@ -215,6 +216,7 @@ def overfit(recipe: Recipe, say: Callable[[str], None]) -> None:
     changes |= {"warmup": min(recipe.training.warmup, _UPDATES // 20), "tokens_per_update": None}
     training = recipe.training.model_copy(update=changes)
     trainer = translation_trainer(model, data, training, batches, recipe.seeds, computer)
+    check_precision(trainer)
     started = time.perf_counter()
     before = mean_loss(model, data, batches, computer)
     say(f"{len(chosen)} pairs, loss {before:.2f} before training")
