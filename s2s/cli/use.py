@@ -146,12 +146,14 @@ def classify(run: Path, source, output: Path | None, probabilities: bool, checkp
     prompt = told_to_wait(run, source)
     from s2s.run.loaded import ready
     from s2s.run.tasks import task_of
-    from s2s.tasks.labelled import Labelling, classified
+    from s2s.tasks.classify_lines import classified
+    from s2s.tasks.labelled import Labelling
 
     loaded, task = ready(classifier, checkpoint), cast(Labelling[Any, Any], task_of(classifier.recipe))
-    bad = BadLines()
+    bad, tell = BadLines(), partial(click.echo, err=True)
     arriving = chunks(source, _LINES_AT_ONCE, bad, prompt)
-    _write_all(classified(task, loaded, arriving, probabilities, bad.refuse), output, bad)
+    found = classified(task, loaded, arriving, probabilities, bad.refuse, source.isatty(), tell)
+    _write_all(found, output, bad)
 
 
 @options.command()
@@ -181,6 +183,8 @@ def caption(
     found = captioned(ready(captioner, checkpoint), images, attention is not None, bad.refuse)
     if attention and len(found.refused) < len(images):
         found.save(attention)
+    if found.length_limited:
+        click.echo(str(found.length_limited), err=True)
     several = len(images) > 1
     lines = zip(map(str, images), found.captions, strict=True)
     _write_all((one_line(f"{name}\t{text}" if several else text) for name, text in lines), output, bad)
@@ -205,9 +209,12 @@ def fill(run: Path, text: str, pieces: int, best: int, checkpoint: str | None) -
 
     model = opened(run, tasks=["masked-lm"])
     from s2s.run.loaded import ready
+    from s2s.tasks.lines import TooLong
     from s2s.tasks.masked_lm.filling import fill_blank
 
-    click.echo(printable(str(fill_blank(ready(model, checkpoint), text, pieces, best))))
+    loaded, tell = ready(model, checkpoint), partial(click.echo, err=True)
+    click.echo(printable(str(fill_blank(loaded, text, pieces, best))))
+    TooLong(loaded.recipe.batches.max_length, tell, True, "shorten {}").add(len(loaded.tokenizers[0].encode(text)))
 
 
 @options.command()

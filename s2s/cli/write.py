@@ -1,6 +1,7 @@
 """What a language model writes: `generate`."""
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import click
@@ -60,20 +61,23 @@ def generate(
     wait = told_to_wait(run, source) if prompt is None else lambda: None
     from s2s.decoding.translator import one_line
     from s2s.run.loaded import ready
-    from s2s.tasks.language_model.generation import Sampling, Writing, answers, generated, growing
+    from s2s.tasks.language_model.generation import Sampling, Writing, answers, generated, growing, too_long_prompts
 
     loaded = ready(model, checkpoint)
     asked = Writing(Sampling(temperature, top_k, top_p), max_tokens, count, seed)
+    tell = partial(click.echo, err=True)
     if prompt is not None and count == 1 and output is None:
         show_text(itertools.chain(growing(loaded, prompt, asked), ["\n"]))
+        too_long_prompts(loaded, True, tell).add(len(loaded.tokenizers[0].encode(prompt)))
         return
     if prompt is not None:
         with lines_to(output) as write:
             for text in generated(loaded, prompt, asked):
                 write(text if count == 1 else one_line(text))
+        too_long_prompts(loaded, True, tell).add(len(loaded.tokenizers[0].encode(prompt)))
         return
     bad = BadLines()
     with lines_to(output) as write:
-        for text in answers(loaded, chunks(source, 1, bad, wait), asked, bad.refuse):
+        for text in answers(loaded, chunks(source, 1, bad, wait), asked, bad.refuse, source.isatty(), tell):
             write(text)
     bad.exit()

@@ -179,6 +179,11 @@ class LabelledExamples(Examples[LabelledBatch]):
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def is_truncated(self) -> Bool[np.ndarray, " examples"]:
+        """True for each example of which only the beginning is read."""
+        return np.zeros(len(self), dtype=bool)
+
     @abstractmethod
     def only(self, rows: Int[np.ndarray, " chosen"]) -> "LabelledExamples":
         """The chosen examples alone, as a model reads them when it is asked."""

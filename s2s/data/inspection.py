@@ -3,12 +3,14 @@
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from s2s.data.missing_values import MISSING
-from s2s.data.sources import Corpus, Part
+from s2s.data.sources import Corpus, Part, Source
 from s2s.data.tokenizers import normalized
 
 SUSPICIOUS = {
@@ -47,6 +49,49 @@ def overlap(corpus: Corpus[Part], keys: Callable[[Part], Iterable[Hashable]]) ->
     learned, parts = hashes(keys(corpus.train)), corpus.parts()
     del parts["train"]
     return {name: int(np.isin(hashes(keys(part)), learned).sum()) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class TrainOverlap:
+    """Counts the examples of a split that also occur in the training data.
+
+    Attributes:
+        split: `validation` or `test`.
+        inputs: What is counted, in the plural, such as `sources`.
+        digest: Identifies the examples of the split.
+        total: Examples of the split.
+        seen: Those whose input occurs in the training data.
+        seen_with_target: Those whose input occurs there with the same target; None where targets are not compared.
+    """
+
+    split: str
+    inputs: str
+    digest: str
+    total: int
+    seen: int
+    seen_with_target: int | None
+
+    def __str__(self) -> str:
+        same = "" if self.seen_with_target is None else f" ({self.seen_with_target:,} with the same target)"
+        return (
+            f"{self.seen:,} of {self.total:,} {self.split} {self.inputs} occur in the training data{same}: "
+            "the scores are too optimistic; remove them from the training data"
+        )
+
+
+def train_overlaps(source: Source[Any, Part], corpus: Corpus[Part]) -> list[TrainOverlap]:
+    """Count the examples of each split that also occur in the training data, as `s2s data check` does."""
+    parts, seen = corpus.parts(), overlap(corpus, source.keys)
+    whole: dict[str, int] = {}
+    if any(seen.values()) and source.keys_with_targets(corpus.train) is not None:
+        whole = overlap(corpus, lambda part: source.keys_with_targets(part) or ())
+    inputs = source.inputs or source.noun
+    return [
+        TrainOverlap(
+            name, inputs, source.digest(parts[name]), len(parts[name]), count, whole.get(name) if count else None
+        )
+        for name, count in seen.items()
+    ]
 
 
 def note_suspicious(found: dict[str, list[int]], row: int, *texts: str) -> None:

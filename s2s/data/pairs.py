@@ -79,6 +79,7 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
     """
 
     noun: ClassVar[str] = "pairs"
+    inputs: ClassVar[str] = "sources"
     in_order: ClassVar[bool] = False
 
     def part(self, name: str, train: "datasets.Dataset | None" = None) -> "datasets.Dataset | None":
@@ -120,6 +121,9 @@ class PairSource(Source[LearnedPairs, "datasets.Dataset"]):
 
     def keys(self, part: "datasets.Dataset") -> Iterable[Hashable]:
         return (source for source, _ in pairs(part))
+
+    def keys_with_targets(self, part: "datasets.Dataset") -> Iterable[Hashable]:
+        return pairs(part)
 
     def held_out(self, name: str, part: "datasets.Dataset") -> dict[str, str]:
         """As elsewhere; nothing is held out of a corpus that is made to measure."""

@@ -69,11 +69,13 @@ class Source(ABC, Generic[Settings, Part]):
 
     Attributes:
         noun: what examples are called, in the plural.
+        inputs: What their inputs are called, in the plural; `noun` where empty.
         section: of the recipe, in which a part is named.
         in_order: whether held-out examples stand in the order of the training data; as they are drawn otherwise.
     """
 
     noun: ClassVar[str] = "examples"
+    inputs: ClassVar[str] = ""
     section: ClassVar[str] = "data"
     in_order: ClassVar[bool] = True
 
@@ -93,6 +95,10 @@ class Source(ABC, Generic[Settings, Part]):
     @abstractmethod
     def keys(self, part: Part) -> Iterable[Hashable]:
         """What is equal where examples are."""
+
+    def keys_with_targets(self, part: Part) -> Iterable[Hashable] | None:
+        """Keys that are equal where input and target are; None where they are not compared."""
+        return None
 
     @abstractmethod
     def digest(self, part: Part) -> str:

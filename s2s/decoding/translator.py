@@ -49,6 +49,44 @@ class Translation:
         """The best translation; empty for an empty line."""
         return self.candidates[0].text if self.candidates else ""
 
+    @property
+    def at_length_limit(self) -> bool:
+        """Whether the length limit ended the best translation."""
+        return bool(self.candidates) and self.candidates[0].hypothesis.cut
+
+
+@dataclass(frozen=True)
+class LengthLimited:
+    """Outputs that the length limit ended.
+
+    Attributes:
+        count: How many.
+        outputs: Of how many.
+        settings: What limits the length, by section and key of the recipe.
+    """
+
+    count: int
+    outputs: int
+    settings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        raised = " or ".join(self.settings)
+        return f"{self.count:,} of {self.outputs:,} outputs ended at the length limit; for longer ones, raise {raised}"
+
+
+def length_limited(written: Sequence["Translation | bool"], settings: tuple[str, ...]) -> LengthLimited | None:
+    """Count outputs that the length limit ended.
+
+    Args:
+        written: Outputs, or for each whether the limit ended it.
+        settings: What limits the length; none where each output is as long as its source.
+
+    Returns:
+        The count; None where there is nothing to report.
+    """
+    count = sum(each.at_length_limit if isinstance(each, Translation) else each for each in written)
+    return LengthLimited(count, len(written), settings) if count and settings else None
+
 
 class Writer:
     """Writes text for whatever a model's encoder reads.
@@ -114,6 +152,11 @@ def _joined(found: list[Hypothesis], target: Tokenizer) -> Translation:
     return Translation(tuple(Candidate(target.decode(list(h.tokens)), h.score, h) for h in found))
 
 
+def max_output_lengths(sources: Int[np.ndarray, " batch"], settings: DecodingSettings) -> Int[np.ndarray, " batch"]:
+    """The most tokens of each output, by the number of tokens of its source; special tokens are not counted."""
+    return np.ceil(sources * settings.max_ratio).astype(int) + settings.max_extra
+
+
 class LineTranslator(ABC):
     """Translates lines, whatever searches.
 
@@ -142,6 +185,11 @@ class LineTranslator(ABC):
     def longest(self) -> int | None:
         """Most pieces of a source, its end counted; None where there is no limit."""
 
+    @property
+    def length_settings(self) -> tuple[str, ...]:
+        """Settings that limit the length of an output; none where each output is as long as its source."""
+        return "decoding.max_ratio", "decoding.max_extra"
+
     @abstractmethod
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
@@ -152,8 +200,7 @@ class LineTranslator(ABC):
 
     def limits(self, sources: list[list[int]]) -> Int[np.ndarray, " batch"]:
         """The most pieces of each target, by the settings."""
-        lengths = np.array([len(pieces) for pieces in sources])
-        return np.ceil(lengths * self.settings.max_ratio).astype(int) + self.settings.max_extra
+        return max_output_lengths(np.array([len(pieces) for pieces in sources]), self.settings)
 
     def translate(
         self, lines: Iterable[str], advance: Callable[[int], object] = lambda count: None
@@ -252,6 +299,13 @@ class Translator(LineTranslator, Writer):
     def longest(self) -> int | None:
         """As many as the encoder has learned positions for."""
         return self.model.encoder.longest
+
+    @property
+    def length_settings(self) -> tuple[str, ...]:
+        """The recipe's settings, and `model.max_positions` where the decoder has learned positions."""
+        if self.model.decoder.one_to_one:
+            return ()
+        return *super().length_settings, *(() if self.model.decoder.longest is None else ("model.max_positions",))
 
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""

@@ -139,18 +139,21 @@ def _write(run: Opened, lines: list[str], path: Path, say: Callable[[str], objec
     translator, prefix = translator_of(loaded), loaded.recipe.data.prefix
     _check_lengths(translator, lines, prefix)
     place, files, told = path.with_suffix(".parts"), list[Path](), time.monotonic()
+    warnings: list[str] = []
     place.mkdir(exist_ok=True)
     for first in range(0, len(lines), _LINES_AT_ONCE):
         targets = lines[first : first + _LINES_AT_ONCE]
         last = first + len(targets)
         files.append(place / f"{first + 1}-{last}.jsonl")
         if not files[-1].exists():
-            sources = translated(translator, None, [targets], False, say, prefix)
+            sources = translated(translator, None, [targets], False, warnings.append, prefix)
             rows = [{"source": s, "target": t} for s, t in zip(sources, targets, strict=True)]
             write_atomically(files[-1], "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
         if time.monotonic() - told >= _PAUSE:
             say(f"{last:,} of {len(lines):,} lines are back-translated")
             told = time.monotonic()
+    if warnings:
+        say(f"in {len(warnings):,} of {len(files):,} parts, e.g. {warnings[0]}")
     with whole(path) as table, table.open("wb") as file:
         file.writelines(part.read_bytes() for part in files)
     shutil.rmtree(place)

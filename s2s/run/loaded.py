@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from rich.console import Console
 
+from s2s.data.inspection import TrainOverlap
 from s2s.data.sources import Rows, Source
 from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
@@ -175,10 +176,17 @@ def evaluate(
     part = _from_files(*scoring.files) if scoring.files else part_to_score(run, loaded.recipe, scoring.split)
     # of now: a training that goes on may make another average meanwhile
     weights = digest_of_weights(loaded.checkpoint)
-    evaluation = replace(task.evaluate(loaded, part, scoring, meter), weights=weights)
+    overlap = None if scoring.files else train_overlap(run, loaded.recipe, scoring.split, part)
+    evaluation = replace(task.evaluate(loaded, part, scoring, meter), weights=weights, train_overlap=overlap)
     if keep and not run.fetched:
         evaluation.keep()
     return evaluation
+
+
+def train_overlap(run: Opened, recipe: "AnyTask", split: str, part: Rows) -> TrainOverlap | None:
+    """Return how much of a split occurs in the run's training data; None if nothing, or unknown."""
+    source = task_of(recipe).source(recipe)
+    return manifest.train_overlap(home_of(run.path) / MANIFEST, split, lambda: source.digest(part))
 
 
 def usual_split(run: Loaded[Any, Any]) -> str:

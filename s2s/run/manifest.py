@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 
+from s2s.data.inspection import TrainOverlap
 from s2s.errors import UserError
 from s2s.files import write_atomically
 from s2s.models.contract import parameter_count
@@ -34,6 +36,7 @@ def describe(
     model: torch.nn.Module,
     hashes: dict[str, str],
     counts: dict[str, int],
+    overlaps: Sequence[TrainOverlap],
     measured: GradientTimes | None = None,
 ) -> dict[str, object]:
     """The manifest of a run; `measured` is what the precision was chosen by, None where it was not measured."""
@@ -52,6 +55,7 @@ def describe(
         "parameters": parameter_count(model),
         "hashes": hashes,
         "counts": counts,
+        "train_overlaps": [asdict(overlap) for overlap in overlaps],
     }
 
 
@@ -84,6 +88,27 @@ def read(path: Path, begun: bool = False) -> list[dict]:
     if wrong:
         raise UserError(wrong, where=str(path), remedy="restore it; without it nobody knows the run's data")
     return starts
+
+
+def train_overlap(path: Path, split: str, digest: Callable[[], str]) -> TrainOverlap | None:
+    """Read how many examples of a split the run's training data contain.
+
+    Args:
+        path: The manifest.
+        split: `train`, `validation` or `test`.
+        digest: Computes what identifies the examples that are scored.
+
+    Returns:
+        The counts; None where nothing overlaps, or the run was started with another split or has no manifest.
+    """
+    try:
+        starts = read(path)
+        found = [TrainOverlap(**each) for each in starts[-1].get("train_overlaps", [])] if starts else []
+    except (UserError, TypeError):
+        # scores need no manifest
+        return None
+    same = (each for each in found if each.split == split and each.seen and each.digest == digest())
+    return next(same, None)
 
 
 def trained_on(folder: Path) -> str:

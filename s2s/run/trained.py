@@ -1,7 +1,9 @@
 """A trained model for whoever writes Python: what its task can do, by methods, whatever the task."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any, cast
 
@@ -19,10 +21,12 @@ from s2s.interpretability.seq2seq import check_fits
 from s2s.interpretability.words import words_of
 from s2s.recipe.schema import BleuTokenizer
 from s2s.run.folder import Opened
-from s2s.run.loaded import load, pairs_to_score, part_to_score
+from s2s.run.loaded import load, pairs_to_score, part_to_score, train_overlap
 from s2s.run.tasks import schema_of, task_of
-from s2s.tasks.contract import TEXTS, Evaluation, Loaded, Scoring
-from s2s.tasks.labelled import Labelling
+from s2s.tasks.classify_lines import truncation_warning
+from s2s.tasks.contract import TEXTS, TOKENIZER, Evaluation, Loaded, Scoring
+from s2s.tasks.labelled import Labelling, class_probabilities
+from s2s.tasks.lines import Seen, TooLong
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.use import check_chosen, task_named
@@ -75,8 +79,33 @@ class Run:
 
         Raises:
             UserError: the run does not write texts for texts, a line is too long, or there is no such task.
+
+        Warns:
+            UserWarning: Lines are longer than any training text. `candidates` does not warn; ask
+                `longer_than_training`. `Candidate.hypothesis.cut` is True where the length limit ended an output.
         """
-        return [found[0].text if found else "" for found in self.candidates(lines, task=task)]
+        lines = _several(lines, "lines")
+        found, too_long = self.candidates(lines, task=task), TooLong(self._longest, warnings.warn, at_once=False)
+        for tokens in self._lengths(lines, task):
+            too_long.add(tokens)
+        too_long.report()
+        return [each[0].text if each else "" for each in found]
+
+    def longer_than_training(self, lines: Sequence[str], task: str | None = None) -> list[bool]:
+        """Whether each line has more tokens than any text that the run was trained on; see `translate`."""
+        longest, lines = self._longest, _several(lines, "lines")
+        return [longest is not None and tokens > longest for tokens in self._lengths(lines, task)]
+
+    @cached_property
+    def _longest(self) -> int | None:
+        seen = Seen.load(self.loaded.checkpoint / TOKENIZER)
+        return seen.longest if seen else None
+
+    def _lengths(self, lines: Sequence[str], task: str | None) -> list[int]:
+        """Tokens of each line after its prefix; 0 for an empty one."""
+        prefix, _ = self._asked(task)
+        rows = self.loaded.tokenizers[0].encode_batch([prefix + line if line.strip() else "" for line in lines])
+        return [len(row) if line.strip() else 0 for row, line in zip(rows, lines, strict=True)]
 
     def candidates(
         self,
@@ -252,13 +281,34 @@ class Run:
         return [max(found, key=found.__getitem__) if found else "" for found in self.probabilities(lines)]
 
     def probabilities(self, lines: Sequence[str]) -> list[dict[str, float]]:
-        """The probability of each class for each line; nothing for an empty line. See `classify`."""
+        """The probability of each class for each line; nothing for an empty line. See `classify`.
+
+        Warns:
+            UserWarning: Texts were cut at `batches.max_length`.
+        """
+        found, truncated = self.probabilities_and_truncation(lines)
+        if any(truncated):
+            texts, limit = sum(map(bool, found)), self.recipe.batches.max_length
+            warnings.warn(truncation_warning(sum(truncated), texts, limit), stacklevel=2)
+        return found
+
+    def probabilities_and_truncation(self, lines: Sequence[str]) -> tuple[list[dict[str, float]], list[bool]]:
+        """Classify without a warning.
+
+        Returns:
+            What `probabilities` returns, and for each line whether the text was cut at `batches.max_length`.
+        """
         self._only("classify", LABELS)
         task, classes = cast(Labelling[Any, Any], task_of(self.recipe)), self.recipe.data.classes
         lines = _several(lines, "lines")
         filled = [line for line in lines if line.strip()]
-        rows = iter(task.probabilities(self.loaded, filled).tolist() if filled else [])
-        return [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
+        if not filled:
+            return [{} for _ in lines], [False for _ in lines]
+        examples = task.named(self.loaded, filled)
+        rows = iter(class_probabilities(self.loaded.model, examples).tolist())
+        cut = iter(examples.is_truncated.tolist())
+        found = [dict(zip(classes, next(rows), strict=True)) if line.strip() else {} for line in lines]
+        return found, [bool(line.strip()) and next(cut) for line in lines]
 
     def evaluate(
         self,
@@ -284,7 +334,9 @@ class Run:
             self._only("be scored with a tokenizer", WRITTEN)
         if sources is None and references is None:
             part = part_to_score(self._opened, self.recipe, split)
-            return task_of(self.recipe).evaluate(self.loaded, part, Scoring(split, tokenizer=tokenizer), silent)
+            scoring = Scoring(split, tokenizer=tokenizer)
+            evaluation = task_of(self.recipe).evaluate(self.loaded, part, scoring, silent)
+            return replace(evaluation, train_overlap=train_overlap(self._opened, self.recipe, split, part))
         self._only("score sources", ("translation",))
         if sources is None or references is None:
             raise UserError("sources and references go together", remedy="give both, or neither for a split")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import torch
 from rich.console import Console
 
+from s2s.data.inspection import train_overlaps
 from s2s.errors import Stopped, UserError, printable
 from s2s.files import sweep
 from s2s.models.contract import parameter_count
@@ -162,7 +163,9 @@ class Running(Generic[R, D, M]):
                 )
         trainer = self.trainer
         counts = self.task.counts(self.course)
-        manifest.write(manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, counts, measured), path)
+        overlaps = train_overlaps(self.task.source(self.recipe), self.course.data.corpus)
+        start = manifest.describe(self.recipe, trainer.computer, trainer.model, hashes, counts, overlaps, measured)
+        manifest.write(start, path)
         self.task.introduce(self.course, self.say)
         self.beginning.keep(self.folder)
         self.beginning.introduce(self.say)

@@ -115,11 +115,16 @@ class Answering:
             UserError: the run cannot do it, or a line is too long for it.
         """
         if isinstance(asked, str):
-            found = self.runs[asked].probabilities(lines)
-            return [Classified(label=max(each, key=each.__getitem__, default=""), probabilities=each) for each in found]
+            found, truncated = self.runs[asked].probabilities_and_truncation(lines)
+            return [
+                Classified(label=max(each, key=each.__getitem__, default=""), probabilities=each, truncated=cut)
+                for each, cut in zip(found, truncated, strict=True)
+            ]
         run = self.runs[asked.run]
         found = run.candidates(lines, asked.nbest, asked.beam, asked.task, before_step)
-        return [_translated(run, asked, line, each, before_step) for line, each in zip(lines, found, strict=True)]
+        long = run.longer_than_training(lines, asked.task)
+        rows = zip(lines, found, long, strict=True)
+        return [_translated(run, asked, line, each, too_long, before_step) for line, each, too_long in rows]
 
 
 def _bounded(run: Run, most: int) -> Run:
@@ -178,14 +183,15 @@ def _served(name: str, run: Run) -> Served:
 
 
 def _translated(
-    run: Run, asked: Asked, line: str, found: Sequence[Found], before_step: Callable[[], None]
+    run: Run, asked: Asked, line: str, found: Sequence[Found], too_long: bool, before_step: Callable[[], None]
 ) -> Translated:
     candidates = []
     for each in found:
         # attention and alignment are computed for each candidate
         before_step()
         candidates.append(_candidate(run, asked, line, each))
-    return Translated(text=candidates[0].text if candidates else "", candidates=candidates)
+    text = candidates[0].text if candidates else ""
+    return Translated(text=text, candidates=candidates, longer_than_training=too_long)
 
 
 def _candidate(run: Run, asked: Asked, line: str, found: Found) -> Candidate:
@@ -198,4 +204,10 @@ def _candidate(run: Run, asked: Asked, line: str, found: Found) -> Candidate:
         if len(maps.weights) and asked.alignment:
             source, target, links = run.alignment(line, pieces, asked.task)
             alignment = Alignment(source=source, target=target, links=links)
-    return Candidate(text=found.text, score=found.score, alignment=alignment, attention=attention)
+    return Candidate(
+        text=found.text,
+        score=found.score,
+        at_length_limit=found.hypothesis.cut and not run.loaded.model.decoder.one_to_one,
+        alignment=alignment,
+        attention=attention,
+    )

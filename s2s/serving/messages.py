@@ -110,6 +110,8 @@ class Candidate(Message):
     """As it is read."""
     score: float
     """Log probability over the length penalty: comparable within one source and beam."""
+    at_length_limit: bool = False
+    """Whether the length limit of the recipe's `decoding` section ended it."""
     alignment: Alignment | None = None
     """Where it was asked for and the model has attention."""
     attention: Attention | None = None
@@ -123,6 +125,8 @@ class Translated(Message):
     """The best candidate's; empty for an empty text."""
     candidates: list[Candidate]
     """Best first; none for an empty text."""
+    longer_than_training: bool = False
+    """Whether the text has more tokens than any training text, so that parts of it may be missing: split it."""
 
 
 class Translations(Message):
@@ -141,6 +145,8 @@ class Classified(Message):
     """The likeliest; empty for an empty text."""
     probabilities: dict[str, float]
     """Of each class; none for an empty text."""
+    truncated: bool = False
+    """Whether only the beginning of the text was read: it has more tokens than the model's `batches.max_length`."""
 
 
 class Classes(Message):

@@ -1,8 +1,7 @@
-"""What a task is: all that training, loading and scoring do not know by themselves.
+"""The interface of a task: what training, loading and scoring ask of it.
 
-`s2s.run` does what is the same for every task, and asks a `Task` for the rest, in this order: `check`, `prepare` and
-`resolved` (recipe and data), `build` (the model), `examples` and `loss` (what a trainer takes), `introduce`, `begin`,
-`validate` and `end`, and last `evaluate`: the best checkpoint on the test set.
+`s2s.run` calls a `Task` in this order: `check`, `prepare`, `resolved`, `build`, `examples`, `loss`, `introduce`,
+`begin`, `validate`, `end` and, for the best checkpoint on the test set, `evaluate`.
 """
 
 import hashlib
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from s2s.data.encoding import SIDE
 from s2s.data.examples import Examples
+from s2s.data.inspection import TrainOverlap
 from s2s.data.sources import Corpus, Source
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
@@ -43,8 +43,7 @@ Say = Callable[[str], None]
 """Prints a line."""
 TEXTS = "texts"
 """The name of what callers give in the place of a split."""
-FIGURES = "figures"
-TOKENIZER = "tokenizer"
+FIGURES, TOKENIZER = "figures", "tokenizer"
 """Folders of a run, and of a checkpoint."""
 
 
@@ -140,16 +139,20 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Evaluation(ABC):
-    """What a run, by its folder, and the checkpoint of that name scored on a split, or on a file of that name.
+    """Scores of one checkpoint of a run on a split or a file.
 
-    `weights` is the digest of those that were scored, which tells them from others of that name; None where nobody
-    noted it.
+    `weights` is the digest of the scored weights, `train_overlap` how much of the split is training data, if known.
     """
 
     run: str
     checkpoint: str
     split: str
     weights: str | None = field(default=None, kw_only=True)
+    train_overlap: TrainOverlap | None = field(default=None, kw_only=True)
+
+    def notes(self) -> list[str]:
+        """Lines for the end of `__str__`: reasons to doubt the scores."""
+        return [f"  {self.train_overlap}"] if self.train_overlap else []
 
     @abstractmethod
     def __str__(self) -> str:

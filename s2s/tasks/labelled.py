@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from s2s.data.examples import LabelledBatch, LabelledExamples, batches_on
-from s2s.decoding.translator import one_line
 from s2s.errors import Refuse, UserError
 from s2s.evaluation import classification as measures
 from s2s.evaluation.significance import ClassifierComparison, compare_classifiers
@@ -275,35 +274,6 @@ def class_symptoms(
     return Symptoms(summary, class_signs(truth, probabilities, names), worst)
 
 
-def classified(
-    task: Labelling[Any, Any],
-    run: Loaded[Any, Classifier],
-    chunks: Iterable[list[str]],
-    probabilities: bool,
-    refuse: Refuse,
-) -> Iterator[str]:
-    """The class of each line, in order, as soon as it is known, and all as `TAB name=0.1234`.
-
-    Empty lines stay so; a line that names nothing that can be read is given to `refuse`, and its answer is empty.
-    """
-    classes, before = [one_line(name) for name in run.recipe.data.classes], 0
-    for chunk in chunks:
-        places = [place for place, text in enumerate(chunk) if text.strip()]
-        wrong: dict[int, UserError] = {}
-        rows = task.probabilities(run, [chunk[place] for place in places], wrong.__setitem__).tolist()
-        found = {place: rows[number] for number, place in enumerate(places) if number not in wrong}
-        for number, error in wrong.items():
-            refuse(before + places[number], error)
-        before += len(chunk)
-        for place in range(len(chunk)):
-            if place not in found:
-                yield ""
-                continue
-            row = found[place]
-            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
-            yield "\t".join([classes[row.index(max(row))], *shares])
-
-
 @dataclass(frozen=True)
 class Classified:
     """A classified example: its row in the split, from 0, its class, and the one that it was taken for, by name."""
@@ -340,7 +310,7 @@ class LabelledEvaluation(Evaluation):
 
     def __str__(self) -> str:
         head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {len(self.truth):,} {self.noun}"
-        return "\n".join([head + self.remarks(), str(self.scores), *map(str, self.examples)])
+        return "\n".join([head + self.remarks(), str(self.scores), *self.notes(), *map(str, self.examples)])
 
     def remarks(self) -> str:
         """What else is to be said of the examples; nothing, unless a task has something."""

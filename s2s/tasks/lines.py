@@ -17,11 +17,12 @@ from jaxtyping import Int
 
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import LONGEST_SOURCE, LineTranslator, Translation, one_line
+from s2s.decoding.translator import LONGEST_SOURCE, LineTranslator, Translation, length_limited, one_line
 from s2s.errors import Refuse, UserError
 from s2s.files import write_atomically
 from s2s.recipe.wording import cut
 
+Tell = Callable[[str], Any]
 FILE = "seen.json"
 # less than this is never far, however alike the validation text is
 _LEAST = 0.05
@@ -40,10 +41,12 @@ class Seen:
         words: its words, lower-cased, without what is neither letter nor digit at their ends.
         new_pieces: share of pieces that are new in all but the strangest hundredth of the validation texts.
         new_words: the same of words; 1 where each text is a word of its own, so that words say nothing.
+        longest: Tokens of the longest text that was trained on.
     """
 
     pieces: frozenset[int]
     words: frozenset[str]
+    longest: int
     new_pieces: float = 0.0
     new_words: float = 0.0
 
@@ -68,6 +71,7 @@ class Seen:
         found = {
             "new_words": usual[0],
             "new_pieces": usual[1],
+            "longest": self.longest,
             "pieces": np.packbits(flags).tobytes().hex(),
             "words": sorted(self.words),
         }
@@ -87,7 +91,8 @@ class Seen:
             found = json.loads(path.read_text(encoding="utf-8"))
             flags = np.unpackbits(np.frombuffer(bytes.fromhex(found["pieces"]), np.uint8))
             pieces = frozenset(np.flatnonzero(flags).tolist())
-            return Seen(pieces, frozenset(found["words"]), float(found["new_pieces"]), float(found["new_words"]))
+            usual = float(found["new_pieces"]), float(found["new_words"])
+            return Seen(pieces, frozenset(found["words"]), int(found["longest"]), *usual)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(
                 f"is damaged: {error!r}", where=str(path), remedy="copy it again, or delete it: only warnings need it"
@@ -101,9 +106,46 @@ class Seen:
         return new_words / max(1, len(words)), new_pieces / max(1, len(pieces))
 
 
-def seen_in(texts: Iterable[str], pieces: Int[np.ndarray, " different"], tokenizer: Tokenizer) -> Seen:
-    """What a training text held, by all its texts and the numbers of the pieces in them."""
-    return Seen(frozenset(pieces.tolist()), frozenset(word for text in texts for word in _words(text, tokenizer)))
+def seen_in(texts: Iterable[str], pieces: Int[np.ndarray, " different"], longest: int, tokenizer: Tokenizer) -> Seen:
+    """What a training text held, by all its texts, the numbers of the pieces in them, and the longest one's tokens."""
+    words = frozenset(word for text in texts for word in _words(text, tokenizer))
+    return Seen(frozenset(pieces.tolist()), words, longest)
+
+
+class TooLong:
+    """Reports lines that have more tokens than any text that was trained on.
+
+    Args:
+        longest: Tokens of the longest text that was trained on; None if unknown.
+        tell: Prints a warning.
+        at_once: Report each line as it comes, for an interactive session; otherwise the count, by `report`.
+        remedy: With `{}` for the lines.
+    """
+
+    def __init__(self, longest: int | None, tell: Tell, at_once: bool, remedy: str = "split {} into sentences") -> None:
+        self._longest, self._tell, self._at_once, self._remedy = longest, tell, at_once, remedy
+        self._lines, self._count, self._first = 0, 0, ""
+
+    def add(self, tokens: int) -> None:
+        """Count the next line, by its number of tokens; 0 for an empty one."""
+        self._lines += 1
+        if self._longest is None or tokens <= self._longest:
+            return
+        self._count += 1
+        said = f"{tokens:,} tokens, the longest training text has {self._longest:,}"
+        self._first = self._first or f"line {self._lines:,}: {said}"
+        if self._at_once:
+            self._tell(f"{said}; {self._remedy.format('it')}")
+
+    def report(self) -> None:
+        """Report the count and the first line; nothing where no line was too long."""
+        if not self._count or self._at_once:
+            return
+        if self._count == 1:
+            self._tell(f"{self._first}; {self._remedy.format('it')}")
+        else:
+            many = f"{self._count:,} of {self._lines:,} lines are longer than any training text"
+            self._tell(f"{many} (first {self._first}); {self._remedy.format('them')}")
 
 
 def _words(text: str, tokenizer: Tokenizer) -> list[str]:
@@ -114,9 +156,6 @@ def _words(text: str, tokenizer: Tokenizer) -> list[str]:
         elif letters := [place for place, letter in enumerate(token) if letter.isalnum()]:
             words.append(token[letters[0] : letters[-1] + 1])
     return words
-
-
-Tell = Callable[[str], Any]
 
 
 def translated(
@@ -133,7 +172,8 @@ def translated(
     A line that is too long is given to `refuse`, and its translation is empty; when None, it is an error.
 
     With more than one best, they come as `line number TAB score TAB text`. Lines that are far from what was seen in
-    training are told one by one or, where not at once, by their number.
+    training, lines longer than any of it, and outputs that the length limit ended are told one by one or, where not at
+    once, by their number.
     """
     number, strangers, first = 0, 0, ""
     longest = LONGEST_SOURCE if translator.longest is None else translator.longest
@@ -141,12 +181,20 @@ def translated(
         raise UserError(
             f"has {pieces:,} pieces, and {longest:,} are read of a whole line", f"--prefix {cut(prefix)}", "shorten it"
         )
+    flags, too_long = list[bool](), TooLong(seen.longest if seen else None, tell, at_once)
     for chunk in chunks:
         # an empty line stays one: it has nothing to say, whatever is to be done
         lines = [with_prefix(prefix, text) for text in chunk]
         later = partial(refuse_later, refuse, number) if refuse else None
-        for line, translation in zip(lines, translator.translate_chunk(lines, refuse=later), strict=True):
+        lengths = map(len, translator.source.encode_batch(lines))
+        for line, length, translation in zip(
+            lines, lengths, translator.translate_chunk(lines, refuse=later), strict=True
+        ):
             number += 1
+            too_long.add(length if translation.candidates else 0)
+            if at_once and (limited := length_limited([translation], translator.length_settings)):
+                tell(str(limited))
+            flags.append(translation.at_length_limit)
             new = seen.far(line, translator.source) if seen and translation.candidates else None
             if new is not None:
                 strangers, first = strangers + 1, first or f"line {number}: {new}"
@@ -158,6 +206,9 @@ def translated(
             f"{strangers:,} of {number:,} lines are far from the training text, which lacks many of their words "
             f"or pieces (first {first}); their translations may be nonsense"
         )
+    too_long.report()
+    if not at_once and (limited := length_limited(flags, translator.length_settings)):
+        tell(str(limited))
 
 
 def refuse_later(refuse: Refuse, before: int, row: int, error: UserError) -> None:

@@ -11,13 +11,13 @@ from torch import Tensor
 from s2s.data.batches import Batch, Pairs, collate, every_pair
 from s2s.data.encoding import Encoded
 from s2s.data.tokenizers import EOS, UNK, Tokenizer
-from s2s.decoding.translator import Translator
+from s2s.decoding.translator import Translator, max_output_lengths
 from s2s.errors import Refuse, UserError
 from s2s.interpretability.seq2seq import Pair, check_fits, source_of
 from s2s.models.contract import Seq2Seq
 from s2s.recipe.installed import module_of
 from s2s.recipe.pairs import BatchSettings, TrainingSettings
-from s2s.recipe.schema import AnyRecipe, SeedSettings
+from s2s.recipe.schema import AnyRecipe, DecodingSettings, SeedSettings
 from s2s.tasks.contract import Loaded
 from s2s.training import trainer
 from s2s.training.devices import Computer, seed_for
@@ -116,6 +116,60 @@ class Lengths(Protocol):
 
     source_lengths: Int[np.ndarray, " examples"]
     target_lengths: Int[np.ndarray, " examples"]
+
+
+def longest_source(lengths: Lengths, max_length: int) -> int:
+    """Return the tokens of the longest source among pairs with no side longer than `max_length`, `EOS` not counted."""
+    fits = np.maximum(lengths.source_lengths, lengths.target_lengths) <= max_length
+    return int(lengths.source_lengths[fits].max(initial=1)) - 1
+
+
+def unreachable_references(name: str, lengths: Lengths, model: Seq2Seq, decoding: DecodingSettings) -> str | None:
+    """Return a warning about references that are longer than decoding allows; None where there are none.
+
+    Args:
+        name: What has the references, such as `test`.
+        lengths: Of its pairs.
+        model: Its decoder may have a limited number of positions.
+        decoding: The recipe's section.
+    """
+    if model.decoder.one_to_one:
+        return None
+    sources, targets = lengths.source_lengths - 1, lengths.target_lengths - 1
+    allowed = max_output_lengths(sources, decoding)
+    extra = int((targets - allowed).max(initial=0)) + decoding.max_extra
+    return too_long_for_decoding(name, targets, allowed, model, f"decoding.max_extra={extra}")
+
+
+def too_long_for_decoding(
+    name: str,
+    targets: Int[np.ndarray, " references"],
+    allowed: Int[np.ndarray, " references"],
+    model: Seq2Seq,
+    remedy: str,
+) -> str | None:
+    """Return a warning about references with more tokens than allowed; None where there are none.
+
+    Args:
+        name: What has the references, such as `test`.
+        targets: Tokens of each reference, `EOS` not counted.
+        allowed: Tokens that decoding allows for each by its settings.
+        model: Its decoder may have a limited number of positions.
+        remedy: The setting that allows all references, with its value.
+    """
+    most, remedies = model.decoder.longest, [remedy] if (targets > allowed).any() else []
+    if most is not None:
+        # BOS is fed, too
+        allowed = np.minimum(allowed, most - 1)
+        longest = int(targets.max(initial=0))
+        remedies += [f"model.max_positions={longest + 1}"] if longest >= most else []
+    count = int((targets > allowed).sum())
+    if not count:
+        return None
+    return (
+        f"{count:,} of {len(targets):,} {name} references are longer than decoding allows, so they cannot be written: "
+        f"set {' and '.join(remedies)} or higher"
+    )
 
 
 def check_test_lengths(model: Seq2Seq, test: Callable[[], Lengths], read_alone: bool = True) -> None:

@@ -82,7 +82,7 @@ def pair_symptoms(
 
 def cut_off(written: Sequence[Translation]) -> int:
     """How many were ended by the longest length allowed."""
-    return sum(bool(each.candidates) and each.candidates[0].hypothesis.cut for each in written)
+    return sum(each.at_length_limit for each in written)
 
 
 def source_ignored(worth: SourceUse | None, noun: str = "source") -> Sign:

@@ -159,7 +159,7 @@ def test_a_model_without_attention_captions_and_says_that_it_does_not_look(place
     assert json.loads((run / "evaluation-test.json").read_text())["looks"] == []
     Image.fromarray(np.zeros((20, 30), dtype=np.uint8)).save("0.png")
     words = ["caption", str(run), "0.png"]
-    assert CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False).output.count("\n") == 1
+    assert CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False).stdout.count("\n") == 1
     with pytest.raises(UserError, match="has no attention"):
         CliRunner().invoke(commands, [*words, "--attention", "a.png"], standalone_mode=False, catch_exceptions=False)
     assert not Path("a.png").exists()

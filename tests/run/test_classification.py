@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+import s2s
 from s2s.cli.main import commands
 from s2s.errors import Stopped, UserError
 from s2s.run.loaded import evaluate, load
@@ -128,6 +129,39 @@ def test_lines_are_named_in_order_alone_or_together_as_in_the_evaluation(folder,
         (folder / "one.txt").write_text(texts[20] + "\n")
         _s2s("classify", f"runs/{name}", "--input", "one.txt", "--output", "out.txt")
         assert (folder / "out.txt").read_text() == cells[20][0] + "\n"
+
+
+def test_classify_reports_texts_cut_at_max_length(folder, capsys):
+    short, long = "goal match", "goal " * 40
+    (folder / "some.txt").write_text(f"{short}\n\n{long}\n{short}\n")
+    (folder / "short.txt").write_text(f"{short}\n")
+    _s2s("classify", "runs/tiny", "--input", "some.txt")
+    assert capsys.readouterr().err == (
+        "1 of 3 texts cut after 12 tokens (batches.max_length): shorten them, or train with a higher limit\n"
+    )
+    _s2s("classify", "runs/tiny", "--input", "short.txt")
+    assert capsys.readouterr().err == ""
+    run = s2s.load("runs/tiny")
+    assert run.probabilities_and_truncation([short, "", long])[1] == [False, False, True]
+    with pytest.warns(UserWarning, match="1 of 2 texts cut after 12 tokens"):
+        assert len(run.classify([short, "", long])) == 3
+    # filterwarnings: error
+    assert len(run.classify([short, ""])) == 2
+
+
+def test_scores_say_how_many_test_texts_were_trained_on(folder, capsys):
+    short = ("training.updates=1", "validation.every=1", "training.warmup=1")
+    _s2s("train", "tiny.yaml", "data.test=train.tsv", "run.dir=runs/leak", *short)
+    trained_on = json.loads((folder / "runs/leak/manifest.json").read_text())[0]["counts"]["train"]
+    line = f"  {trained_on} of 300 test texts occur in the training data ("
+    assert line in capsys.readouterr().out
+    _s2s("evaluate", "runs/leak")
+    assert line in capsys.readouterr().out
+    found = json.loads((folder / "runs/leak/evaluation-test.json").read_text())
+    assert found["train_overlap"]["seen"] == trained_on
+    # nothing is known of another test set
+    _s2s("evaluate", "runs/leak", "data.test=test.tsv")
+    assert "training data" not in capsys.readouterr().out
 
 
 def test_no_batch_changes_a_prediction(trained):

@@ -17,9 +17,10 @@ from s2s.run import training
 from s2s.run.folder import opened, opened_together
 from s2s.run.loaded import evaluate, load, score_together
 from s2s.run.tasks import read
+from s2s.tasks.classify_lines import classified
 from s2s.tasks.contract import Scoring
 from s2s.tasks.images.task import TASK
-from s2s.tasks.labelled import LabelledEvaluation, classified
+from s2s.tasks.labelled import LabelledEvaluation
 from s2s.training.logger import RunLog
 
 RECIPE = """
@@ -153,7 +154,7 @@ def test_files_get_the_answers_of_the_test_set(trained, tmp_path, monkeypatch):
         Image.fromarray(pixels[row]).save(f"{row}.png")
     answers = TASK.probabilities(load(run), ["0.png", "1.png", "2.png"])
     assert answers == pytest.approx(np.array(found["probabilities"][:3]), abs=1e-5)
-    lines = list(classified(TASK, load(run), [["0.png", "", "2.png"]], True, print))
+    lines = list(classified(TASK, load(run), [["0.png", "", "2.png"]], True, print, False, print))
     assert lines[1] == ""
     assert [line.split("\t")[0] for line in lines[::2]] == [found["classes"][found["predicted"][row]] for row in (0, 2)]
     assert lines[0].split("\t")[1] == f"upper={answers[0, 0]:.4f}"

@@ -225,14 +225,23 @@ def test_lines_far_from_the_training_text_are_told_once_for_a_file(folder):
             place.rename(str(place).removesuffix(".away"))
 
 
+def test_translate_reports_a_line_longer_than_any_training_text(folder):
+    longest = Seen.load(load(folder / "runs/phones").checkpoint / "tokenizer").longest
+    (folder / "long.txt").write_text(f"abend\n\n{'abend' * longest}\n")
+    status, out, err = _s2s(folder, "translate", "runs/phones", "--input", "long.txt")
+    assert (status, out.count("\n")) == (0, 3)
+    assert "\nline 3: " in f"\n{err}"
+    assert f" tokens, the longest training text has {longest}; split it into sentences\n" in err, err
+
+
 def test_a_word_outside_a_closed_language_is_named(folder):
     cut = load(folder / "runs/phones").tokenizers[0]
     words = frozenset({"the", "dog", "runs"})
-    closed = Seen(frozenset(range(cut.size)), words)
+    closed = Seen(frozenset(range(cut.size)), words, 99)
     assert closed.far("The dog RUNS.", cut) is None
     assert closed.far("The (helicopter) runs!", cut) == "'helicopter' (1 of 3 words)"
     # where a third of a validation sentence is new, a third is usual
-    assert Seen(frozenset(range(cut.size)), words, 0.0, 1 / 3).far("The helicopter runs!", cut) is None
+    assert Seen(frozenset(range(cut.size)), words, 99, 0.0, 1 / 3).far("The helicopter runs!", cut) is None
 
 
 def test_what_was_seen_is_no_tokenizer_of_a_run_with_one_vocabulary(folder):

@@ -179,7 +179,10 @@ def test_scores_and_curves_prefix_and_count_as_the_command_and_the_whole_evaluat
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     part = datasets.Dataset.from_dict({"source": lines, "target": ["a", "b", "c"]})
     found = evaluation.score_task(loaded, "plural", corpora["plural"], part, silent, 0.0)
-    assert s2s("translate", run, "--task", "plural", "--input", tmp_path / "in.txt").split("\n")[:-1] == found.written
+    words = ["translate", str(run), "--task", "plural", "--input", str(tmp_path / "in.txt")]
+    done = CliRunner().invoke(commands, words, standalone_mode=False, catch_exceptions=False)
+    assert done.stdout.split("\n")[:-1] == found.written
+    assert done.stderr == f"{found.length_limited}\n"
     assert found.written[1] == ""
 
 

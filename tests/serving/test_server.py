@@ -44,6 +44,13 @@ def test_answers_are_those_of_the_run(server, loaded):
     assert classes["classes"][0]["probabilities"] == pytest.approx(loaded["c"].probabilities(LINES)[0], abs=1e-6)
 
 
+def test_classify_says_which_texts_were_truncated(loaded):
+    limit = loaded["c"].recipe.batches.max_length
+    with served(loaded, Limits(characters=10 * limit)) as server:
+        _, found = server.post("/classify", {"text": ["The dog.", "", "dog " * limit]})
+    assert [each["truncated"] for each in found["classes"]] == [False, False, True]
+
+
 def test_a_request_that_names_no_beam_is_searched_with_the_largest_there_may_be(loaded):
     with served(loaded, Limits(beam=1)) as server:
         _, found = server.post("/translate", {"text": LINES[0]})

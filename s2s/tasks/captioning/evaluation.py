@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from s2s.decoding.translator import Writer
+from s2s.decoding.translator import LengthLimited, Writer, length_limited
 from s2s.evaluation.inference import Share, wilson
 from s2s.evaluation.metrics import Score, score_lines, scores
 from s2s.evaluation.significance import Comparison, compare
@@ -17,7 +17,7 @@ from s2s.tasks.captioning.data import BUILT_IN, Captioned
 from s2s.tasks.captioning.pictures import looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
 from s2s.tasks.captioning.scenes import Facts, described, facts
-from s2s.tasks.captioning.writing import Look, looks, write
+from s2s.tasks.captioning.writing import Look, length_settings, looks, write
 from s2s.tasks.comparable import check_case, check_comparable, check_tokenizers
 from s2s.tasks.contract import Evaluation, Loaded, Scoring
 from s2s.training.progress import Meter
@@ -44,6 +44,7 @@ class CaptionEvaluation(Evaluation):
         captions: that were written.
         looks: where the model looked for each word of some captions; none where it has no attention.
         tokenizer: sacreBLEU's, of BLEU.
+        length_limited: Captions that the length limit ended; None where there are none.
     """
 
     beam: int
@@ -57,6 +58,10 @@ class CaptionEvaluation(Evaluation):
     captions: list[str]
     looks: list[Look]
     tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
+    length_limited: LengthLimited | None = field(default=None, kw_only=True)
+
+    def notes(self) -> list[str]:
+        return [*super().notes(), *([f"  {self.length_limited}"] if self.length_limited else [])]
 
     def __str__(self) -> str:
         case = "lower-cased" if self.lowercase else "cased"
@@ -71,7 +76,7 @@ class CaptionEvaluation(Evaluation):
         if self.facts:
             shares = " · ".join(f"{name} {share.value:.2f} %" for name, share in self.facts.items())
             lines.append(f"  facts told rightly: {shares}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes()])
 
     def main_scores(self) -> dict[str, float]:
         return {name: s.value for name, s in self.scores.items()}
@@ -130,6 +135,7 @@ def evaluate_images(
         captions=captions,
         looks=looks(recipe, run.model, tokenizer, shown.pixels, [written[i] for i in some], shown.names),
         tokenizer=tokenization.tokenizer,
+        length_limited=length_limited(written, length_settings(run.model)),
     )
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
-from s2s.decoding.translator import Translation, Writer
+from s2s.decoding.translator import LengthLimited, Translation, Writer, length_limited
 from s2s.errors import Refuse, UserError
 from s2s.files import write_atomically
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.captioning.pictures import Shown, enlarged, lit, looks_picture
 from s2s.tasks.captioning.recipe import CaptionRecipe
-from s2s.tasks.captioning.writing import Look, looks, write
+from s2s.tasks.captioning.writing import Look, length_settings, looks, write
 from s2s.tasks.contract import Loaded
 from s2s.tasks.pixels import read_some
 from s2s.training import drawing
@@ -34,12 +34,14 @@ class CaptionedFiles:
         captions: of all files; empty for one that was refused.
         looks: of the files that were not refused.
         refused: rows of those that were.
+        length_limited: Captions that the length limit ended; None where there are none.
     """
 
     run: str
     captions: list[str]
     looks: list[Look]
     refused: Collection[int] = ()
+    length_limited: LengthLimited | None = None
 
     def save(self, path: Path) -> None:
         """Draws where the model looked for each word: a picture or a page that needs no network.
@@ -83,7 +85,8 @@ def captioned(
         seen = looks(recipe, run.model, tokenizer, pixels, written, names) if with_looks else []
     texts = dict(zip(read, (each.text for each in written), strict=True))
     captions = [texts.get(row, "") for row in range(len(files))]
-    return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", captions, seen, refused)
+    limited = length_limited(written, length_settings(run.model))
+    return CaptionedFiles(f"{run.path}, checkpoint {run.checkpoint.name}", captions, seen, refused, limited)
 
 
 def page(looks: Sequence[Look], captions: Sequence[str], title: str) -> str:

@@ -35,7 +35,7 @@ from s2s.tasks.captioning.symptoms import symptoms
 from s2s.tasks.captioning.writing import build_model, looks, write
 from s2s.tasks.contract import Course, Loaded, Rescored, Say, Scoring, check_positions, draw
 from s2s.tasks.pixels import statistics_for
-from s2s.tasks.seq2seq import sequence_loss
+from s2s.tasks.seq2seq import sequence_loss, too_long_for_decoding
 from s2s.tasks.writing import WritingTask, rescored
 from s2s.training import drawing
 from s2s.training.logger import RunLog, Sample
@@ -110,6 +110,8 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         for name, part in course.data.corpus.parts().items():
             captions = sum(map(len, part.captions))
             say(f"{name}: {len(part):,} images, {captions:,} captions")
+            if name != "train" and (advice := self._unreachable(course, name, part)):
+                say(advice)
         references = course.data.corpus.validation.captions
         tokenization = choose_tokenization(references, course.recipe.validation.bleu_tokenizer)
         if note := describe_tokenizer(tokenization.tokenizer, references):
@@ -122,6 +124,12 @@ class Captioning(WritingTask[CaptionRecipe, PreparedCaptions]):
         if left_out := course.trainer.examples.left_out:
             limit = course.recipe.batches.max_length
             say(f"{left_out} training captions are longer than batches.max_length ({limit}): left out")
+
+    def _unreachable(self, course: CaptionCourse, name: str, part: Captioned) -> str | None:
+        tokens = np.array([len(row) for row in course.data.tokenizer.encode_batch(list(part.texts()))])
+        allowed = np.full(len(tokens), course.recipe.decoding.max_length)
+        remedy = f"decoding.max_length={tokens.max(initial=0)}"
+        return too_long_for_decoding(name, tokens, allowed, course.model, remedy)
 
     def begin(self, course: CaptionCourse, folder: Path, log: RunLog) -> None:
         """Draws some images with their captions."""

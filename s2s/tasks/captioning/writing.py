@@ -62,6 +62,11 @@ def write(
     return written
 
 
+def length_settings(model: Seq2Seq) -> tuple[str, ...]:
+    """Settings that limit the length of a caption."""
+    return ("decoding.max_length", *(() if model.decoder.longest is None else ("model.max_positions",)))
+
+
 @dataclass(frozen=True)
 class Look:
     """Where a model looked while it wrote the words of a caption.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from s2s.data import sources
@@ -85,6 +85,9 @@ class LabelledSource(Source[LabelledSettings, Labelled]):
 
     def classes(self, part: Labelled) -> Int[np.ndarray, " examples"]:
         return part.labels
+
+    def keys_with_targets(self, part: Labelled) -> Iterable[Hashable]:
+        return zip(part.texts["text"], part.labels.tolist(), strict=True)
 
     def digest(self, part: Labelled) -> str:
         """Of the texts, whatever their classes are called."""
@@ -262,7 +265,11 @@ class LabelledTexts(LabelledExamples):
         self.longest = max(0, settings.max_length - special)
         self.whole_lengths = pieces.lengths.astype(np.int64) + special
         self.lengths = np.minimum(self.whole_lengths, self.longest + special)
-        self.truncated = int((self.whole_lengths > self.lengths).sum())
+        self.truncated = int(self.is_truncated.sum())
+
+    @property
+    def is_truncated(self) -> Bool[np.ndarray, " texts"]:
+        return self.whole_lengths > self.lengths
 
     def plan(self, seed: int, epoch: int) -> Plan:
         return plan_texts(self.lengths, self.settings, seed, epoch)

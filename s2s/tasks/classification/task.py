@@ -97,7 +97,7 @@ class TextEvaluation(LabelledEvaluation):
     truncated: int
 
     def remarks(self) -> str:
-        return f", of {self.truncated:,} of which only the beginning was read" if self.truncated else ""
+        return f", {self.truncated:,} of them cut at batches.max_length" if self.truncated else ""
 
     def pictures(self) -> "Iterator[tuple[str, Figure]]":
         yield from super().pictures()

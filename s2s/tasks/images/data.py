@@ -107,6 +107,9 @@ class ImageSource(Source[ImageDataSettings, Images]):
     def classes(self, part: Images) -> Int[np.ndarray, " examples"]:
         return part.labels
 
+    def keys_with_targets(self, part: Images) -> Iterable[Hashable]:
+        return zip(self.keys(part), part.labels.tolist(), strict=True)
+
     def digest(self, part: Images) -> str:
         return part.digest()
 

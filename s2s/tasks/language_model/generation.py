@@ -17,6 +17,7 @@ from s2s.errors import Refuse, UserError
 from s2s.models.language_model import LanguageModel
 from s2s.tasks.contract import Loaded
 from s2s.tasks.language_model.recipe import LanguageRecipe
+from s2s.tasks.lines import Tell, TooLong
 from s2s.training.devices import Computer
 
 _NEVER_WRITTEN = (PAD, BOS, UNK)
@@ -184,14 +185,23 @@ def texts_after(
     return [tokenizer.decode(text) for text in written]
 
 
-def answers(run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse) -> Iterator[str]:
+def too_long_prompts(run: LanguageRun, at_once: bool, tell: Tell) -> TooLong:
+    """Report prompts with more tokens than the model read at once in training (`batches.length`)."""
+    return TooLong(run.recipe.batches.length, tell, at_once, "shorten {}")
+
+
+def answers(
+    run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refuse: Refuse, at_once: bool, tell: Tell
+) -> Iterator[str]:
     """The texts that follow each line, each in one line, in order; an empty line begins a document.
 
-    A line that is too long is given to `refuse`, and its texts are empty.
+    A line that is too long is given to `refuse`, and its texts are empty. Lines longer than training texts are reported
+    by `tell`: each, where `at_once`, else their number at the end.
     """
-    number = 0
+    number, too_long = 0, too_long_prompts(run, at_once, tell)
     for chunk in chunks:
         for prompt in chunk:
+            too_long.add(len(run.tokenizers[0].encode(prompt)))
             try:
                 found = generated(run, prompt, asked, number)
             except UserError as error:
@@ -199,3 +209,4 @@ def answers(run: LanguageRun, chunks: Iterable[list[str]], asked: Writing, refus
                 found = [""] * asked.count
             yield from map(one_line, found)
             number += 1
+    too_long.report()

@@ -219,7 +219,7 @@ class LanguageScores(Evaluation):
                 f"  the grammar that drew them needs about {self.grammar:.2f} nats per sentence: the model needs "
                 f"{each - self.grammar:+.2f} nats beside that"
             )
-        return "\n".join(found)
+        return "\n".join([*found, *self.notes()])
 
     def main_scores(self) -> dict[str, float]:
         scores = {

@@ -103,11 +103,12 @@ class MaskedScores(Evaluation):
     digest: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.texts:,} texts\n"
+        lines = [
+            f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {self.texts:,} texts",
             f"  loss {self.loss:.3f} nats per masked piece (perplexity {math.exp(min(self.loss, 50)):.1f}), "
-            f"{self.accuracy:.2f} % of {self.masked:,} named right"
-        )
+            f"{self.accuracy:.2f} % of {self.masked:,} named right",
+        ]
+        return "\n".join([*lines, *self.notes()])
 
     def main_scores(self) -> dict[str, float]:
         return {"loss": self.loss, "accuracy": self.accuracy}

@@ -83,6 +83,7 @@ class MixtureSource(Source[Any, Mixture]):
     """
 
     settings: MixtureSettings
+    inputs: ClassVar[str] = "sources"
     section: ClassVar[str] = "data.corpora.NAME"
 
     def sources(self) -> dict[str, TaskSource]:
@@ -113,6 +114,9 @@ class MixtureSource(Source[Any, Mixture]):
 
     def keys(self, part: Mixture) -> Iterable[Hashable]:
         return ((name, source) for name, each in part.parts.items() for source, _ in pairs(each))
+
+    def keys_with_targets(self, part: Mixture) -> Iterable[Hashable]:
+        return ((name, *pair) for name, each in part.parts.items() for pair in pairs(each))
 
     def held_out(self, name: str, part: Mixture) -> dict[str, str]:
         """Each corpus by itself: what others are tested on says nothing of what it holds out."""

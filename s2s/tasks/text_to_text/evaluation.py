@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from s2s.data.pairs import with_prefix
+from s2s.decoding.translator import LengthLimited, length_limited
 from s2s.evaluation.classification import ClassificationScores, classification_scores
 from s2s.evaluation.metrics import LOWER_IS_BETTER, Score, score, score_lines, scores
 from s2s.evaluation.significance import ClassifierComparison, Comparison, compare, compare_classifiers
@@ -40,6 +41,7 @@ class TaskScore:
         texts: all metrics of text with their intervals, where the task has no answers and `with_intervals` found them.
         classes: all measures of classes, where it has.
         tokenizer: sacreBLEU's, of BLEU and TER.
+        length_limited: Outputs that the length limit ended; None where there are none.
     """
 
     task: str
@@ -51,13 +53,15 @@ class TaskScore:
     texts: dict[str, Score] | None = None
     classes: ClassificationScores | None = None
     tokenizer: BleuTokenizer = "13a"
+    length_limited: LengthLimited | None = None
 
     def __str__(self) -> str:
         unit = " nats a piece" if self.metric == LOSS else ""
         head = f"{self.task}: {self.metric} {self.value:.2f}{unit}, {len(self.sources):,} examples"
         more = [str(self.classes)] if self.classes else score_lines(self.texts or {})
         note = describe_tokenizer(self.tokenizer, self.references) if self.texts else ""
-        return "\n".join([head, *([f"  {note}"] if note else []), *more])
+        limited = [f"  {self.length_limited}"] if self.length_limited else []
+        return "\n".join([head, *([f"  {note}"] if note else []), *more, *limited])
 
     @property
     def percent(self) -> float | None:
@@ -93,7 +97,7 @@ class TextToTextEvaluation(Evaluation):
         case = ", lower-cased" if self.lowercase else ""
         what = f"{len(self.tasks)} tasks, beam {self.beam}{case}{mean}"
         head = f"{self.run}, checkpoint {self.checkpoint}, {self.split}: {what}"
-        return "\n".join([head, *map(str, self.tasks)])
+        return "\n".join([head, *map(str, self.tasks), *self.notes()])
 
     def main_scores(self) -> dict[str, float]:
         mean = {} if self.mean is None else {"mean": self.mean}
@@ -156,13 +160,18 @@ def score_task(
             value = {"accuracy": classes.accuracy.value, "macro_f1": classes.macro_f1, LOSS: loss}[settings.metric]
             return TaskScore(name, settings.metric, value, sources, references, written, classes=classes)
         translator, ranks = translator_of(run), run.computer.ranks
-        written = ranks.shared(lambda some: [each.text for each in translator.translate(some, advance)], prefixed)
+        found = ranks.shared(
+            lambda some: [(each.text, each.at_length_limit) for each in translator.translate(some, advance)], prefixed
+        )
+    written = [text for text, _ in found]
+    limited = length_limited([cut for _, cut in found], translator.length_settings)
     metric, value = settings.metric, loss
     tokenization = choose_tokenization(references, settings.bleu_tokenizer)
     if metric != LOSS:
         # intervals, and TER, take longer than the search: a curve has none
         value = score(written, references, run.tokenizers[0].writes_lowercase, (metric,), tokenization)[metric]
-    return TaskScore(name, metric, value, sources, references, written, tokenizer=tokenization.tokenizer)
+    tokenizer = tokenization.tokenizer
+    return TaskScore(name, metric, value, sources, references, written, tokenizer=tokenizer, length_limited=limited)
 
 
 def with_intervals(found: TaskScore, lowercase: bool) -> TaskScore:

@@ -1,6 +1,6 @@
 """Text to text: several tasks in, one model out, that does each by its prefix (Raffel et al. 2020)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,14 @@ from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import build_model, check_lengths, check_test_lengths, sequence_loss
+from s2s.tasks.seq2seq import (
+    build_model,
+    check_lengths,
+    check_test_lengths,
+    longest_source,
+    sequence_loss,
+    unreachable_references,
+)
 from s2s.tasks.text_to_text.data import Mixture, MixtureSource, PreparedMixture, in_pieces, prepare, sources_of
 from s2s.tasks.text_to_text.evaluation import TextToTextEvaluation, mean_of, score_task, with_intervals
 from s2s.tasks.text_to_text.insides import insides
@@ -79,6 +86,8 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
                 tokenization = choose_tokenization(part["target"], task.bleu_tokenizer)
                 if note := describe_tokenizer(tokenization.tokenizer, part["target"]):
                     say(f"{name}: {note}")
+        for advice in self._unreachable(course):
+            say(advice)
         if not isinstance(examples, Mixed):
             return
         settings = course.recipe.data
@@ -87,10 +96,25 @@ class TextToText(WritingTask[TextToTextRecipe, PreparedMixture]):
             limit = course.recipe.batches.max_length
             say(f"{examples.left_out} training examples are longer than batches.max_length ({limit}): left out")
 
+    def _unreachable(self, course: MixtureCourse) -> Iterator[str]:
+        """Warnings about references that are longer than decoding allows, for each task whose outputs are searched."""
+        data, recipe = course.data, course.recipe
+        for split, part in data.corpus.parts().items():
+            for name, each in part.parts.items() if split != "train" else ():
+                settings = recipe.data.corpora[name]
+                if settings.objective != "pairs" or settings.answers:
+                    continue
+                known = data.validation[name] if split == "validation" else None
+                lengths = known or in_pieces(each, settings, data.tokenizer, recipe.batches.max_length)[0]
+                if advice := unreachable_references(f"{name} {split}", lengths, course.model, recipe.decoding):
+                    yield advice
+
     def begin(self, course: MixtureCourse, folder: Path, log: RunLog) -> None:
         """Keeps what the training text held, for warnings."""
         data, corpora = course.data, course.recipe.data.corpora
-        seen = seen_in(sources_of(corpora, data.corpus.train.parts), data.source_pieces(corpora), data.tokenizer)
+        longest = max(longest_source(each, course.recipe.batches.max_length) for each in data.train.values())
+        texts = sources_of(corpora, data.corpus.train.parts)
+        seen = seen_in(texts, data.source_pieces(corpora), longest, data.tokenizer)
         held = list(sources_of(corpora, data.corpus.validation.parts))
         seen.save(folder / TOKENIZER, held, data.tokenizer)
 

@@ -7,7 +7,7 @@ from s2s.errors import Refuse, UserError
 from s2s.interpretability.seq2seq import check_fits
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.lines import Seen, Tell, translated
+from s2s.tasks.lines import Seen, Tell, TooLong, translated
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
@@ -65,12 +65,12 @@ def written(
     With more than one best, answers come as `line number TAB log probability TAB answer`, as translations do with their
     scores.
     """
-    task = task_named(run.recipe, name)
+    task, seen = task_named(run.recipe, name), Seen.load(run.checkpoint / TOKENIZER)
     if task.answers is None:
-        seen = Seen.load(run.checkpoint / TOKENIZER)
         yield from translated(translator_of(run, nbest), seen, chunks, at_once, tell, task.prefix, refuse)
         return
     number, tokenizer = 0, run.tokenizers[0]
+    too_long = TooLong(seen.longest if seen else None, tell, at_once)
     for chunk in chunks:
         filled = {place: task.prefix + text for place, text in enumerate(chunk) if text.strip()}
         for place, text in list(filled.items()):
@@ -83,9 +83,11 @@ def written(
         found = dict(zip(filled, rows, strict=True))
         for place in range(len(chunk)):
             number += 1
+            too_long.add(len(tokenizer.encode(filled[place])) if place in found else 0)
             best = best_first(found[place], task.answers) if place in found else []
             if nbest == 1:
                 yield one_line(best[0][1]) if best else ""
             else:
                 yield from (f"{number}\t{score:.4f}\t{one_line(answer)}" for score, answer in best[:nbest])
                 yield from () if best else (f"{number}\t\t",)
+    too_long.report()

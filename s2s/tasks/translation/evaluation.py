@@ -8,6 +8,7 @@ from typing import Self
 
 from s2s.data.pairs import with_prefix
 from s2s.data.text_files import line_rows
+from s2s.decoding.translator import LengthLimited, length_limited
 from s2s.errors import UserError
 from s2s.evaluation.metrics import Bucket, References, Score, by_source_length, score_lines, scores, word_accuracy
 from s2s.evaluation.significance import Comparison, compare
@@ -31,6 +32,7 @@ class TranslationEvaluation(Evaluation):
     `own_case` says whether that is how the run is always scored: what only writes lower-case letters is compared with
     references without regard to case, since it can reach no other. Sources are without the run's prefix. A sentence has
     one reference, or a list of several. `tokenizer` is sacreBLEU's, of BLEU and TER.
+    `length_limited` counts translations that the length limit ended; None where there are none.
     """
 
     beam: int
@@ -44,6 +46,10 @@ class TranslationEvaluation(Evaluation):
     references: list[str] | list[list[str]]
     translations: list[str]
     tokenizer: BleuTokenizer = field(default="13a", kw_only=True)
+    length_limited: LengthLimited | None = field(default=None, kw_only=True)
+
+    def notes(self) -> list[str]:
+        return [*super().notes(), *([f"  {self.length_limited}"] if self.length_limited else [])]
 
     def __str__(self) -> str:
         case = "lower-cased" if self.lowercase else "cased"
@@ -58,7 +64,7 @@ class TranslationEvaluation(Evaluation):
             lines.append(f"  {'words':8} {self.words:6.2f} % are right, each in its place")
         if len(self.buckets) > 1:
             lines.append("  BLEU by source length: " + " · ".join(map(str, self.buckets)))
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes()])
 
     def main_scores(self) -> dict[str, float]:
         return {name: s.value for name, s in self.scores.items()}
@@ -99,7 +105,9 @@ def evaluate_pairs(
     """Translates sources, each after the run's prefix, and scores the translations on the untouched references."""
     with meter("translating", len(sources)) as advance:
         asked = [with_prefix(run.recipe.data.prefix, source) for source in sources]
-        translations = [t.text for t in translator_of(run).translate(asked, advance)]
+        translator = translator_of(run)
+        written = list(translator.translate(asked, advance))
+    translations = [each.text for each in written]
     own_case = run.tokenizers[-1].writes_lowercase
     lowercase = scoring.lowercase or own_case
     tokenization = choose_tokenization(references, scoring.tokenizer or run.recipe.validation.bleu_tokenizer)
@@ -118,6 +126,7 @@ def evaluate_pairs(
         references=references,
         translations=translations,
         tokenizer=tokenization.tokenizer,
+        length_limited=length_limited(written, translator.length_settings),
     )
 
 

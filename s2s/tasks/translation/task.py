@@ -27,7 +27,16 @@ from s2s.interpretability.seq2seq import inspection_of
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Course, Loaded, Say, Scoring
 from s2s.tasks.lines import seen_in
-from s2s.tasks.seq2seq import build_model, check_lengths, check_test_lengths, mean_loss, pair_of, translation_trainer
+from s2s.tasks.seq2seq import (
+    build_model,
+    check_lengths,
+    check_test_lengths,
+    longest_source,
+    mean_loss,
+    pair_of,
+    translation_trainer,
+    unreachable_references,
+)
 from s2s.tasks.symptoms import pair_symptoms
 from s2s.tasks.translation.attention import weights_between
 from s2s.tasks.translation.data import TranslationSource
@@ -116,6 +125,9 @@ class Translation(WritingTask[Recipe, Prepared]):
         for name, part in course.data.corpus.parts().items():
             if name != "train" and (advice := unreachable(part, name, target.normalization)):
                 say(advice)
+            # encoded once: `datasets` keeps the tokens of a corpus on disk
+            if name != "train" and (advice := self._unreachable(course, name, part)):
+                say(advice)
         references = course.data.corpus.validation["target"]
         tokenization = choose_tokenization(references, course.recipe.validation.bleu_tokenizer)
         if note := describe_tokenizer(tokenization.tokenizer, references):
@@ -128,11 +140,18 @@ class Translation(WritingTask[Recipe, Prepared]):
             limit = course.recipe.batches.max_length
             say(f"{left_out} training pairs are longer than batches.max_length ({limit}): left out")
 
+    def _unreachable(self, course: TranslationCourse, name: str, part: "datasets.Dataset") -> str | None:
+        data = course.data
+        known = name == "validation"
+        encoded = data.validation if known else encode_corpus(part, data.source_tokenizer, data.target_tokenizer)
+        return unreachable_references(name, encoded, course.model, course.recipe.decoding)
+
     def begin(self, course: TranslationCourse, folder: Path, log: RunLog) -> None:
         """Keeps what the training text held, for warnings; draws nothing: `s2s data check` shows a corpus."""
         corpus, cut = course.data.corpus, course.data.source_tokenizer
         texts = (source for source, _ in pairs(corpus.train))
-        found = seen_in(texts, course.data.train.source_pieces(), cut)
+        longest = longest_source(course.data.train, course.recipe.batches.max_length)
+        found = seen_in(texts, course.data.train.source_pieces(), longest, cut)
         found.save(folder / TOKENIZER, corpus.validation["source"], cut)
 
     def validate(self, course: TranslationCourse, log: RunLog) -> Validation:

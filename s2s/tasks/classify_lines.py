@@ -1,0 +1,65 @@
+"""Classification of lines, as `s2s classify` does it, with a warning about texts that were cut."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from s2s.decoding.translator import one_line
+from s2s.errors import Refuse, UserError
+from s2s.models.contract import Classifier
+from s2s.tasks.contract import Loaded, Say
+from s2s.tasks.labelled import Labelling, class_probabilities
+
+
+def truncation_warning(cut: int, texts: int, max_length: int) -> str:
+    """A line that says how many texts were cut at `batches.max_length`, which counts special tokens."""
+    return (
+        f"{cut:,} of {texts:,} texts cut after {max_length:,} tokens (batches.max_length): "
+        "shorten them, or train with a higher limit"
+    )
+
+
+def classified(
+    task: Labelling[Any, Any],
+    run: Loaded[Any, Classifier],
+    chunks: Iterable[list[str]],
+    probabilities: bool,
+    refuse: Refuse,
+    at_once: bool,
+    tell: Say,
+) -> Iterator[str]:
+    """Classify lines, in order; empty lines stay empty.
+
+    Args:
+        task: Of the run.
+        run: A trained classifier.
+        chunks: Lines that are classified together.
+        probabilities: Append the probability of each class, as `TAB name=0.1234`.
+        refuse: Called with the number of a line that cannot be read, from 0 on; its answer is empty.
+        at_once: Report cut texts after each chunk, for an interactive session; otherwise once, at the end.
+        tell: Prints a warning.
+
+    Yields:
+        The class of each line.
+    """
+    classes, before, texts, cut = [one_line(name) for name in run.recipe.data.classes], 0, 0, 0
+    for chunk in chunks:
+        places = [place for place, text in enumerate(chunk) if text.strip()]
+        wrong: dict[int, UserError] = {}
+        examples = task.named(run, [chunk[place] for place in places], wrong.__setitem__)
+        rows = class_probabilities(run.model, examples).tolist()
+        found = {place: rows[number] for number, place in enumerate(places) if number not in wrong}
+        for number, error in wrong.items():
+            refuse(before + places[number], error)
+        before, texts, cut = before + len(chunk), texts + len(found), cut + int(examples.is_truncated.sum())
+        if cut and at_once:
+            tell(truncation_warning(cut, texts, run.recipe.batches.max_length))
+            texts, cut = 0, 0
+        for place in range(len(chunk)):
+            if place not in found:
+                yield ""
+                continue
+            row = found[place]
+            shares = [f"{name}={share:.4f}" for name, share in zip(classes, row, strict=True)] if probabilities else []
+            yield "\t".join([classes[row.index(max(row))], *shares])
+    if cut:
+        tell(truncation_warning(cut, texts, run.recipe.batches.max_length))
