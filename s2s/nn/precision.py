@@ -67,8 +67,8 @@ class LSTMInFP32(TorchFunctionMode):
     """Runs LSTM layers outside of autocast, in fp32, on the current thread.
 
     For processors without a bf16 LSTM kernel. Measured on two cores with `ONEDNN_MAX_CPU_ISA=AVX2`: oneDNN's fp32 LSTM
-    takes a tenth (training) to a fifth (inference) of the time of torch's bf16 implementation without oneDNN, except for
-    a single step of a single row.
+    takes a tenth (training) to a fifth (inference) of the time of torch's bf16 implementation without oneDNN, except
+    for a single step of a single row.
     """
 
     def __torch_function__(
