@@ -35,7 +35,7 @@ from s2s.experiments.instruments import peak_bytes, spent
 from s2s.models.transformer import Settings, build
 from s2s.run.loaded import load
 from s2s.run.tasks import read
-from s2s.training.checkpoint import read_tensors
+from s2s.training.tensor_files import read_tensors
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.fields import FieldInfo
 
 from s2s.errors import UserError
-from s2s.files import write_atomically
+from s2s.files import read_file, write_atomically
 from s2s.questions import TABLES, Profile, Task
 
 # raised when a field changes its meaning, so that an old file is refused and not misread
@@ -349,7 +349,7 @@ def read(
         UserError: it is damaged, or of another version.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(read_file(path, f"{again}, or use the version that wrote it"))
     except ValidationError as error:
         first = error.errors()[0]
         found = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)

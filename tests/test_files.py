@@ -1,5 +1,6 @@
 """Whole or absent, alone, and swept."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,7 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from s2s.files import UNFINISHED, _where, explained, locked, remove, sweep, whole, write_atomically
+from s2s.errors import UserError
+from s2s.files import (
+    UNFINISHED,
+    _where,
+    append_to,
+    check_unlinked,
+    copy_files,
+    explained,
+    locked,
+    make_folder,
+    open_regular,
+    read_file,
+    remove,
+    sha256_of,
+    sweep,
+    whole,
+    write_atomically,
+)
 
 
 def _names(folder: Path) -> list[str]:
@@ -29,19 +47,20 @@ def test_a_file_is_the_old_one_until_it_is_the_new_one(tmp_path):
 
 def test_a_link_is_followed_and_a_device_is_written_as_it_is(tmp_path):
     (tmp_path / "link").symlink_to("a.txt")
-    write_atomically(tmp_path / "link", "through")
+    write_atomically(tmp_path / "link", "through", follow=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "a.txt").read_text() == "through"
-    write_atomically(Path("/dev/null"), "gone")
+    write_atomically(Path("/dev/null"), "gone", follow=True)
     assert Path("/dev/null").is_char_device()
     with pytest.raises(OSError, match="No space left") as refused:
-        write_atomically(Path("/dev/full"), "x")
+        write_atomically(Path("/dev/full"), "x", follow=True)
     assert str(refused.value.filename) == "/dev/full"
 
 
 def test_a_pipe_that_has_no_name_of_its_own_is_written_as_it_is():
     code = (
-        "from pathlib import Path; from s2s.files import write_atomically; write_atomically(Path('/dev/stdout'), 'x')"
+        "from pathlib import Path; from s2s.files import write_atomically; "
+        "write_atomically(Path('/dev/stdout'), 'x', follow=True)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("x", "")
@@ -194,3 +213,59 @@ def test_a_full_disk_says_what_to_do():
     assert str(error) == (
         "runs/a: cannot be written: No space left on device\n  → make room, then go on: s2s train runs/a --resume"
     )
+
+
+def test_a_link_in_a_folder_of_ours_is_never_written_through(tmp_path):
+    (tmp_path / "victim").write_text("kept")
+    for name in ("file", "lock", "log"):
+        (tmp_path / name).symlink_to("victim")
+    write_atomically(tmp_path / "file", "new")
+    assert ((tmp_path / "file").read_text(), (tmp_path / "file").is_symlink()) == ("new", False)
+    with pytest.raises(UserError, match="lock: is a symbolic link"), locked(tmp_path / "lock"):
+        pass
+    with pytest.raises(UserError, match="log: is a symbolic link"):
+        append_to(tmp_path / "log")
+    assert (tmp_path / "victim").read_text() == "kept"
+
+
+def test_a_linked_folder_in_a_folder_of_ours_is_refused_or_replaced(tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "run").mkdir()
+    link = tmp_path / "run" / "figures"
+    link.symlink_to(tmp_path / "victim")
+    for refuse in (lambda: make_folder(link), lambda: check_unlinked(tmp_path / "run")):
+        with pytest.raises(UserError, match="figures: is a symbolic link"):
+            refuse()
+    with whole(link) as place:
+        place.mkdir()
+        (place / "x").touch()
+    assert (_names(link), link.is_symlink(), _names(tmp_path / "victim")) == (["x"], False, [])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_special_files_are_neither_waited_for_nor_read_without_an_end(tmp_path, make):
+    make(tmp_path / "file")
+    for use in (open_regular, read_file, sha256_of):
+        with pytest.raises(UserError, match=r"file: is (a folder|not a regular file)"):
+            use(tmp_path / "file")
+
+
+def test_a_file_is_not_read_beyond_its_limit(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_file(tmp_path / "file", max_bytes=5) == b"12345"
+    with pytest.raises(UserError, match="more than 4 bytes"):
+        read_file(tmp_path / "file", max_bytes=4)
+
+
+def test_a_full_disk_within_a_copied_folder_is_an_error_of_the_system(tmp_path, monkeypatch):
+    def full(_source, _target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "a.model").write_text("x")
+    copy_files(tmp_path / "tokenizer", tmp_path / "copy")
+    assert (tmp_path / "copy" / "a.model").read_text() == "x"
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(OSError, match="No space left") as failed, whole(tmp_path / "checkpoint") as place:
+        (place.mkdir(), copy_files(tmp_path / "tokenizer", place / "tokenizer"))
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, tmp_path / "checkpoint")

@@ -28,7 +28,7 @@ def doctor(run: Path, overrides: tuple[str, ...], checkpoint: str | None, file: 
     found = examined(patient, checkpoint, partial(click.echo, err=True))
     click.echo(printable(str(found)))
     if file:
-        write_atomically(file, found.to_json())
+        write_atomically(file, found.to_json(), follow=True)
     if not found.sound:
         sys.exit(1)
 
@@ -57,4 +57,4 @@ def explain(
     found = explained(patient, checkpoint, split, examples, meter(console) if console.is_terminal else silent)
     click.echo(printable(str(found)))
     if file:
-        write_atomically(file, found.to_json())
+        write_atomically(file, found.to_json(), follow=True)

@@ -69,7 +69,7 @@ def inspect(
     focus = Focus(inputs, None, example, translation, -1 if layer is None else layer, head, word, task=task)
     found = look_into(model, focus, checkpoint)
     if output is not None:
-        write_atomically(output, _as_file(found, focus, output.suffix))
+        write_atomically(output, _as_file(found, focus, output.suffix), follow=True)
     click.echo(printable(str(found)))
 
 

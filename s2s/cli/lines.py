@@ -139,7 +139,7 @@ def show_all(path: Path | None, results: Mapping[str, Sequence[Any]]) -> None:
         click.echo(printable(str(part)))
     if path:
         rows = {name: [asdict(part) for part in parts] for name, parts in results.items()}
-        write_atomically(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n", follow=True)
 
 
 def show_text(parts: Iterable[str]) -> None:
@@ -176,5 +176,5 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], None]]:
             error.filename = error.filename or str(path or "standard output")
             raise
         return
-    with whole(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
+    with whole(path, follow=True) as place, place.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)

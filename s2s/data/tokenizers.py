@@ -19,9 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import sentencepiece
+from pydantic import BaseModel
 
 from s2s.data.published import WordPieces, published
 from s2s.errors import UserError
+from s2s.files import LARGE_BYTES, read_file
+from s2s.json_files import read_json
 from s2s.recipe.schema import PieceSettings, TokenizerSettings
 
 PAD, BOS, EOS, UNK = range(4)
@@ -151,14 +154,13 @@ class Tokenizer:
         """
         remedy = "copy the tokenizer's two files again from where the model was trained: it fits no other tokenizer"
         try:
-            model = (folder / f"{side}.model").read_bytes()
-            described = json.loads((folder / f"{side}.json").read_text(encoding="utf-8"))
-            settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
-            saved = str(described["digest"])
-        except FileNotFoundError as error:
-            raise UserError("there is no such file", where=str(error.filename), remedy=remedy) from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UserError(f"not a tokenizer's description: {error!r}", str(folder / f"{side}.json"), remedy) from None
+            model = read_file(folder / f"{side}.model", remedy, LARGE_BYTES)
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            what = "there is no such file" if missing else f"cannot be read: {error.strerror}"
+            raise UserError(what, str(folder / f"{side}.model"), remedy) from None
+        described = read_json(folder / f"{side}.json", _Described, remedy)
+        settings, saved = described.model_dump(exclude={"digest"}), described.digest
         if (digest := _digest(model, settings)) != saved:
             changed = (
                 f"{side}.model or {side}.json has changed since it was saved: digest {digest[:12]}, not {saved[:12]}"
@@ -167,7 +169,7 @@ class Tokenizer:
         try:
             # whoever changed a file may have changed the digest, too
             return Tokenizer(model, **PieceSettings(**settings).model_dump(include=set(settings)))
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, KeyError, TypeError, AttributeError, RecursionError) as error:
             what = f"{side}.model and {side}.json are no tokenizer: {str(error).splitlines()[0]}"
             raise UserError(what, where=str(folder), remedy=remedy) from None
 
@@ -177,6 +179,15 @@ class Tokenizer:
 
 def _digest(model: bytes, settings: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode() + b"\n" + model).hexdigest()
+
+
+class _Described(BaseModel):
+    """The settings of a tokenizer's JSON file."""
+
+    kind: str
+    normalization: str
+    lowercase: bool
+    digest: str
 
 
 class _Bytes:

@@ -16,8 +16,9 @@ from s2s.errors import UserError, quoted
 from s2s.experiments.contenders import check_kinds, entries_of
 from s2s.experiments.contest import CELLS, ComparedRecipe, NotForThisModel, comparable
 from s2s.experiments.disciplines import discipline_of
-from s2s.files import write_atomically
+from s2s.files import make_folder, read_file, write_atomically
 from s2s.folders import taken_for
+from s2s.json_files import read_json
 from s2s.nn.precision import PrecisionError
 from s2s.recipe.reading import dump, write
 from s2s.results import COMPARISON, Summary, read_summary
@@ -126,19 +127,12 @@ def check_data(folder: Path, recipe: ComparedRecipe) -> None:
         UserError: a part of the corpus has changed.
     """
     path, now = folder / CELLS / _DATA, discipline_of(recipe).digests(recipe)
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        # of before this was kept: nothing says that they have changed
-        path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        make_folder(path.parent)
         write_atomically(path, json.dumps(now, indent=1) + "\n")
         return
-    except ValueError:
-        raise UserError(
-            "is damaged, and nothing else says which data the measurements were made on",
-            where=str(path),
-            remedy="remove it if the data are still the same, or begin another comparison with --out",
-        ) from None
+    remedy = "remove it if the data are still the same, or begin another comparison with --out"
+    before = read_json(path, dict[str, str], remedy)
     if changed_parts := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise UserError(
             f"{', '.join(changed_parts)}: other data than those that its measurements were made on",
@@ -153,11 +147,11 @@ def _may_change(key: str) -> bool:
 
 def note(folder: Path, summary: Summary) -> None:
     """Writes what a comparison is asked, and keeps it and the task beside the measurements that are made by them."""
-    (folder / CELLS).mkdir(exist_ok=True)
+    make_folder(folder / CELLS)
     recipes = [folder / CELLS / RECIPE, folder / RECIPE]
     for one, other in (recipes, recipes[::-1]):
         if not one.exists():
-            write_atomically(one, other.read_text(encoding="utf-8"))
+            write_atomically(one, read_file(other))
     for place in (folder / CELLS, folder):
         write_part(summary, place / COMPARISON)
 
@@ -201,7 +195,7 @@ def _check_free(folder: Path, base: ComparedRecipe) -> None:
         return
     # the last file that a start writes makes it a comparison; the one before may be there, and is the same again
     begins = folder.is_dir() and untouched(folder, RECIPE)
-    if begins and (folder / RECIPE).read_text(encoding="utf-8") == dump(base):
+    if begins and read_file(folder / RECIPE) == dump(base).encode():
         return
     there = any((place / COMPARISON).exists() for place in (folder, folder / CELLS))
     again = f"continue it with `s2s compare --resume {quoted(folder)}`, or " if there else ""

@@ -33,7 +33,7 @@ from s2s.experiments.disciplines import discipline_of
 from s2s.experiments.measuring import AnyWorkers, all_kept
 from s2s.experiments.running import Kept, Late, Watch, Workers, number_for
 from s2s.experiments.tuning import TUNING
-from s2s.files import sweep
+from s2s.files import check_unlinked, make_folder, sweep
 from s2s.questions import TABLES, plan_of, settling
 from s2s.results import COMPARISON, RESULT, Summary, read_result, read_summary
 from s2s.results import write as write_part
@@ -85,6 +85,7 @@ def go_on(
     command = ["s2s", "compare", "--resume", str(folder), *(["--cluster", cluster.address] if cluster else [])]
     stands = "stopped; every finished measurement is kept"
     with resumable(folder, command, lambda: stands), stopping_at_once() as check, alone(folder, MEASURED):
+        check_unlinked(folder)
         sweep(folder)
         asked = summary or begun(folder)
         # nothing is written for what cannot be measured
@@ -355,6 +356,6 @@ def _measure(
     """Makes an experiment's measurements and writes its result; gives the seconds that the measurements took."""
     made = all_kept(experiment, contest, experiment.cells(contest), watch, workers, trains=trains)
     folder = contest.folder / experiment.name
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     write_part(concluded(experiment, contest, made, watch.say), folder / RESULT)
     return sum(each.seconds for each in made.values())

@@ -18,7 +18,8 @@ from s2s.experiments.contest import ComparedRecipe, Contest, NotForThisModel, R,
 from s2s.experiments.matching import Blueprint, settings_of, translators
 from s2s.experiments.translating import sizes_of, trainer_for
 from s2s.experiments.whole_runs import COST, RUNS, Cost, prepared, prepared_texts, seeds_of
-from s2s.files import locked, write_atomically
+from s2s.files import LARGE_BYTES, locked, write_atomically
+from s2s.json_files import read_json
 from s2s.recipe.installed import encoder_settings, module_of
 from s2s.recipe.schema import RunSettings
 from s2s.run.folder import LOCK, RECIPE
@@ -235,5 +236,7 @@ def evaluation_of(contest: Contest, model: str, seed: int | None) -> tuple[Path,
     """
     folder = trained(contest, model, seed)
     there = (folder / f"evaluation-{split}.json" for split in ("test", "validation"))
-    kept = next((path.read_text(encoding="utf-8") for path in there if path.exists()), None)
-    return folder, json.loads(evaluate(folder, "validation").to_json() if kept is None else kept)
+    kept = next((path for path in there if path.exists()), None)
+    if kept is None:
+        return folder, json.loads(evaluate(folder, "validation").to_json())
+    return folder, read_json(kept, dict[str, Any], "remove it: it is made again", LARGE_BYTES)

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from s2s.errors import UserError
 from s2s.experiments.contest import Cell, Measured, NoSuchSize, NotForThisModel
-from s2s.files import full, write_atomically
+from s2s.files import full, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.run.manifest import code, processor
 from s2s.training import threads
@@ -112,10 +112,10 @@ def machine_here(precision: str = "") -> str:
 def kept(folder: Path, cell: Cell) -> Kept | None:
     """A measurement made before; None where there is none, or its file is damaged, or another one's."""
     try:
-        one = Kept(**json.loads((folder / f"{cell.key}.json").read_text(encoding="utf-8")))
+        one = Kept(**json.loads(read_file(folder / f"{cell.key}.json")))
         whole = math.isfinite(one.seconds) and isinstance(one.measured, dict | None)
         return one if whole and one.cell in ("", cell.key) else None
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

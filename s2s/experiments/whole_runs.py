@@ -10,13 +10,14 @@ from typing import Any
 
 from s2s.contender import file_name
 from s2s.experiments.contest import ComparedRecipe, Contestant, R
+from s2s.json_files import read_json
 from s2s.recipe.schema import Section, SeedSettings
 from s2s.tasks.classification.data import PreparedLabelled, prepare_texts
 from s2s.tasks.classification.recipe import ClassificationRecipe
 from s2s.tasks.translation.prepared import Prepared, prepare
 from s2s.tasks.translation.recipe import Recipe
 from s2s.training.devices import Computer
-from s2s.training.logger import METRICS
+from s2s.training.logger import read_metrics
 
 RUNS = "runs"
 COST = "cost.json"
@@ -78,20 +79,19 @@ def is_there(folder: Path, model: str, seed: int | None) -> bool:
 
 def cost_of(folder: Path) -> Cost:
     """What a finished run took."""
-    return Cost(**json.loads((folder / COST).read_text(encoding="utf-8")))
+    return read_json(folder / COST, Cost)
 
 
 def pauses(folder: Path) -> Iterator[Pause]:
     """All validations of a run, in the order of time."""
     count, tokens, seconds, cpu_seconds = 0, 0, 0.0, 0.0
-    for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        if "validation" in entry:
-            yield Pause(entry["update"], count, tokens, seconds, cpu_seconds, entry["validation"])
+    for entry in read_metrics(folder):
+        if entry.validation is not None:
+            yield Pause(entry.update, count, tokens, seconds, cpu_seconds, entry.validation)
         else:
-            count, tokens = count + entry["count"], tokens + entry["tokens"]
-            seconds += entry["seconds"]
-            cpu_seconds += entry.get("cpu_seconds", entry["seconds"])
+            count, tokens = count + (entry.count or 0), tokens + entry.tokens
+            seconds += entry.seconds
+            cpu_seconds += entry.seconds if entry.cpu_seconds is None else entry.cpu_seconds
 
 
 def history(folder: Path, scores: Mapping[str, str], computer: Computer) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def export(
 
     loaded = load(run, checkpoint)
     loaded.model.cpu()
-    with whole(folder) as place:
+    with whole(folder, follow=True) as place:
         place.mkdir()
         # where the run lay is nobody's business
         write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)

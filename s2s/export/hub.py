@@ -19,7 +19,8 @@ from s2s.run.hub import is_on_hub
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
 from s2s.tasks.contract import Loaded
-from s2s.training.checkpoint import digest_of_weights, save_weights
+from s2s.training.checkpoint import digest_of_weights
+from s2s.training.tensor_files import save_weights
 
 CARD = "README.md"
 # what the hub calls what a task does

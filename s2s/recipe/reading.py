@@ -385,7 +385,7 @@ def copy_shipped(name: str, destination: Path, overwrite: bool = False) -> Path:
 def write_new(path: Path, text: str, overwrite: bool) -> None:
     """Writes a file that should not be there yet."""
     check_new(path, overwrite)
-    write_atomically(path, text)
+    write_atomically(path, text, follow=True)
 
 
 def check_new(path: Path, overwrite: bool) -> None:

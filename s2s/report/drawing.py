@@ -10,7 +10,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary as Entries  # pyright: 
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from s2s.errors import UserError
-from s2s.files import write_atomically
+from s2s.files import check_unlinked, write_atomically
 from s2s.folders import taken_for
 from s2s.report.figures import Drawing, drawn
 from s2s.report.matrix import matrix
@@ -33,6 +33,7 @@ def draw(folder: Path) -> Path:
         UserError: it is no comparison's folder, or a file of it is damaged.
     """
     summary, names, results = kept_comparison(folder)
+    check_unlinked(folder)
     pictures: dict[tuple[str, str], list[Drawing]] = {}
     for result in results:
         for figure in result.figures:

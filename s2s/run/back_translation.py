@@ -19,6 +19,7 @@ from s2s.data.sources import digest_of
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError
 from s2s.files import locked, whole, write_atomically
+from s2s.json_files import read_json
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.folder import MANIFEST, TOKENIZER, Opened, opened
 from s2s.run.loaded import find_checkpoint, load
@@ -74,11 +75,10 @@ def _noted(folder: Path | None) -> dict[str, Path]:
     """The tables that a run has noted, and that are there."""
     if folder is None or not (folder / _NOTE).exists():
         return {}
-    try:
-        tables = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
-        found = {name: _cache() / file for name, file in tables.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"is damaged: {error!s:.200}", str(folder / _NOTE), "delete it: the lines are read") from None
+    tables = read_json(folder / _NOTE, dict[str, str], "delete it: the lines are read")
+    if wrong := [file for file in tables.values() if Path(file).name != file]:
+        raise UserError(f"{wrong[0]!r:.200} is no name of a file", str(folder / _NOTE), "delete it: the lines are read")
+    found = {name: _cache() / file for name, file in tables.items()}
     return {name: path for name, path in found.items() if path.exists()}
 
 

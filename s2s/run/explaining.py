@@ -11,7 +11,7 @@ from s2s.evaluation.signs.learning import Learning, learning_signs
 from s2s.run.folder import Opened
 from s2s.run.loaded import evenly, part_to_score, ready, usual_split
 from s2s.run.tasks import task_of
-from s2s.training.logger import METRICS
+from s2s.training.logger import METRICS, read_metrics
 from s2s.training.progress import Meter
 
 
@@ -74,15 +74,8 @@ def explained(run: Opened, checkpoint: str | None, split: str | None, most: int,
     return Explanation(str(run.path), loaded.checkpoint.name, f"{split} set", found.summary, signs, found.worst)
 
 
-def _entries(folder: Path) -> list[dict]:
+def _entries(folder: Path) -> list[dict[str, object]]:
     """The lines of a run's log; none where there is no log beside a checkpoint."""
-    path = folder / METRICS
-    if not path.exists():
+    if not (folder / METRICS).exists():
         return []
-    entries = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            entries.append(json.loads(line))
-        except ValueError:
-            raise UserError(f"{line[:80]!r} is no line of a run", f"{path}:{number}", "take it out") from None
-    return entries
+    return [entry.model_dump(exclude_none=True) for entry in read_metrics(folder)]

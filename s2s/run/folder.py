@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s2s.errors import UserError, quoted
-from s2s.files import UNFINISHED, locked, sweep, whole
+from s2s.files import UNFINISHED, is_number, locked, sweep, whole
 from s2s.folders import foreign, taken_for
 from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import AnyRecipe
@@ -192,7 +192,7 @@ def check_resumable(folder: Path, overrides: Sequence[str] = ()) -> "AnyTask":
 
 def _check_same(folder: Path, length: list[str]) -> None:
     """Refuses a recipe that is not its last checkpoint's, but for a length that the checkpoint has not passed."""
-    saved = {int(p.name): p for p in (folder / "checkpoints").glob("*") if p.name.isdigit() and (p / RECIPE).exists()}
+    saved = {int(p.name): p for p in (folder / "checkpoints").glob("*") if is_number(p.name) and (p / RECIPE).exists()}
     if not saved:
         return
     last = saved[max(saved)]

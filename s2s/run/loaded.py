@@ -16,7 +16,7 @@ from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError, quoted
-from s2s.files import explained
+from s2s.files import explained, is_number
 from s2s.interpretability.inspection import MOST_INSPECTED, Focus, Inspection, check_chosen
 from s2s.interpretability.words import check_length
 from s2s.recipe.schema import DeviceSettings
@@ -26,9 +26,10 @@ from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Prepared, R, Scoring, Task
 from s2s.tasks.lines import Seen
 from s2s.tasks.seq2seq import translator_of
-from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights, load_weights
+from s2s.training.checkpoint import Checkpoints, check_weights, digest_of_weights
 from s2s.training.devices import Computer, choose, prepare_process
 from s2s.training.progress import Meter, meter, silent
+from s2s.training.tensor_files import load_weights
 
 if TYPE_CHECKING:
     import datasets
@@ -108,7 +109,7 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     elif name in ("best", "last"):
         found = checkpoints.best() if name == "best" else checkpoints.last()
     else:
-        found = checkpoints.folder / (name.zfill(7) if name.isdigit() else name)
+        found = checkpoints.folder / (name.zfill(7) if is_number(name) else name)
     if found is None and (path / EXPORTED).exists():
         engine = "onnx" if any(path.glob("*.onnx")) else "ctranslate2"
         raise UserError(

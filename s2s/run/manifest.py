@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, field_validator
 
 from s2s.data.inspection import TrainOverlap
 from s2s.errors import UserError
-from s2s.files import write_atomically
+from s2s.files import LARGE_BYTES, write_atomically
+from s2s.json_files import read_json
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
 from s2s.run.folder import EXPORTED, MANIFEST
@@ -76,17 +78,13 @@ def read(path: Path, begun: bool = False) -> list[dict]:
     Raises:
         UserError: the file is damaged.
     """
-    wrong = ""
-    try:
-        starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    except (ValueError, RecursionError) as error:
-        starts, wrong = [], f"cannot be read: {error}"
-    if not wrong and not (isinstance(starts, list) and all(_identifies(start) for start in starts)):
-        wrong = "is no list of starts, each with the hashes of its data"
-    if begun and not wrong and not starts:
-        wrong = "is missing or empty"
-    if wrong:
-        raise UserError(wrong, where=str(path), remedy="restore it; without it nobody knows the run's data")
+    remedy = "restore it; without it nobody knows the run's data"
+    if path.exists():
+        read_json(path, list[Start], remedy, LARGE_BYTES)
+    # with what is in them beside that
+    starts = read_json(path, list[dict], remedy, LARGE_BYTES) if path.exists() else []
+    if begun and not starts:
+        raise UserError("is missing or empty", where=str(path), remedy=remedy)
     return starts
 
 
@@ -111,23 +109,31 @@ def train_overlap(path: Path, split: str, digest: Callable[[], str]) -> TrainOve
     return next(same, None)
 
 
+class Start(BaseModel):
+    """The parts of a start that are read again: a run goes on with the same data, and a card tells of them."""
+
+    hashes: dict[str, str]
+    device: str | None = None
+    counts: dict[str, int] = {}
+
+    @field_validator("hashes")
+    @classmethod
+    def _of_training_data(cls, hashes: dict[str, str]) -> dict[str, str]:
+        if "training_data" not in hashes:
+            raise ValueError("has no training_data")
+        return hashes
+
+
 def trained_on(folder: Path) -> str:
     """What a run was trained with last, in words; empty where nobody knows.
 
-    A start that saved nothing leaves nothing that it trained. Checkpoints of older versions do not say what saved them,
-    and then it was the last start.
+    The newest checkpoint notes it. Of an export, it was the last start; of a run without a checkpoint, the first one.
     """
-    checkpoints = Checkpoints(folder)
-    if noted := checkpoints.device():
+    if noted := Checkpoints(folder).device():
         return noted
     starts = read(folder / MANIFEST)
-    nothing = checkpoints.last() is None and not (folder / EXPORTED).exists()
-    return str(starts[0 if nothing else -1].get("device") or "") if starts else ""
-
-
-def _identifies(start: object) -> bool:
-    hashes = start.get("hashes") if isinstance(start, dict) else None
-    return isinstance(hashes, dict) and "training_data" in hashes and all(isinstance(h, str) for h in hashes.values())
+    start = -1 if (folder / EXPORTED).exists() else 0
+    return str(starts[start].get("device") or "") if starts else ""
 
 
 def processor() -> str:

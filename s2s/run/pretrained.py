@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.files import write_atomically
+from s2s.json_files import read_json
 from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, TokenizerSettings
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, located
 from s2s.run.loaded import find_checkpoint
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import read
-from s2s.training.checkpoint import Checkpoints, check_weights, read_tensors
+from s2s.training.checkpoint import Checkpoints, check_weights
 from s2s.training.optimization import group_of
+from s2s.training.tensor_files import read_weights
 
 _ENCODER = "encoder."
 _KEPT = "init_from.json"
@@ -55,15 +57,7 @@ class Taken:
         Raises:
             UserError: the file is damaged.
         """
-        try:
-            found = Taken(**json.loads(path.read_text(encoding="utf-8")))
-            lists = (found.loaded, found.left_out, found.new)
-            if not (all(isinstance(names, list) for names in lists) and isinstance(found.partly, dict)):
-                raise TypeError("expected lists of names")
-        except (ValueError, TypeError, RecursionError) as error:
-            what = f"does not say what was loaded: {error!s:.200}"
-            raise UserError(what, str(path), "restore it; without it nobody knows what learns how fast") from None
-        return found
+        return read_json(path, Taken, "restore it; without it nobody knows what learns how fast")
 
     def names(self) -> list[str]:
         """All tensors that came from the run, whole or in part."""
@@ -219,9 +213,9 @@ def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folde
         if source is None:
             return Beginning(recipe)
         check_weights(source.checkpoint)
-        tensors = read_tensors(source.checkpoint / "model.safetensors")
+        tensors = read_weights(source.checkpoint / "model.safetensors")
         pooler = source.checkpoint / POOLER
-        tensors |= read_tensors(pooler) if pooler.exists() else {}
+        tensors |= read_weights(pooler) if pooler.exists() else {}
         taken = take_encoder(model, tensors, str(source), recipe.init.parts == "all")
     freeze(model, taken.names(), recipe.init.freeze)
     return Beginning(recipe, taken, source)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from s2s.data.inspection import train_overlaps
 from s2s.errors import Stopped, UserError, printable
-from s2s.files import sweep
+from s2s.files import check_unlinked, read_file, sweep
 from s2s.models.contract import parameter_count
 from s2s.nn.precision import fp32_layers
 from s2s.run import folder as folders
@@ -80,6 +80,7 @@ class Running(Generic[R, D, M]):
         Raises:
             UserError: its data changed, or what it left is damaged.
         """
+        check_unlinked(self.folder)
         # others may write results into the run, and nobody else checkpoints
         for place in (self.folder, self.folder / FIGURES, self.folder / folders.TOKENIZER):
             sweep(place)
@@ -119,7 +120,7 @@ class Running(Generic[R, D, M]):
         evaluation = evaluate(self.folder, overrides=overrides, meter=log.meter)
         ending = f"-{evaluation.split}.png"
         for file in sorted((self.folder / FIGURES).glob(f"*{ending}")):
-            log.picture(f"test/{file.name.removesuffix(ending)}", file.read_bytes(), self.trainer.update)
+            log.picture(f"test/{file.name.removesuffix(ending)}", read_file(file), self.trainer.update)
         log.settings(folders.flat(self.recipe.model_dump(mode="json")), evaluation.main_scores())
         log.say(str(evaluation))
         for source, written in evaluation.samples():

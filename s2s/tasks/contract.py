@@ -25,7 +25,7 @@ from s2s.data.sources import Corpus, Source
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
 from s2s.evaluation.signs import Symptoms
-from s2s.files import write_atomically
+from s2s.files import make_folder, write_atomically
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.recipe.installed import module_of
 from s2s.recipe.schema import AnyRecipe, BleuTokenizer
@@ -203,7 +203,7 @@ def save_pictures(run: Path, pictures: "Mapping[str, Figure]") -> dict[str, byte
     """Draws pictures into a run's `figures/`, by their names; gives what is in the files."""
     drawn = {name: drawing.png(picture) for name, picture in pictures.items()}
     for name, picture in drawn.items():
-        (run / FIGURES).mkdir(exist_ok=True)
+        make_folder(run / FIGURES)
         write_atomically(run / FIGURES / f"{name}.png", picture)
     return drawn
 

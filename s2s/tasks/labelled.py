@@ -23,6 +23,7 @@ from s2s.evaluation.significance import ClassifierComparison, compare_classifier
 from s2s.evaluation.signs import WORST, Sign, Symptoms, Worst
 from s2s.evaluation.signs.classes import class_signs
 from s2s.evaluation.signs.pieces import entropy
+from s2s.files import RESTORE
 from s2s.interpretability.classifier import Read, inspection_of
 from s2s.interpretability.inspection import Focus, Inspection
 from s2s.models.contract import Classifier
@@ -30,7 +31,7 @@ from s2s.tasks.comparable import check_comparable
 from s2s.tasks.contract import Course, D, Evaluation, Loaded, R, Say, Scoring, Task, draw
 from s2s.tasks.inspection import missing_classes
 from s2s.tasks.pictures import Curve, class_counts_picture, confusion_picture, curves_picture, reliability_picture
-from s2s.training.logger import METRICS, RunLog
+from s2s.training.logger import METRICS, RunLog, read_metrics
 from s2s.training.progress import Meter
 from s2s.training.ranks import ALONE, Ranks
 from s2s.training.trainer import Loss
@@ -354,10 +355,11 @@ def _listed(classes: Sequence[str] | None) -> str:
 
 def _curves_of(folder: Path) -> list[Curve]:
     """What a run's `metrics.jsonl` says of all validations."""
-    lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
-    points = [entry for line in lines if "validation" in (entry := json.loads(line))]
-    updates = [point["update"] for point in points]
-    scores = [point["validation"] for point in points]
+    points = [(entry.update, entry.validation) for entry in read_metrics(folder) if entry.validation is not None]
+    updates, scores = [update for update, _ in points], [scores for _, scores in points]
+    wanted = ("training_loss", "training_accuracy", "loss", "accuracy")
+    if missing := [name for each in scores for name in wanted if name not in each]:
+        raise UserError(f"a validation has no {missing[0]}", str(folder / METRICS), RESTORE)
     return [
         Curve("training", updates, [s["training_loss"] for s in scores], [s["training_accuracy"] for s in scores]),
         Curve("validation", updates, [s["loss"] for s in scores], [s["accuracy"] for s in scores]),

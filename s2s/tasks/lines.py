@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int
+from pydantic import BaseModel, FiniteFloat
 
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LONGEST_SOURCE, LineTranslator, Translation, length_limited, one_line
 from s2s.errors import Refuse, UserError
-from s2s.files import write_atomically
+from s2s.files import LARGE_BYTES, write_atomically
+from s2s.json_files import read_json
 from s2s.recipe.wording import cut
 
 Tell = Callable[[str], Any]
@@ -30,6 +32,16 @@ _QUANTILE = 0.99
 _SHOWN_WORDS = 5
 # validation texts that tell how much is new in any text
 _COMPARED = 2000
+
+
+class _Written(BaseModel):
+    """What `seen.json` holds; the pieces are a bit each, in hexadecimal."""
+
+    pieces: str
+    words: list[str]
+    longest: int
+    new_pieces: FiniteFloat
+    new_words: FiniteFloat
 
 
 @dataclass(frozen=True)
@@ -79,24 +91,21 @@ class Seen:
 
     @staticmethod
     def load(folder: Path) -> "Seen | None":
-        """Reads what `save` wrote; None where there is none, as in runs of earlier versions.
+        """Reads what `save` wrote; None where there is none, as with published weights.
 
         Raises:
             UserError: the file is damaged.
         """
-        path = folder / FILE
+        path, remedy = folder / FILE, "copy it again, or delete it: only warnings need it"
         if not path.exists():
             return None
+        found = read_json(path, _Written, remedy, LARGE_BYTES)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            flags = np.unpackbits(np.frombuffer(bytes.fromhex(found["pieces"]), np.uint8))
-            pieces = frozenset(np.flatnonzero(flags).tolist())
-            usual = float(found["new_pieces"]), float(found["new_words"])
-            return Seen(pieces, frozenset(found["words"]), int(found["longest"]), *usual)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UserError(
-                f"is damaged: {error!r}", where=str(path), remedy="copy it again, or delete it: only warnings need it"
-            ) from None
+            flags = np.unpackbits(np.frombuffer(bytes.fromhex(found.pieces), np.uint8))
+        except ValueError as error:
+            raise UserError(f"pieces: {error}", where=str(path), remedy=remedy) from None
+        pieces = frozenset(np.flatnonzero(flags).tolist())
+        return Seen(pieces, frozenset(found.words), found.longest, found.new_pieces, found.new_words)
 
     def _shares(self, text: str, tokenizer: Tokenizer) -> tuple[float, float]:
         """Shares of a text's words and pieces that are new."""

@@ -7,26 +7,23 @@ A checkpoint folder is enough to decode and to resume:
     model.safetensors      the weights that decode (the average, where one is kept)
     training.safetensors   weights in training, Adam's moments, average
     state.json             place in the data, validation scores, metadata
-    device.txt             what it was trained with, in words; older versions wrote none, and do not look for it
+    device.txt             what it was trained with, in words
 """
 
 import hashlib
 import json
 import math
-import os
-import re
-import shutil
-from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from s2s.errors import UserError
-from s2s.files import remove, whole, write_atomically
+from s2s.files import copy_files, is_number, make_folder, open_regular, read_file, remove, whole, write_atomically
+from s2s.json_files import read_json
+from s2s.training.tensor_files import ANOTHER, read_tensors, read_weights, save_tensors, save_weights
 from s2s.training.validation import Validation
 
 _TRAINING = "training.safetensors"
@@ -34,9 +31,7 @@ _STATE = "state.json"
 _WEIGHTS = "model.safetensors"
 _DEVICE = "device.txt"
 _DIGEST, _WEIGHTS_DIGEST = "digest", "weights"
-_ANOTHER = "use another checkpoint of the run; where it has no other one, train it again"
-# what recurrent models called their table before its vectors could be scaled
-_FORMER_TABLE = "encoder.embedding.weight"
+_RESTORE = "restore the file, or remove this checkpoint and go on from an older one"
 
 
 @dataclass(frozen=True)
@@ -72,78 +67,6 @@ class Progress:
         return {"update": self.update, "epoch": self.epoch, "position": self.position}
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Writes a model's parameters; tied ones once."""
-    save_tensors({name: p.detach() for name, p in model.named_parameters()}, path)
-
-
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Writes tensors under their names."""
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:
-        # it gives the system's errors as text
-        number = re.search(r"os error (\d+)", str(error))
-        if not number:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
-    # safetensors lets nobody else read what it writes; the user's own mask shall decide
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)
-
-
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Reads what `save_weights` wrote.
-
-    Raises:
-        UserError: the file is missing or damaged, or it belongs to another model.
-    """
-    tensors = read_tensors(path)
-    wanted = {name: p for name, p in model.named_parameters()}
-    check_fit(tensors, wanted, path)
-    with torch.no_grad():
-        for name, p in wanted.items():
-            p.copy_(tensors[name])
-
-
-def check_fit(
-    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: Path, may: Collection[str] = ()
-) -> None:
-    """Refuses tensors of a file that have not the names, shapes and kinds of the wanted ones; some `may` be missing."""
-    if any(name.endswith(_FORMER_TABLE) for name in tensors.keys() - wanted.keys()):
-        raise UserError(
-            "a recurrent model of an older s2s, which read its token vectors in another way",
-            where=str(path),
-            remedy="train it again, or use it with the version that the run's manifest.json names",
-        )
-    wrong = sorted((set(tensors) ^ set(wanted)) - (set(may) - set(tensors)))
-    likes = {name: (t.shape, t.dtype) for name, t in tensors.items()}
-    wrong += [name for name, t in wanted.items() if name in likes and likes[name] != (t.shape, t.dtype)]
-    if wrong:
-        alone = "; an encoder alone, without a head, is for init_from" if tensors.keys() < wanted.keys() else ""
-        raise UserError(
-            f"{len(wrong)} tensors do not fit the model, first {wrong[0]}",
-            where=str(path),
-            remedy="file and recipe are not of one training: restore the one that was changed, or remove this "
-            f"checkpoint and go on from an older one{alone}",
-        )
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the processor.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
-    try:
-        # safetensors calls a file that may not be read missing
-        path.open("rb").close()
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path), remedy=_ANOTHER) from None
-
-
 class Checkpoints:
     """The checkpoints of one run, in `checkpoints/`, with `every` updates between two validations.
 
@@ -174,7 +97,7 @@ class Checkpoints:
         self, name: str, model: nn.Module, progress: Progress, training: dict[str, Tensor] | None, device: str = ""
     ) -> Path:
         path = self.folder / name
-        self.folder.mkdir(exist_ok=True)
+        make_folder(self.folder)
         with whole(path) as place:
             place.mkdir()
             save_weights(model, place / _WEIGHTS)
@@ -184,8 +107,8 @@ class Checkpoints:
             (place / _STATE).write_text(_described(progress, place / _TRAINING, weights), encoding="utf-8")
             if device:
                 (place / _DEVICE).write_text(f"{device}\n", encoding="utf-8")
-            shutil.copy(self.run / "recipe.yaml", place / "recipe.yaml")
-            shutil.copytree(self.run / "tokenizer", place / "tokenizer")
+            (place / "recipe.yaml").write_bytes(read_file(self.run / "recipe.yaml"))
+            copy_files(self.run / "tokenizer", place / "tokenizer")
         return path
 
     def validated(self) -> list[Path]:
@@ -208,7 +131,7 @@ class Checkpoints:
 
     def numbered(self) -> list[Path]:
         """The checkpoints that training wrote, oldest first."""
-        return sorted((p for p in self.folder.glob("*") if p.name.isdigit()), key=lambda p: int(p.name))
+        return sorted((p for p in self.folder.glob("*") if is_number(p.name)), key=lambda p: int(p.name))
 
     def last(self) -> Path | None:
         """The newest one."""
@@ -218,7 +141,7 @@ class Checkpoints:
         """What trained the newest one, in words; empty where that was not noted."""
         last = self.last()
         path = last / _DEVICE if last else None
-        return path.read_text(encoding="utf-8", errors="replace").strip() if path and path.exists() else ""
+        return read_file(path).decode("utf-8", errors="replace").strip() if path and path.exists() else ""
 
     def best(self) -> Path | None:
         """The one with the best validation score; the newest when none was validated.
@@ -267,9 +190,7 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
         UserError: a file is missing, damaged, or no longer what was saved.
     """
     tensors, progress = read_tensors(checkpoint / _TRAINING), read_progress(checkpoint)
-    saved = _saved(checkpoint, _DIGEST)
-    # older versions kept none
-    if saved is not None and saved != _digest(progress, checkpoint / _TRAINING):
+    if _saved(checkpoint, _DIGEST) != _digest(progress, checkpoint / _TRAINING):
         raise UserError(
             f"{_TRAINING} or {_STATE} has changed since the checkpoint was saved",
             where=str(checkpoint),
@@ -278,10 +199,8 @@ def read_training(checkpoint: Path) -> tuple[dict[str, Tensor], Progress]:
     return tensors, progress
 
 
-def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {_ANOTHER}") -> None:
+def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {ANOTHER}") -> None:
     """Refuses a checkpoint whose weights are not those that it was saved with.
-
-    Those of older versions, which did not note them, and those that no training of ours wrote are taken as they are.
 
     Args:
         checkpoint: its folder.
@@ -290,11 +209,9 @@ def check_weights(checkpoint: Path, remedy: str = f"restore the file, or {_ANOTH
     Raises:
         UserError: they have changed, or the checkpoint is damaged.
     """
-    if not (checkpoint / _STATE).exists():
-        return
     read_progress(checkpoint)
     saved, file = _saved(checkpoint, _WEIGHTS_DIGEST), checkpoint / _WEIGHTS
-    if saved is not None and saved != (_digest_of(file) if file.exists() else ""):
+    if saved != (_digest_of(file) if file.exists() else ""):
         what = "has changed since the checkpoint was saved" if file.exists() else "is missing"
         raise UserError(what, where=str(file), remedy=remedy)
 
@@ -304,8 +221,13 @@ def digest_of_weights(checkpoint: Path) -> str:
     return _digest_of(checkpoint / _WEIGHTS)
 
 
-def _saved(checkpoint: Path, key: str) -> str | None:
-    return json.loads((checkpoint / _STATE).read_text(encoding="utf-8")).get(key)
+def _saved(checkpoint: Path, key: str) -> str:
+    """A digest that a checkpoint was saved with."""
+    path = checkpoint / _STATE
+    saved = read_json(path, dict[str, Any], _RESTORE).get(key)
+    if not isinstance(saved, str):
+        raise UserError(f"has no {key!r}, the digest of what was saved", str(path), _RESTORE)
+    return saved
 
 
 def read_progress(checkpoint: Path) -> Progress:
@@ -316,19 +238,23 @@ def read_progress(checkpoint: Path) -> Progress:
     """
     progress = None
     try:
-        written = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+        written = read_json(checkpoint / _STATE, dict[str, Any], _RESTORE)
         for key in (_DIGEST, _WEIGHTS_DIGEST):
             written.pop(key, None)
         progress = Progress(**{**written, "scores": [(u, score, loss) for u, score, loss in written["scores"]]})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        wrong = f"{type(error).__name__}: {error}"
+    except UserError as error:
+        wrong = error.what
+    except KeyError as error:
+        wrong = f"has no {error}"
+    except (ValueError, TypeError) as error:
+        wrong = f"holds something else: {error}"
     else:
         wrong = _wrong(progress, checkpoint)
     if wrong or progress is None:
         raise UserError(
             f"not a whole checkpoint: {_STATE}: {wrong}",
             where=str(checkpoint),
-            remedy="restore the file, or remove this checkpoint and go on from an older one",
+            remedy=_RESTORE,
         )
     return progress
 
@@ -346,15 +272,15 @@ def _wrong(progress: Progress, checkpoint: Path) -> str:
             return f"{name} is {value!r}, expected a number"
     if not 0 <= progress.seconds < math.inf:
         return f"seconds is {progress.seconds}, expected 0 or more"
-    if checkpoint.name.isdigit() and int(checkpoint.name) != progress.update:
+    if is_number(checkpoint.name) and int(checkpoint.name) != progress.update:
         return f"update is {progress.update}, but the folder says {int(checkpoint.name)}"
     if max(progress.epoch, progress.position) > progress.update:
         return f"epoch {progress.epoch}, position {progress.position} cannot be after {progress.update} updates"
     return ""
 
 
-def _described(progress: Progress, training: Path, weights: str | None) -> str:
-    """What `state.json` holds; `weights` is the digest of the file of weights, where it is known."""
+def _described(progress: Progress, training: Path, weights: str) -> str:
+    """What `state.json` holds; `weights` is the digest of the file of weights."""
     digests = {_DIGEST: _digest(progress, training), _WEIGHTS_DIGEST: weights}
     return json.dumps(asdict(progress) | digests, indent=1)
 
@@ -368,7 +294,7 @@ def _digest_of(path: Path, before: bytes = b"") -> str:
     """What identifies a file's content, after these bytes; them alone where it is not there."""
     digest = hashlib.blake2b(before, digest_size=16)
     if path.exists():
-        with path.open("rb") as file:
+        with open_regular(path, _RESTORE) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
@@ -378,7 +304,7 @@ def average(model: nn.Module, checkpoints: list[Path]) -> None:
     """Gives the model the mean of the checkpoints' decoding weights."""
     total: dict[str, Tensor] = {}
     for path in checkpoints:
-        for name, tensor in read_tensors(path / _WEIGHTS).items():
+        for name, tensor in read_weights(path / _WEIGHTS).items():
             wide = tensor.cpu().double()
             total[name] = total[name] + wide if name in total else wide
     with torch.no_grad():

@@ -8,13 +8,12 @@ Two signs, each far from anything that a training which learns shows, however sh
   at a rate of 0.01 all of a million updates would have to push the same way.
 """
 
-import json
 from pathlib import Path
 
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.training.logger import METRICS
+from s2s.training.logger import read_metrics
 
 _LAST = 20
 _LARGEST = 1e4
@@ -26,8 +25,7 @@ def check_sound(folder: Path, model: nn.Module, guessing: float) -> None:
     Raises:
         UserError: the training diverged.
     """
-    entries = [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
-    losses = [(entry["loss"], entry["count"]) for entry in entries if "loss" in entry]
+    losses = [(entry.loss, entry.count or 0) for entry in read_metrics(folder) if entry.loss is not None]
     # where an update learns from nothing, there is nothing to weigh
     items = sum(count for _, count in losses[-_LAST:])
     found = sum(loss * count for loss, count in losses[-_LAST:]) / items if items else 0.0
@@ -46,6 +44,6 @@ def astray(model: nn.Module, loss: float, untrained: float) -> str:
     # what is no number is not small either
     if sick := [name for name, value in largest.items() if not value <= _LARGEST]:
         return f"a weight of {sick[0]} is {largest[sick[0]]:.2g}"
-    if loss > untrained + max(0.5, 0.1 * untrained):
+    if not loss <= untrained + max(0.5, 0.1 * untrained):
         return f"the loss ends at {loss:.2f} nats, and without training it is {untrained:.2f}"
     return ""

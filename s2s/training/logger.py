@@ -11,16 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
+from pydantic import BaseModel, Field, model_validator
 from rich.console import Console
 from rich.progress import Progress
 
 from s2s.errors import UserError, printable
-from s2s.files import write_atomically
+from s2s.files import RESTORE, append_to, open_regular, write_atomically
+from s2s.json_files import parse_json
 from s2s.training.noise import Noise, noise_scale
 from s2s.training.progress import PLAIN_LINE_EVERY, Advance, bar_columns, meter, row_of
 from s2s.training.update import Update
 
 METRICS = "metrics.jsonl"
+_LONGEST_LINE = 1 << 20
 _CURVE_POINTS = 1000
 _WARMING = 5
 _ESTIMATED_AFTER = 5.0
@@ -47,7 +50,7 @@ class RunLog:
 
         self.path = run / METRICS
         forget_after(self.path, done)
-        self._metrics = self.path.open("a", encoding="utf-8", newline="\n")
+        self._metrics = append_to(self.path)
         self._board = SummaryWriter(str(run), purge_step=done + 1)
         self._console = console
         self._total = total
@@ -186,7 +189,7 @@ class RunLog:
             self._bar.stop()
 
     def _write(self, entry: dict[str, object]) -> None:
-        self._metrics.write(json.dumps(entry) + "\n")
+        self._metrics.write(json.dumps(entry).encode() + b"\n")
         self._metrics.flush()
 
     def _draw_curves(self) -> None:
@@ -239,40 +242,65 @@ class RunLog:
             self.say(f"update {update.update}/{self._total}: {shown} · rate {update.learning_rate:.2e}")
 
 
+class Entry(BaseModel):
+    """A line of metrics.jsonl: an update, or the scores of a validation after one. Further keys are allowed."""
+
+    update: int = Field(ge=0, le=2**53)
+    loss: float | None = None
+    count: int | None = Field(None, ge=0)
+    tokens: int = Field(0, ge=0)
+    seconds: float = 0.0
+    cpu_seconds: float | None = None
+    noise: Noise | None = None
+    validation: dict[str, float] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Entry":
+        if self.validation is None and None in (self.loss, self.count):
+            raise ValueError("expected a validation, or loss and count")
+        return self
+
+
+def read_metrics(folder: Path) -> list[Entry]:
+    """Read metrics.jsonl of a run.
+
+    Raises:
+        UserError: the file is missing, or a line is none that a training writes.
+    """
+    return [entry for _, entry in _entries(folder / METRICS)]
+
+
 def forget_after(metrics: Path, update: int) -> None:
     """Removes what metrics.jsonl says of updates after this one, and a line cut short; refuses what is no line."""
-    if not metrics.exists():
-        return
-    kept = []
-    for number, line in enumerate(metrics.read_text(encoding="utf-8", errors="replace").split("\n"), start=1):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if not _is_entry(entry):
-            raise UserError(
-                f"{line[:80]!r} is no line of a run", where=f"{metrics}:{number}", remedy="take it out, and repeat"
-            )
-        if entry["update"] <= update:
-            kept.append(line + "\n")
-    write_atomically(metrics, "".join(kept))
+    if metrics.exists():
+        kept = [line for line, entry in _entries(metrics, skip_cut=True) if entry.update <= update]
+        write_atomically(metrics, b"".join(kept))
 
 
 def _noises_in(metrics: Path) -> Iterator[Noise]:
-    for line in metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else ():
-        if noise := json.loads(line).get("noise"):
-            yield Noise(**noise)
+    for _, entry in _entries(metrics) if metrics.exists() else ():
+        if entry.noise is not None:
+            yield entry.noise
 
 
-def _is_entry(entry: object) -> bool:
-    """Whether this is what a run writes, as far as somebody reads it again."""
-    if not (isinstance(entry, dict) and type(entry.get("update")) is int):
+def _entries(path: Path, skip_cut: bool = False) -> Iterator[tuple[bytes, Entry]]:
+    """The lines as they are, each with what it says; without what is no JSON, if that is skipped."""
+    number, remedy = 0, "take the line out, and repeat"
+    try:
+        with open_regular(path) as file:
+            while line := file.readline(_LONGEST_LINE):
+                number += 1
+                if skip_cut and not _is_json(line):
+                    continue
+                yield line.rstrip(b"\n") + b"\n", parse_json(line, Entry, f"{path}:{number}", remedy)
+    except OSError as error:
+        what = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise UserError(what, str(path), RESTORE) from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
         return False
-    scores = entry.get("validation", {})
-    if not isinstance(scores, dict):
-        return False
-    noise = entry.get("noise", {})
-    if not isinstance(noise, dict) or noise.keys() not in (set(), {"spread", "square"}):
-        return False
-    numbers = (entry.get("loss", 0), entry.get("count", 0), *scores.values(), *noise.values())
-    return all(type(number) in (int, float) for number in numbers)
+    return True

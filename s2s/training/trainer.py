@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from s2s.data.examples import Ahead, Collated, Examples, batches_on, runs_ahead, shared, updates_of
 from s2s.errors import UserError
 from s2s.recipe.schema import OptimizationSettings, SeedSettings
-from s2s.training.checkpoint import check_fit
 from s2s.training.devices import Computer, seed_for, seed_generators
 from s2s.training.finite import check_weights, explain
 from s2s.training.freezing import freeze
@@ -25,6 +24,7 @@ from s2s.training.noise import check_several
 from s2s.training.optimization import Optimization, learning_rate
 from s2s.training.ranks import check_shared
 from s2s.training.sharding import Computed, Sharded
+from s2s.training.tensor_files import check_fit
 from s2s.training.update import Measured, Update
 
 Whole = TypeVar("Whole", bound=nn.Module)

@@ -249,8 +249,8 @@ def test_tokenizers_that_cut_differently_have_different_digests(made):
     [
         ("source.model", b"identity", b"nfkc_cf.", "has changed since it was saved"),
         ("source.json", b'"lowercase": false', b'"lowercase": true', "has changed since it was saved"),
-        ("source.json", b'"kind"', b'"sort"', r"source\.json: not a tokenizer's description: KeyError\('kind'\)"),
-        ("source.json", b"{", b"", r"source\.json: not a tokenizer's description: JSONDecodeError"),
+        ("source.json", b'"kind"', b'"sort"', r"source\.json: kind: field required"),
+        ("source.json", b"{", b"", r"source\.json:2: not JSON: "),
         ("source.json", None, None, r"source\.json: there is no such file"),
         ("source.model", None, None, r"source\.model: there is no such file"),
     ],
@@ -313,7 +313,7 @@ def test_settings_that_no_recipe_can_have_are_no_tokenizers(made, tmp_path, chan
     settings = {key: described[key] for key in ("kind", "normalization", "lowercase")}
     digest = tokenizers._digest((tmp_path / "shared.model").read_bytes(), settings)
     (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))
-    with pytest.raises(UserError, match="are no tokenizer"):
+    with pytest.raises(UserError, match=r"are no tokenizer|shared\.json: (normalization|lowercase): input should be"):
         Tokenizer.load(tmp_path, "shared")
 
 
@@ -331,5 +331,5 @@ def test_a_digest_that_is_no_text_is_no_digest(made, tmp_path, digest):
     made["bytes", "nfkc", False].save(tmp_path, "shared")
     described = json.loads((tmp_path / "shared.json").read_text())
     (tmp_path / "shared.json").write_text(json.dumps(described | {"digest": digest}))
-    with pytest.raises(UserError, match="has changed since it was saved: digest"):
+    with pytest.raises(UserError, match=r"shared\.json: digest: input should be a valid string"):
         Tokenizer.load(tmp_path, "shared")

@@ -24,8 +24,8 @@ from s2s.results import read_summary
 from s2s.run.loaded import load
 from s2s.run.tasks import read
 from s2s.tasks.classification.task import Classification, build_classifier
-from s2s.training.checkpoint import read_tensors
 from s2s.training.devices import choose
+from s2s.training.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[2]
 

@@ -29,8 +29,8 @@ from s2s.run.loaded import find_checkpoint, load
 from s2s.tasks.losses import pair_losses
 from s2s.tasks.translation.recipe import DataSettings
 from s2s.tasks.translation.task import Translation, build_model, mean_loss
-from s2s.training.checkpoint import read_tensors
 from s2s.training.devices import Computer
+from s2s.training.tensor_files import read_tensors
 
 
 def _weights(folder):

@@ -6,7 +6,7 @@ import torch
 from s2s.decoding.beam import Beam, search
 from s2s.recipe.installed import models
 from s2s.tasks import writing
-from s2s.training.checkpoint import load_weights, save_weights
+from s2s.training.tensor_files import load_weights, save_weights
 
 
 def test_there_are_models():

@@ -15,8 +15,8 @@ from s2s.recipe.schema import DeviceSettings, SeedSettings
 from s2s.tasks.classification.data import LabelledTexts
 from s2s.tasks.classification.recipe import ClassificationTraining, TextBatchSettings
 from s2s.tasks.labelled import class_probabilities, classification_loss
-from s2s.training.checkpoint import load_weights, save_weights
 from s2s.training.devices import choose
+from s2s.training.tensor_files import load_weights, save_weights
 from s2s.training.trainer import Trainer, mean_loss
 
 SIZE, CLASSES = 23, 3

@@ -117,7 +117,7 @@ def test_a_run_goes_on_where_its_data_lies_now_and_by_no_other_recipe(folder):
 
 def test_a_damaged_manifest_is_named(folder):
     (folder / "runs/tiny/manifest.json").write_text("[{")
-    with pytest.raises(UserError, match=r"manifest.json: cannot be read"):
+    with pytest.raises(UserError, match=r"manifest.json:1: not JSON"):
         _s2s("train", "runs/tiny", "--resume")
 
 

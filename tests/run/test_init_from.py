@@ -16,7 +16,7 @@ from s2s.run.loaded import find_checkpoint, load
 from s2s.run.pretrained import Beginning, begin_with, open_source
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train
-from s2s.training.checkpoint import read_tensors
+from s2s.training.tensor_files import read_tensors
 
 MODEL = "{kind: transformer, width: 16, heads: 2, feedforward: 32, encoder_layers: 2, dropout: 0.1}"
 COMMON = f"model: {MODEL}\ntraining: {{updates: 4, warmup: 1, learning_rate: 0.01}}\nvalidation: {{every: 2}}\n"

@@ -22,7 +22,7 @@ from s2s.run.published.bert import POOLER, described
 from s2s.run.published.description import write_recipe
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train, training
-from s2s.training.checkpoint import read_tensors
+from s2s.training.tensor_files import read_tensors
 from tests.export.showing import run_page
 
 transformers = pytest.importorskip("transformers")

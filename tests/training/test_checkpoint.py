@@ -1,4 +1,6 @@
 import json
+import math
+import os
 from pathlib import Path
 
 import pytest
@@ -6,15 +8,8 @@ import torch
 from torch import nn
 
 from s2s.errors import UserError
-from s2s.training.checkpoint import (
-    Checkpoints,
-    Progress,
-    average,
-    check_fit,
-    load_weights,
-    read_progress,
-    save_weights,
-)
+from s2s.training.checkpoint import Checkpoints, Progress, average, check_weights, read_progress, read_training
+from s2s.training.tensor_files import load_weights, save_weights
 
 
 def _run(folder: Path) -> Path:
@@ -123,16 +118,67 @@ def test_a_damaged_file_is_named(tmp_path):
         read_progress(path)
 
 
-@pytest.mark.parametrize("name", ["encoder.embedding.weight", "adam.exp_avg.encoder.embedding.weight"])
-def test_a_recurrent_model_of_an_older_version_is_told_to_be_trained_again(name):
-    wanted = {name.replace("embedding", "embedding.tokens"): torch.zeros(3)}
-    with pytest.raises(UserError, match=r"(?s)an older s2s.*train it again, or use it with the version"):
-        check_fit({name: torch.zeros(3)}, wanted, Path("model.safetensors"))
-
-
 def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path):
     save_weights(nn.Linear(3, 2), tmp_path / "other.safetensors")
     model = _model(4.0)
     with pytest.raises(UserError, match=r"do not fit the model, first weight"):
         load_weights(model, tmp_path / "other.safetensors")
     assert torch.equal(model.weight, _model(4.0).weight)
+
+
+def test_weights_that_are_not_finite_are_refused_by_the_tensors_name(tmp_path):
+    model = _model(1.0)
+    for value in (math.nan, math.inf):
+        broken = _model(2.0)
+        with torch.no_grad():
+            broken.weight[0, 0] = value
+        save_weights(broken, tmp_path / "model.safetensors")
+        with pytest.raises(UserError, match=r"model.safetensors: tensor weight holds NaN or infinity(.|\n)*→"):
+            load_weights(model, tmp_path / "model.safetensors")
+        assert torch.equal(model.weight, _model(1.0).weight)
+
+
+@pytest.mark.parametrize("key", ["digest", "weights"])
+def test_a_checkpoint_without_digests_is_refused(tmp_path, key):
+    path = _save(Checkpoints(_run(tmp_path)), 1, None)
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps({name: state[name] for name in state if name != key}))
+    with pytest.raises(UserError, match=f"state.json: has no '{key}', the digest(.|\n)*→ restore"):
+        (check_weights if key == "weights" else read_training)(path)
+    (path / "state.json").unlink()
+    with pytest.raises(UserError, match=r"not a whole checkpoint: state\.json: there is no such file"):
+        check_weights(path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("state.json", check_weights),
+        ("model.safetensors", check_weights),
+        ("training.safetensors", read_training),
+        ("device.txt", lambda path: Checkpoints(path.parents[1]).device()),
+    ],
+)
+def test_a_special_file_is_refused_and_never_waited_for(tmp_path, name, read, make):
+    path = _save(Checkpoints(_run(tmp_path)), 1, None)
+    (path / name).unlink(missing_ok=True)
+    make(path / name)
+    with pytest.raises(UserError, match=r"not a regular file|is a folder"):
+        read(path)
+
+
+def test_folders_that_are_called_almost_like_a_number_are_no_checkpoints(tmp_path):
+    path = _save(Checkpoints(_run(tmp_path)), 1, None)
+    for name in ("²", "٣", "1²"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    assert Checkpoints(tmp_path).numbered() == [path]
+
+
+def test_checkpoints_are_not_written_through_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    _run(tmp_path / "run")
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="checkpoints: is a symbolic link"):
+        Checkpoints(tmp_path / "run").save(_model(1.0), {}, Progress(1, 0, 1))
+    assert list((tmp_path / "elsewhere").iterdir()) == []

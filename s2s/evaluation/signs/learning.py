@@ -1,5 +1,6 @@
 """Signs in the log of a training: over-fitted, not finished, nothing learned, a rate too high or too low."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +34,10 @@ class Learning:
 
     @staticmethod
     def of(entries: Sequence[Mapping]) -> "Learning":
-        """From the lines of a run's metrics.jsonl."""
-        updates = [entry for entry in entries if "loss" in entry]
+        """From the lines of a run's metrics.jsonl; losses that are not finite are left out."""
+        updates = [entry for entry in entries if "loss" in entry and math.isfinite(entry["loss"])]
         looks = [(entry["update"], entry["validation"]) for entry in entries if "validation" in entry]
-        looks = [look for look in looks if "loss" in look[1]]
+        looks = [look for look in looks if math.isfinite(look[1].get("loss", math.nan))]
         first = updates[0]["update"] if updates else 1
         return Learning([u["loss"] for u in updates], [u["tokens"] for u in updates], looks, first)
 

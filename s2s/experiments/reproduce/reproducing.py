@@ -14,7 +14,7 @@ from s2s.experiments.contest import Cell, Cells, Measured
 from s2s.experiments.reproduce.catalogue import REPRODUCTIONS
 from s2s.experiments.reproduce.contract import Reproduction
 from s2s.experiments.running import Kept, Workers, keep, number_for
-from s2s.files import write_atomically
+from s2s.files import make_folder, read_file, write_atomically
 from s2s.recipe.schema import DeviceSettings
 from s2s.recipe.wording import suggestion
 from s2s.reproduced import ASKED, RESULT, Check, Reproduced
@@ -72,7 +72,8 @@ def reproduce(
     """
     reproduction = reproduction_of(name).asked(settings, folder)
     _check_own(folder, name, settings)
-    (folder / _CELLS).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder / _CELLS)
     words = ["s2s", "reproduce", name, *settings, "--out", str(folder)]
     command = words if seeds is None else [*words, "--seeds", str(seeds)]
     stands = "stopped; every finished measurement is kept"
@@ -126,7 +127,7 @@ def _reproduced(
 def _check_own(folder: Path, name: str, settings: Sequence[str]) -> None:
     """Refuses a folder with measurements of another finding or of other settings: they would be taken for ours."""
     try:
-        before = json.loads((folder / ASKED).read_text(encoding="utf-8"))
+        before = json.loads(read_file(folder / ASKED))
     except FileNotFoundError:
         if not folder.exists() or (folder.is_dir() and untouched(folder, _CELLS)):
             return

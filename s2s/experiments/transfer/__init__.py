@@ -25,12 +25,13 @@ from s2s.experiments.translating import (
 )
 from s2s.experiments.whole_runs import RUNS, prepared, seconds_for, shortened, stopwatch
 from s2s.files import locked, whole, write_atomically
+from s2s.json_files import read_json
 from s2s.tasks.losses import pair_losses
 from s2s.tasks.source_use import exchanged_rows, source_use
 from s2s.tasks.translation.prepared import Prepared
 from s2s.tasks.translation.recipe import Recipe
-from s2s.training.checkpoint import read_tensors, save_weights
 from s2s.training.devices import Computer, seed_for
+from s2s.training.tensor_files import read_weights, save_weights
 
 # batch sizes that are tried, as shares of the recipe's, so that updates learn from equally many tokens
 _BATCHES = np.linspace(0.5, 1.0, 51)
@@ -205,7 +206,8 @@ def pretrained(
                 save_weights(short.model, place)
             took = {"updates": recipe.training.updates, "tokens": short.tokens, "seconds": short.seconds}
             write_atomically(notes, json.dumps({**took, "source_use": asdict(worth) if worth else None}))
-    return read_tensors(weights), json.loads(notes.read_text(encoding="utf-8"))
+    again = f"remove {notes}: both files are made again"
+    return read_weights(weights), read_json(notes, dict[str, Any], again)
 
 
 def _arm(

@@ -22,8 +22,9 @@ from s2s.run.doctor.equalities import Patient, apart
 from s2s.run.doctor.findings import Finding, held, not_applicable
 from s2s.run.loaded import load_tokenizers
 from s2s.run.training import trainer_of
-from s2s.training.checkpoint import Checkpoints, Progress, load_weights, read_tensors, read_training, save_weights
+from s2s.training.checkpoint import Checkpoints, Progress, read_training
 from s2s.training.devices import precision_of
+from s2s.training.tensor_files import load_weights, read_tensors, save_weights
 from s2s.training.trainer import Trainer
 
 UPDATES = 4

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from s2s.errors import UserError
-from s2s.training.checkpoint import read_tensors, save_tensors
+from s2s.training.tensor_files import read_tensors, save_tensors
 
 
 class Weights:

@@ -55,9 +55,9 @@ class CaptionedFiles:
         title = f"{self.run}: where the model looks for each word"
         if path.suffix == ".html":
             captions = [caption for row, caption in enumerate(self.captions) if row not in self.refused]
-            write_atomically(path, page(self.looks, captions, title))
+            write_atomically(path, page(self.looks, captions, title), follow=True)
             return
-        write_atomically(path, drawing.png(looks_picture(self.looks, title)))
+        write_atomically(path, drawing.png(looks_picture(self.looks, title)), follow=True)
 
 
 def check_ending(path: Path) -> None:
