@@ -27,6 +27,7 @@ from s2s.errors import UserError
 from s2s.export.ctranslate2 import vocabulary
 from s2s.export.exportable import POSITIONS, check_installed
 from s2s.recipe.schema import DecodingSettings
+from s2s.run.exported import check_files
 from s2s.run.folder import TOKENIZER, Opened
 from s2s.run.loaded import computer_for, load_tokenizers
 from s2s.tasks.lines import Seen
@@ -41,7 +42,12 @@ Finished = tuple[list[list[int]], list[float]]
 
 
 def line_translator(run: Opened, nbest: int, checkpoint: None = None) -> tuple[LineTranslator, Seen | None]:
-    """What translates lines with an export, and what was seen in training."""
+    """What translates lines with an export, and what was seen in training.
+
+    Raises:
+        UserError: a file has changed since it was exported, or the engine cannot load it.
+    """
+    check_files(run.path)
     prepare_process(run.recipe.device)
     tokenizers = load_tokenizers(run.path, run.recipe)
     recipe: Any = run.recipe

@@ -1,16 +1,15 @@
 """The folder that an export is: a run's recipe and tokenizers, and its model as another engine keeps it."""
 
-import json
-import shutil
 from pathlib import Path
 
 from s2s.errors import UserError, quoted
 from s2s.export.exportable import Format, check_exportable
-from s2s.files import UNFINISHED, whole
+from s2s.files import UNFINISHED, copy_files, whole
 from s2s.folders import foreign
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
-from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of
+from s2s.run.exported import EXPORTED, read_exported, seal
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, Opened, home_of
 
 # of all formats, and what evaluations and probes write beside it
 _OURS = (
@@ -80,7 +79,7 @@ def export(
         # where the run lay is nobody's business
         write(loaded.recipe.model_copy(update={"run": RunSettings()}), place / RECIPE)
         if loaded.tokenizers:
-            shutil.copytree(loaded.checkpoint / TOKENIZER, place / TOKENIZER)
+            copy_files(loaded.checkpoint / TOKENIZER, place / TOKENIZER)
         if to == "ctranslate2":
             from s2s.export.ctranslate2 import save
 
@@ -94,8 +93,7 @@ def export(
             from s2s.export.hub import save as save_for_hub
 
             save_for_hub(loaded, place)
-        described = {"format": to, "checkpoint": loaded.checkpoint.name, "quantization": quantization or "float32"}
-        (place / EXPORTED).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+        seal(place, to, loaded.checkpoint.name, quantization or "float32")
     size = sum(file.stat().st_size for file in folder.rglob("*")) / 2**20
     return f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"
 
@@ -107,10 +105,11 @@ def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
         UserError: it is a run, or an export for another engine; or a checkpoint or a precision is asked for, and an
             export has its own.
     """
-    if (made_for := _format_of(run.path)) != to:
+    made_for = read_exported(run.path).format if (run.path / EXPORTED).exists() else None
+    if made_for != to:
         out = run.path.with_name(f"{run.path.name}-{to}")
         # what another engine loads has no weights to export
-        source = quoted(run.path) if made_for in (None, "hub") else "THE-RUN-ITSELF"
+        source = quoted(run.path) if made_for in (None, "hub", "published") else "THE-RUN-ITSELF"
         remedy = f"s2s export {source} --to {to} --output {quoted(out)}, then name {quoted(out)}"
         raise UserError(f"is not exported to {to}", where=str(run.path), remedy=remedy)
     if run.recipe.task != "translation":
@@ -120,12 +119,3 @@ def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
     if asked := [override for override in run.overrides if override.startswith("decoding.precision=")]:
         remedy = "leave it out; `s2s export … --quantization` says how CTranslate2 computes"
         raise UserError("says nothing to an export, which computes as it was made", asked[0], remedy)
-
-
-def _format_of(folder: Path) -> str | None:
-    try:
-        return json.loads((folder / EXPORTED).read_text(encoding="utf-8"))["format"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"is damaged: {error!r}", str(folder / EXPORTED), "export the run again") from None

@@ -2,14 +2,15 @@
 
 import json
 import math
-import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from s2s.errors import UserError
+from s2s.files import LARGE_BYTES
+from s2s.json_files import read_json
 from s2s.models.contract import parameter_count
 from s2s.recipe.reading import dump
 from s2s.recipe.schema import RunSettings
@@ -20,7 +21,7 @@ from s2s.run.published.bert import POOLER
 from s2s.run.tasks import schema_of
 from s2s.tasks.contract import Loaded
 from s2s.training.checkpoint import digest_of_weights
-from s2s.training.tensor_files import save_weights
+from s2s.training.tensor_files import read_weights, save_tensors, save_weights
 
 CARD = "README.md"
 # what the hub calls what a task does
@@ -44,7 +45,7 @@ def save(run: Loaded[Any, Any], folder: Path) -> None:
     """
     save_weights(run.model, folder / "model.safetensors")
     if (run.checkpoint / POOLER).exists():
-        shutil.copyfile(run.checkpoint / POOLER, folder / POOLER)
+        save_tensors(read_weights(run.checkpoint / POOLER), folder / POOLER)
     starts = [
         {key: start[key] for key in _KEPT if key in start} for start in manifest.read(home_of(run.path) / MANIFEST)
     ]
@@ -82,26 +83,30 @@ def card(run: Loaded[Any, Any], starts: list[dict[str, Any]]) -> str:
 
 
 def _scores(run: Loaded[Any, Any]) -> dict[str, Any]:
-    """What the weights that are published scored, by split, as `s2s evaluate` kept it.
-
-    Evaluations that older versions kept may have no summary, and are left out.
-    """
-    scores, weights = {}, digest_of_weights(run.checkpoint)
+    """What the weights that are published scored, by split, as `s2s evaluate` kept it."""
+    scores, weights, again = {}, digest_of_weights(run.checkpoint), "evaluate the run again"
     for path in sorted(home_of(run.path).glob("evaluation-*.json")):
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            summary = found.get("summary")
-            if summary is None or found["checkpoint"] != run.checkpoint.name:
-                continue
-            # older versions noted no digest: a number has the weights of one update, but each end of a run its average
-            if (found.get("weights") or ("" if run.checkpoint.name == "average" else weights)) != weights:
-                continue
-            # the folder's name, with which it begins, is nobody's business
-            told = run.recipe.name + summary["told"].removeprefix(found["run"])
-            scores[path.stem.removeprefix("evaluation-")] = {"told": told, "scores": dict(summary["scores"])}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"is damaged: {error!r}", str(path), "evaluate the run again") from None
+        found = read_json(path, _Kept, again, LARGE_BYTES)
+        if (found.checkpoint, found.weights) != (run.checkpoint.name, weights):
+            continue
+        # the folder's name, with which it begins, is nobody's business
+        told = run.recipe.name + found.summary.told.removeprefix(found.run)
+        scores[path.stem.removeprefix("evaluation-")] = {"told": told, "scores": found.summary.scores}
     return scores
+
+
+class _Summary(BaseModel):
+    told: str
+    scores: dict[str, float]
+
+
+class _Kept(BaseModel):
+    """What a card tells of an `evaluation-*.json`."""
+
+    run: str
+    checkpoint: str
+    weights: str | None = None
+    summary: _Summary
 
 
 def _head(recipe: Any, scores: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from s2s.files import UNFINISHED, is_number, locked, sweep, whole
 from s2s.folders import foreign, taken_for
 from s2s.recipe.reading import learned_from, write
 from s2s.recipe.schema import AnyRecipe
+from s2s.run.exported import EXPORTED
 from s2s.run.hub import is_on_hub, located
 from s2s.run.tasks import read, schema_of
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 RECIPE = "recipe.yaml"
 TOKENIZER = "tokenizer"
 MANIFEST = "manifest.json"
-EXPORTED = "export.json"
-"""What an exported folder has: for what it is."""
 LOCK = ".lock"
 # what a training writes, and TensorBoard, evaluations and probes beside it; of a comparison's runs their cost, too
 _OURS = (

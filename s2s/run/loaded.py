@@ -16,12 +16,13 @@ from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
 from s2s.decoding.translator import LineTranslator
 from s2s.errors import UserError, quoted
-from s2s.files import explained, is_number
+from s2s.files import explained, is_number, read_file
 from s2s.interpretability.inspection import MOST_INSPECTED, Focus, Inspection, check_chosen
 from s2s.interpretability.words import check_length
 from s2s.recipe.schema import DeviceSettings
 from s2s.run import manifest
-from s2s.run.folder import EXPORTED, MANIFEST, RECIPE, TOKENIZER, Opened, home_of, opened
+from s2s.run.exported import EXPORTED, check_files
+from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, Opened, home_of, opened
 from s2s.run.tasks import read, task_of
 from s2s.tasks.contract import Evaluation, Loaded, Prepared, R, Scoring, Task
 from s2s.tasks.lines import Seen
@@ -53,7 +54,7 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
     run = opened(run, overrides) if isinstance(run, Path) else run
     folder = find_checkpoint(run.path, checkpoint)
     kept, recipe = run.kept, run.recipe
-    if (folder / RECIPE).read_bytes() != (run.path / RECIPE).read_bytes():
+    if read_file(folder / RECIPE) != read_file(run.path / RECIPE):
         # what was trained is what the checkpoint says
         kept, recipe = read(folder / RECIPE), read(folder / RECIPE, run.overrides)
     task = task_of(recipe)
@@ -63,9 +64,18 @@ def load(run: Opened | Path, checkpoint: str | None = None, overrides: Sequence[
     # the seed of the first weights is not that of whatever else this process draws
     with torch.random.fork_rng(devices=[]):
         model = task.build(recipe, tokenizers)
-    check_weights(folder)
+    check_saved(folder)
     load_weights(model, folder / _WEIGHTS)
     return Loaded(run.path, folder, recipe, model.to(computer.device).eval(), tokenizers, computer, run.fetched)
+
+
+def check_saved(folder: Path) -> None:
+    """Check the files of a checkpoint, or of an export, against the digests that they were saved with.
+
+    Raises:
+        UserError: a file has changed or is missing, or there is no digest.
+    """
+    (check_files if (folder / EXPORTED).exists() else check_weights)(folder)
 
 
 def ready(run: Opened, checkpoint: str | None = None) -> Loaded[Any, Any]:

@@ -22,7 +22,8 @@ from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
 from s2s.models.contract import parameter_count
 from s2s.recipe.schema import AnyRecipe
-from s2s.run.folder import EXPORTED, MANIFEST
+from s2s.run.exported import EXPORTED
+from s2s.run.folder import MANIFEST
 from s2s.training.checkpoint import Checkpoints
 from s2s.training.devices import Computer
 from s2s.training.precision import GradientTimes

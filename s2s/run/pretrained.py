@@ -16,10 +16,10 @@ from s2s.json_files import read_json
 from s2s.recipe.schema import AnyRecipe, FineTunedRecipe, InitSettings, TokenizerSettings
 from s2s.run.folder import RECIPE, TOKENIZER, check_is_run
 from s2s.run.hub import is_on_hub, located
-from s2s.run.loaded import find_checkpoint
+from s2s.run.loaded import check_saved, find_checkpoint
 from s2s.run.published.bert import POOLER
 from s2s.run.tasks import read
-from s2s.training.checkpoint import Checkpoints, check_weights
+from s2s.training.checkpoint import Checkpoints
 from s2s.training.optimization import group_of
 from s2s.training.tensor_files import read_weights
 
@@ -212,7 +212,7 @@ def begin_with(model: nn.Module, recipe: AnyRecipe, source: Source | None, folde
         source = source or open_source(recipe)
         if source is None:
             return Beginning(recipe)
-        check_weights(source.checkpoint)
+        check_saved(source.checkpoint)
         tensors = read_weights(source.checkpoint / "model.safetensors")
         pooler = source.checkpoint / POOLER
         tensors |= read_weights(pooler) if pooler.exists() else {}

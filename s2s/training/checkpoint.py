@@ -13,6 +13,7 @@ A checkpoint folder is enough to decode and to resume:
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any

@@ -11,6 +11,7 @@ from s2s.decoding.translator import LineTranslator, Translator
 from s2s.errors import UserError
 from s2s.models.transformer import Settings, build
 from s2s.recipe.schema import DecodingSettings, TokenizerSettings
+from s2s.run.exported import seal
 from s2s.run.folder import opened
 
 pytest.importorskip("ctranslate2")
@@ -89,6 +90,7 @@ def test_an_export_from_another_machine_is_computed_by_what_is_here(kind, there,
             f"torch.{'backends.' * (name == 'mps')}{name}.is_available", lambda name=name: name == there
         )
     monkeypatch.setattr(engine, "Engine", lambda folder, source, target, device, threads: device)
+    monkeypatch.setattr(engine, "check_files", lambda folder: None)
     translator, _ = engine.line_translator(replace(run, recipe=recipe), 1)
     assert cast(Any, translator).engine == "cpu"
 
@@ -122,7 +124,7 @@ def learned(tokenizer):
 
 
 def test_an_export_has_one_checkpoint_and_its_own_precision(small_world, tmp_path):
-    (tmp_path / "export.json").write_text('{"format": "ctranslate2"}')
+    seal(tmp_path, "ctranslate2", "0000001")
     run = replace(opened(small_world / "runs/t"), path=tmp_path)
     check_exported(run, "ctranslate2", None)
     for asked, checkpoint in ((("decoding.beam=2", "decoding.precision=bf16"), None), ((), "last")):

@@ -18,7 +18,7 @@ from s2s.errors import UserError
 from s2s.run.folder import opened
 from s2s.run.loaded import evaluate, load
 from s2s.run.pretrained import begin_with, open_source
-from s2s.run.published.bert import POOLER, described
+from s2s.run.published.bert import POOLER, Config, described
 from s2s.run.published.description import write_recipe
 from s2s.run.tasks import read, task_of
 from s2s.run.training import resume, train, training
@@ -370,9 +370,9 @@ def test_the_recipe_of_the_page_has_the_model_of_bert_base(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "pretrained-weights.md").read_text(encoding="utf-8")
     shown = next(block for block in page.split("```yaml\n")[1:] if "google-bert" in block).partition("```")[0]
     (tmp_path / "shown.yaml").write_text(shown, encoding="utf-8")
-    given = described(transformers.BertConfig().to_dict())
+    given = described(Config.model_validate(transformers.BertConfig().to_dict()))
     (tmp_path / "bert").mkdir()
-    write_recipe(given, tmp_path / "bert")
+    write_recipe(given, tmp_path / "bert", tmp_path)
     assert read(tmp_path / "shown.yaml").model == read(tmp_path / "bert" / "recipe.yaml").model
 
 

@@ -3,12 +3,15 @@
 import hashlib
 import json
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
 from s2s.errors import UserError
-from s2s.files import whole
-from s2s.run.published.description import CONFIG, read_json
+from s2s.files import sha256_of, whole
+from s2s.run.exported import check_files, seal
+from s2s.run.published.description import AGAIN, CONFIG, read_object
+from s2s.run.tasks import read, task_of
 
 FILES = (
     *(CONFIG, "model.safetensors", "pytorch_model.bin", "source.spm", "target.spm", "vocab.json", "vocab.txt"),
@@ -18,7 +21,7 @@ FILES = (
 _KINDS = ("marian", "bert")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 # of what is made here: another number makes it again
-_VERSION = 1
+_VERSION = 2
 
 
 def is_published(folder: Path) -> bool:
@@ -29,29 +32,57 @@ def is_published(folder: Path) -> bool:
 def as_run(folder: Path) -> Path:
     """A checkpoint of the same model, as ours are; made once, and kept in the user's cache.
 
+    It is found again by the content of all files that it was made of. A copy that has changed is made again.
+
     Raises:
         UserError: it is of a kind that s2s does not know, or something is missing or damaged.
     """
-    config = read_json(folder / CONFIG)
+    config = read_object(folder / CONFIG)
     kind = config.get("model_type")
     if kind not in _KINDS:
-        raise UserError(f"is a model of type {kind!r}", str(folder / CONFIG), f"s2s reads {' and '.join(_KINDS)}")
+        raise UserError(f"is a model of type {kind!r:.60}", str(folder / CONFIG), f"s2s reads {' and '.join(_KINDS)}")
     weights = next((folder / name for name in _WEIGHTS if (folder / name).exists()), None)
     if weights is None:
         raise UserError(f"has no weights: neither {' nor '.join(_WEIGHTS)}", str(folder), "fetch the whole model")
-    stat = weights.stat()
-    name = json.dumps([_VERSION, str(folder.resolve()), config, stat.st_size, stat.st_mtime_ns])
-    place = _cache() / f"{kind}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    there = [name for name in FILES if (folder / name).exists()]
+    contents = json.dumps([_VERSION, [(name, sha256_of(folder / name)) for name in there]])
+    place = _cache() / f"{kind}-{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
     if place.exists():
-        return place
+        try:
+            check_files(place)
+            return place
+        except UserError as error:
+            print(f"{error.where}: {error.what}; converting {folder} again", file=sys.stderr)
     place.parent.mkdir(parents=True, exist_ok=True)
     with whole(place) as temporary:
         temporary.mkdir()
         try:
             import_module(f"s2s.run.published.{kind}").convert(folder, config, weights, temporary)
-        except KeyError as error:
-            raise UserError(f"a description of the model lacks {error}", str(folder), "fetch the model again") from None
+            _check_shapes(temporary, weights)
+        except (IndexError, RuntimeError) as error:
+            # torch's own words, for tensors whose shapes are not those of the description
+            what = f"tensors do not fit {CONFIG}: {str(error).splitlines()[0]:.200}"
+            raise UserError(what, str(weights), AGAIN) from None
+        seal(temporary, "published", weights.name)
     return place
+
+
+def _check_shapes(place: Path, weights: Path) -> None:
+    """Refuses a converted model whose tensors have other shapes than its recipe and its tokenizers ask for."""
+    import torch
+
+    from s2s.data.tokenizers import Tokenizer
+    from s2s.training.tensor_files import read_tensors
+
+    recipe = read(place / "recipe.yaml")
+    task = task_of(recipe)
+    tokenizers = tuple(Tokenizer.load(place / "tokenizer", name) for name in task.tokenizer_names(recipe))
+    with torch.random.fork_rng(devices=[]):
+        wanted = {name: tuple(p.shape) for name, p in task.build(recipe, tokenizers).named_parameters()}
+    for name, tensor in read_tensors(place / "model.safetensors").items():
+        if name in wanted and tuple(tensor.shape) != wanted[name]:
+            what = f"tensors do not fit {CONFIG}: {name}, under our names, is {tuple(tensor.shape)}, not {wanted[name]}"
+            raise UserError(what, str(weights), AGAIN)
 
 
 def _cache() -> Path:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
 from s2s.data.published import packed_words
 from s2s.data.tokenizers import Tokenizer
 from s2s.errors import UserError
-from s2s.run.published.description import CONFIG, check_values, read_json, write_recipe
+from s2s.files import LARGE_BYTES, read_file
+from s2s.json_files import read_json
+from s2s.run.published.description import AGAIN, CONFIG, check_values, keys_of, write_recipe
 from s2s.run.published.weights import Weights
 
 POOLER = "pooler.safetensors"
@@ -33,8 +36,9 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
         UserError: a file is missing, or the model has what ours has not.
     """
     _check(config, folder / CONFIG)
+    sizes = keys_of(config, Config, folder / CONFIG)
     theirs = _named(Weights(weights))
-    rows = len(theirs.take("embeddings.word_embeddings.weight"))
+    rows = len(theirs.table("embeddings.word_embeddings.weight"))
     pieces, how = _vocabulary(folder)
     names = [*pieces, *(f"[row {n}]" for n in range(len(pieces), rows))]
     missing = [name for name in (*_SPECIALS, _MASK) if name not in names]
@@ -42,12 +46,12 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
         what = f"no piece {missing[0]}" if missing else f"{len(names)} pieces for {rows} vectors"
         raise UserError(f"has {what}", str(folder), "choose another model")
     others = [name for name in names if name not in (*_SPECIALS, _MASK)]
-    write_recipe(described(config), place)
+    write_recipe(described(sizes), place, folder / CONFIG)
     (place / "tokenizer").mkdir()
     Tokenizer(packed_words(others, *how), "published", "identity", False).save(place / "tokenizer", "text")
     numbers = {name: number for number, name in enumerate(names)}
     order = torch.tensor([numbers[name] for name in (*_SPECIALS, *others, _MASK)])
-    _model(theirs, config, order).save(place / "model.safetensors")
+    _model(theirs, sizes.num_hidden_layers, order).save(place / "model.safetensors")
     if "pooler.dense.weight" in theirs.tensors:
         pooler = Weights()
         pooler.take_over(theirs, "pooler.dense", "pooling.dense")
@@ -65,24 +69,37 @@ def _check(config: dict[str, Any], path: Path) -> None:
     check_values(config, known, path)
 
 
-def described(config: dict[str, Any]) -> dict[str, Any]:
+class Config(BaseModel):
+    """The sizes in `config.json`."""
+
+    hidden_size: int
+    num_attention_heads: int
+    intermediate_size: int
+    num_hidden_layers: int
+    max_position_embeddings: int
+    layer_norm_eps: float = 1e-12
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+
+
+def described(config: Config) -> dict[str, Any]:
     """The recipe of a model by its `config.json`."""
-    longest = config["max_position_embeddings"]
+    longest = config.max_position_embeddings
     model = {
         "kind": "transformer",
-        "width": config["hidden_size"],
-        "heads": config["num_attention_heads"],
-        "feedforward": config["intermediate_size"],
-        "encoder_layers": config["num_hidden_layers"],
+        "width": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "feedforward": config.intermediate_size,
+        "encoder_layers": config.num_hidden_layers,
         "encoder_positions": "learned",
         "max_positions": longest,
         "norm": "post",
-        "norm_epsilon": config.get("layer_norm_eps", 1e-12),
+        "norm_epsilon": config.layer_norm_eps,
         "embedding_norm": True,
         "scale_embeddings": False,
         "activation": "gelu",
-        "dropout": float(config.get("hidden_dropout_prob", 0.1)),
-        "attention_dropout": float(config.get("attention_probs_dropout_prob", 0.1)),
+        "dropout": config.hidden_dropout_prob,
+        "attention_dropout": config.attention_probs_dropout_prob,
     }
     return {
         "name": "bert",
@@ -98,26 +115,68 @@ def described(config: dict[str, Any]) -> dict[str, Any]:
 def _vocabulary(folder: Path) -> tuple[list[str], tuple[bool, bool, bool]]:
     """The pieces by their numbers, and how words are made: in lower case, without accents, Chinese characters apart."""
     if (path := folder / "tokenizer.json").exists():
-        found = read_json(path)
-        model, words = found.get("model") or {}, found.get("normalizer") or {}
-        kinds = {name: (found.get(name) or {}).get("type") for name in ("model", "normalizer", "pre_tokenizer")}
+        found = read_json(path, _TokenizerFile, AGAIN, LARGE_BYTES)
+        model, words = found.model, found.normalizer
+        kinds = {"model": model.type, "normalizer": words.type, "pre_tokenizer": found.pre_tokenizer.type}
         wanted = {"model": "WordPiece", "normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
         check_values(kinds, {name: (value,) for name, value in wanted.items()}, path)
-        check_values(words, {"clean_text": (True, None)}, path)
-        check_values(model, {"continuing_subword_prefix": ("##", None), "max_input_chars_per_word": (100, None)}, path)
-        numbers: dict[str, int] = model["vocab"]
-        return sorted(numbers, key=numbers.__getitem__), _how(words, "lowercase", "handle_chinese_chars")
+        check_values({"clean_text": words.clean_text}, {"clean_text": (True, None)}, path)
+        prefix, longest = model.continuing_subword_prefix, model.max_input_chars_per_word
+        check_values({"continuing_subword_prefix": prefix}, {"continuing_subword_prefix": ("##", None)}, path)
+        check_values({"max_input_chars_per_word": longest}, {"max_input_chars_per_word": (100, None)}, path)
+        pieces = sorted(model.vocab, key=model.vocab.__getitem__)
+        if [model.vocab[piece] for piece in pieces] != list(range(len(pieces))):
+            raise UserError("model.vocab: the numbers are not 0, 1, 2 …, each once", str(path), AGAIN)
+        return pieces, _how(words.lowercase, words.strip_accents, words.handle_chinese_chars)
+    path = folder / "vocab.txt"
     try:
-        lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = read_file(path, AGAIN, LARGE_BYTES).decode("utf-8").removesuffix("\n").split("\n")
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot be read: {error}", str(folder / "vocab.txt"), "fetch the whole model") from None
-    settings = folder / "tokenizer_config.json"
-    return lines, _how(read_json(settings) if settings.exists() else {}, "do_lower_case", "tokenize_chinese_chars")
+        what = (error.strerror if isinstance(error, OSError) else None) or "is not UTF-8"
+        raise UserError(f"cannot be read: {what}", str(path), "fetch the whole model") from None
+    path = folder / "tokenizer_config.json"
+    settings = read_json(path, _TokenizerConfig, AGAIN) if path.exists() else _TokenizerConfig()
+    return lines, _how(settings.do_lower_case, settings.strip_accents, settings.tokenize_chinese_chars)
 
 
-def _how(words: dict[str, Any], lowercase: str, chinese: str) -> tuple[bool, bool, bool]:
-    lower, stripped = bool(words.get(lowercase, True)), words.get("strip_accents")
-    return lower, lower if stripped is None else bool(stripped), bool(words.get(chinese, True))
+def _how(lowercase: bool | None, strip_accents: bool | None, chinese: bool | None) -> tuple[bool, bool, bool]:
+    lower = lowercase is not False
+    return lower, lower if strip_accents is None else strip_accents, chinese is not False
+
+
+class _Normalizer(BaseModel):
+    type: str | None = None
+    clean_text: bool | None = None
+    lowercase: bool | None = None
+    strip_accents: bool | None = None
+    handle_chinese_chars: bool | None = None
+
+
+class _WordPiece(BaseModel):
+    type: str | None = None
+    vocab: dict[str, int]
+    continuing_subword_prefix: str | None = None
+    max_input_chars_per_word: int | None = None
+
+
+class _PreTokenizer(BaseModel):
+    type: str | None = None
+
+
+class _TokenizerFile(BaseModel):
+    """The parts of `tokenizer.json` that are read."""
+
+    model: _WordPiece
+    normalizer: _Normalizer = _Normalizer()
+    pre_tokenizer: _PreTokenizer = _PreTokenizer()
+
+
+class _TokenizerConfig(BaseModel):
+    """The parts of `tokenizer_config.json` that are read."""
+
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
 
 
 def _named(weights: Weights) -> Weights:
@@ -131,14 +190,15 @@ def _named(weights: Weights) -> Weights:
     return weights
 
 
-def _model(theirs: Weights, config: dict[str, Any], order: Tensor) -> Weights:
+def _model(theirs: Weights, layers: int, order: Tensor) -> Weights:
     """The tensors under our names, with pieces in our order."""
     ours = Weights()
     ours.tensors["encoder.embedding.tokens.weight"] = theirs.take("embeddings.word_embeddings.weight")[order]
-    kinds = theirs.take("embeddings.token_type_embeddings.weight")
-    ours.tensors["encoder.embedding.positions.weight"] = theirs.take("embeddings.position_embeddings.weight") + kinds[0]
+    kinds = theirs.table("embeddings.token_type_embeddings.weight")
+    positions = theirs.table("embeddings.position_embeddings.weight")
+    ours.tensors["encoder.embedding.positions.weight"] = positions + kinds[0]
     ours.take_over(theirs, "embeddings.LayerNorm", "encoder.embedding.norm")
-    for number in range(config["num_hidden_layers"]):
+    for number in range(layers):
         there, here = f"encoder.layer.{number}.", f"encoder.layers.{number}."
         for part in ("query", "key", "value"):
             ours.take_over(theirs, f"{there}attention.self.{part}", f"{here}attention.{part}")

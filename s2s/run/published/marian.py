@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
 from s2s.data.published import packed
 from s2s.data.tokenizers import PAD, Tokenizer
 from s2s.errors import UserError
-from s2s.run.published.description import CONFIG, check_values, read_json, write_recipe
+from s2s.files import LARGE_BYTES, read_file
+from s2s.json_files import read_json
+from s2s.run.published.description import AGAIN, CONFIG, check_values, keys_of, write_recipe
 from s2s.run.published.weights import Weights
 
 # e to this is no share of anything, and smoothing spreads little of it
@@ -29,19 +32,20 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
     Raises:
         UserError: a file is missing, or the model has what ours has not.
     """
-    _check(config, folder)
-    order = _pieces(folder, config)
+    sizes = keys_of(config, Config, folder / CONFIG)
+    _check(config, sizes, folder)
+    order = _pieces(folder, sizes)
     tokenizers = _tokenizers(folder, order)
     settings: dict[str, Any] = {
         "kind": "transformer",
-        "width": config["d_model"],
-        "heads": config["encoder_attention_heads"],
-        "feedforward": config["encoder_ffn_dim"],
-        "encoder_layers": config["encoder_layers"],
-        "decoder_layers": config["decoder_layers"],
+        "width": sizes.d_model,
+        "heads": sizes.encoder_attention_heads,
+        "feedforward": sizes.encoder_ffn_dim,
+        "encoder_layers": sizes.encoder_layers,
+        "decoder_layers": sizes.decoder_layers,
         "norm": "post",
-        "activation": _ACTIVATIONS[config["activation_function"]],
-        "dropout": float(config.get("dropout", 0.1)),
+        "activation": _ACTIVATIONS[sizes.activation_function],
+        "dropout": sizes.dropout,
         "tie": "all",
         "output_bias": True,
     }
@@ -51,69 +55,102 @@ def convert(folder: Path, config: dict[str, Any], weights: Path, place: Path) ->
         "task": "translation",
         "model": settings,
         "tokenizer": {"kind": "published", "normalization": "identity", "shared": False},
-        "decoding": {"beam": config.get("num_beams") or 5},
+        "decoding": {"beam": sizes.num_beams or 5},
     }
-    write_recipe(given, place)
+    write_recipe(given, place, folder / CONFIG)
     (place / "tokenizer").mkdir()
     for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
         tokenizer.save(place / "tokenizer", side)
-    _weights(config, Weights(weights), order).save(place / "model.safetensors")
+    _weights(sizes, Weights(weights), order).save(place / "model.safetensors")
 
 
-def _check(config: dict[str, Any], folder: Path) -> None:
+class Config(BaseModel):
+    """The keys of `config.json` that are read."""
+
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    activation_function: str
+    dropout: float = 0.1
+    num_beams: int | None = None
+    pad_token_id: int
+    eos_token_id: int
+
+
+def _check(config: dict[str, Any], sizes: Config, folder: Path) -> None:
     known = {
         "activation_function": tuple(_ACTIVATIONS),
         "scale_embedding": (True,),
         "share_encoder_decoder_embeddings": (True, None),
         "normalize_before": (False, None),
         "normalize_embedding": (False, None),
-        "encoder_ffn_dim": (config["decoder_ffn_dim"],),
-        "encoder_attention_heads": (config["decoder_attention_heads"],),
-        "decoder_start_token_id": (config["pad_token_id"],),
+        "encoder_ffn_dim": (sizes.decoder_ffn_dim,),
+        "encoder_attention_heads": (sizes.decoder_attention_heads,),
+        "decoder_start_token_id": (sizes.pad_token_id,),
     }
     check_values(config, known, folder / CONFIG)
 
 
-def _pieces(folder: Path, config: dict[str, Any]) -> list[tuple[str, int]]:
+def _pieces(folder: Path, sizes: Config) -> list[tuple[str, int]]:
     """The pieces after our special ones, each with its number there."""
-    vocabulary = read_json(folder / "vocab.json")
-    special = {config["pad_token_id"], config["eos_token_id"], vocabulary["<unk>"]}
+    path = folder / "vocab.json"
+    vocabulary = read_json(path, dict[str, int], AGAIN, LARGE_BYTES)
     found = sorted(vocabulary.items(), key=lambda each: each[1])
+    if [number for _, number in found] != list(range(len(found))):
+        raise UserError("the numbers are not 0, 1, 2 …, each once", str(path), AGAIN)
+    special = {sizes.pad_token_id, sizes.eos_token_id, vocabulary.get("<unk>", -1)}
+    if len(special) < 3 or not special <= set(range(len(found))):
+        what = f"has no three pieces for <unk>, and for pad_token_id and eos_token_id of {CONFIG}"
+        raise UserError(what, str(path), AGAIN)
     return [(piece, number) for piece, number in found if number not in special]
 
 
 def _tokenizers(folder: Path, order: list[tuple[str, int]]) -> list[Tokenizer]:
-    try:
-        models = [(folder / f"{side}.spm").read_bytes() for side in ("source", "target")]
-    except OSError as error:
-        raise UserError("there is no such file", str(error.filename), "fetch the whole model") from None
-    pieces = [piece for piece, _ in order]
-    return [Tokenizer(packed(pieces, model), "published", "identity", False) for model in models]
+    pieces, found = [piece for piece, _ in order], []
+    for path in (folder / "source.spm", folder / "target.spm"):
+        try:
+            model = read_file(path, AGAIN, LARGE_BYTES)
+            found.append(Tokenizer(packed(pieces, model), "published", "identity", False))
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            what = "there is no such file" if missing else f"cannot be read: {error.strerror}"
+            raise UserError(what, str(path), "fetch the whole model") from None
+        except RuntimeError:
+            raise UserError("is no model of sentencepiece", str(path), AGAIN) from None
+    return found
 
 
-def _weights(config: dict[str, Any], theirs: Weights, order: list[tuple[str, int]]) -> Weights:
+def _weights(sizes: Config, theirs: Weights, order: list[tuple[str, int]]) -> Weights:
     """The tensors under our names, with vectors in our order."""
-    width, ours = config["d_model"], Weights()
+    width, ours = sizes.d_model, Weights()
     # number 2i here is sine i, which stands at i there; number 2i + 1 is cosine i, which stands at width / 2 + i
     half = (width + 1) // 2
     places = torch.tensor([i // 2 if i % 2 == 0 else half + i // 2 for i in range(width)])
-    rows = _rows(config, order)
-    table = theirs.take("model.shared.weight")[rows][:, places]
+    rows = _rows(sizes, order)
+    shared = theirs.table("model.shared.weight")
+    if shared.shape != (len(order) + 3, width):
+        what = f"model.shared.weight is not {len(order) + 3:,} × {width:,}, pieces and d_model"
+        raise UserError(what, str(theirs.path), AGAIN)
+    table = shared[rows][:, places]
     table[PAD] = 0
     ours.tensors["encoder.embedding.tokens.weight"] = table
     bias = theirs.take("final_logits_bias", (1, len(order) + 3)).flatten()[rows]
     bias[PAD] = _NEVER
     ours.tensors["projection.bias"] = bias
     for side in ("encoder", "decoder"):
-        for layer in range(config[f"{side}_layers"]):
+        for layer in range(sizes.encoder_layers if side == "encoder" else sizes.decoder_layers):
             _layer(theirs, f"model.{side}.layers.{layer}.", ours, f"{side}.layers.{layer}.", places)
     return ours
 
 
-def _rows(config: dict[str, Any], order: list[tuple[str, int]]) -> Tensor:
-    start = config["pad_token_id"]
-    unknown = next(iter(set(range(len(order) + 3)) - {start, config["eos_token_id"], *(n for _, n in order)}))
-    first = [start, start, config["eos_token_id"], unknown]
+def _rows(sizes: Config, order: list[tuple[str, int]]) -> Tensor:
+    start = sizes.pad_token_id
+    unknown = next(iter(set(range(len(order) + 3)) - {start, sizes.eos_token_id, *(n for _, n in order)}))
+    first = [start, start, sizes.eos_token_id, unknown]
     return torch.tensor([*first, *(number for _, number in order)])
 
 

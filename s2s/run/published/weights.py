@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from s2s.errors import UserError
-from s2s.training.tensor_files import read_tensors, save_tensors
+from s2s.files import open_regular
+from s2s.run.published.description import AGAIN
+from s2s.training.tensor_files import check_finite, read_tensors, save_tensors
 
 
 class Weights:
@@ -21,10 +23,9 @@ class Weights:
         if path is not None and path.suffix == ".safetensors":
             self.tensors = read_tensors(path)
         elif path is not None:
-            try:
-                self.tensors = torch.load(path, map_location="cpu", weights_only=True)
-            except Exception as error:
-                raise UserError(f"cannot be read: {error!s:.200}", str(path), "fetch the model again") from None
+            self.tensors = _unpickled(path)
+        if path is not None:
+            check_finite(self.tensors, path)
 
     def take(self, name: str, zeros: tuple[int, ...] | None = None) -> Tensor:
         """The tensor of that name; where it may be missing, zeros of a shape.
@@ -35,8 +36,15 @@ class Weights:
         if name not in self.tensors and zeros is not None:
             return torch.zeros(zeros)
         if name not in self.tensors:
-            raise UserError(f"has no tensor {name}", str(self.path), "fetch the model again")
+            raise UserError(f"has no tensor {name}", str(self.path), AGAIN)
         return self.tensors[name].float()
+
+    def table(self, name: str) -> Tensor:
+        """A matrix of that name, a vector a row; see `take`."""
+        found = self.take(name)
+        if found.dim() != 2 or not len(found):
+            raise UserError(f"tensor {name} is no matrix", str(self.path), AGAIN)
+        return found
 
     def take_over(
         self, theirs: "Weights", there: str, here: str, columns: Tensor | None = None, rows: Tensor | None = None
@@ -51,3 +59,17 @@ class Weights:
     def save(self, path: Path) -> None:
         """Writes them as a checkpoint has them."""
         save_tensors(self.tensors, path)
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    try:
+        with open_regular(path, AGAIN) as file:
+            found = torch.load(file, map_location="cpu", weights_only=True)
+    except UserError:
+        raise
+    except Exception as error:
+        what = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"cannot be read: {what:.200}", str(path), AGAIN) from None
+    if not isinstance(found, dict) or not all(isinstance(k, str) and isinstance(t, Tensor) for k, t in found.items()):
+        raise UserError("holds no tensors by their names", str(path), AGAIN)
+    return dict(found)
