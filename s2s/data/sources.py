@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from s2s.data import text_files
-from s2s.data.caching import cache_for, cached, converted
+from s2s.data.caching import cached, converted, made_once, name_of_folder
 from s2s.data.stratification import stratified
 from s2s.errors import UserError
 from s2s.files import full
@@ -297,10 +297,16 @@ def hub_split(settings: SourceSettings, split: str, folder: Path | None = None) 
     from datasets.exceptions import DatasetsError
 
     corpus = str(folder or settings.corpus)
-    try:
+    name = name_of_folder(corpus, settings.config or "")
+
+    def make(place: Path | None) -> datasets.Dataset:
+        """The split, in a folder, or where data sets of the hub are."""
         return datasets.load_dataset(  # type: ignore[return-value]
-            corpus, settings.config, split=split, revision=settings.revision, cache_dir=cache_for(corpus)
+            corpus, settings.config, split=split, revision=settings.revision, cache_dir=place and str(place)
         )
+
+    try:
+        return make(None) if name is None else made_once(name, make)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError) and full(cause):
