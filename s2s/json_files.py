@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 from types import GenericAlias
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -42,11 +42,21 @@ def read_json(path: Path, kind: type[T] | GenericAlias, remedy: str = RESTORE, m
     except OSError as error:
         what = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
         raise UserError(what, str(path), remedy) from None
-    return parse_json(content, kind, str(path), remedy)
+    return parse_json(content, kind, str(path), remedy, lines=True)
 
 
-def parse_json(content: bytes | str, kind: type[T] | GenericAlias, where: str, remedy: str) -> T:
+def parse_json(content: bytes | str, kind: type[T] | GenericAlias, where: str, remedy: str, lines: bool = False) -> T:
     """Read JSON text as a value of a type; see `read_json`.
+
+    Args:
+        content: the text, in UTF-8.
+        kind: the type.
+        where: file, line or key that an error names.
+        remedy: what to do if the text is wrong.
+        lines: append the line of a syntax error to `where`.
+
+    Returns:
+        The validated value.
 
     Raises:
         UserError: it is no JSON, nested too deeply, or holds something else.
@@ -56,12 +66,12 @@ def parse_json(content: bytes | str, kind: type[T] | GenericAlias, where: str, r
         return _adapter(kind).validate_json(content, strict=True)
     except ValidationError as error:
         what, line = _described(error)
-    raise UserError(what, f"{where}:{line}" if line else where, remedy)
+    raise UserError(what, f"{where}:{line}" if lines and line else where, remedy)
 
 
 @lru_cache(maxsize=64)
 def _adapter(kind: type[T] | GenericAlias) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+    return TypeAdapter(cast("type[T]", kind))
 
 
 def _described(error: ValidationError) -> tuple[str, str]:
