@@ -35,9 +35,9 @@ from s2s.experiments.instruments import peak_bytes, spent
 from s2s.models.transformer import Settings, build
 from s2s.run.loaded import load
 from s2s.run.tasks import read
-from s2s.training.tensor_files import read_tensors
 from s2s.training.devices import Computer
 from s2s.training.loss import cross_entropy
+from s2s.training.tensor_files import read_tensors
 
 ROOT = Path(__file__).parents[1]
 # a comparison that was begun on such a machine, with all that it measured
