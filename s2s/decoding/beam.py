@@ -206,11 +206,13 @@ class _Search:
                 self.to_beat[index] = pool[-1].score
 
     def _can_improve(self, best_live: Float[np.ndarray, " sentences"], length: int) -> Bool[np.ndarray, " sentences"]:
+        # false for NaN, too: weights that diverged give no hypothesis
+        alive = best_live > _NEVER
         if self.beam.size == 1:
-            return np.array([not self.pools[i] for i in self.sentences], dtype=bool)
+            return alive & np.array([not self.pools[i] for i in self.sentences], dtype=bool)
         # the best score that is still possible: no further loss of log probability, and the longest target
         largest = ((5 + self.limits + 1) / 6) ** self.beam.length_penalty
-        return (best_live > _NEVER) & (best_live / largest > self.to_beat[self.sentences])
+        return alive & (best_live / largest > self.to_beat[self.sentences])
 
     def _advance(
         self,

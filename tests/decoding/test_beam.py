@@ -3,6 +3,7 @@
 import itertools
 import math
 import runpy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,6 +208,32 @@ def test_unlikely_hypotheses_that_finish_early_do_not_end_the_search(model, sour
     peaked = Seq2Seq(model.encoder, _Peaked(answer), projection).eval()
     for found in _search(peaked, sources, [40] * 5, Beam(size, 1, 0.0)):
         assert list(found[0].tokens) == answer
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
+def test_a_search_with_weights_that_are_not_finite_ends(model, sources, size, weight):
+    torch.nn.init.constant_(model.projection.weight, weight)
+    found = search(model, *sources, np.array([4] * 5), Beam(size), None, _at_most(6))
+    assert [len(hypotheses) for hypotheses in found] == [0] * 5
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_search_that_can_never_end_a_text_ends(model, sources, size):
+    model.projection.bias = torch.nn.Parameter(torch.zeros(SIZE, dtype=torch.double))
+    torch.nn.init.constant_(model.projection.bias[EOS], float("-inf"))
+    found = search(model, *sources, np.array([4] * 5), Beam(size), None, _at_most(6))
+    assert [len(hypotheses) for hypotheses in found] == [0] * 5
+
+
+def _at_most(steps: int) -> Callable[[], None]:
+    """Fail at a step after so many, instead of waiting for ever."""
+    counted = itertools.count()
+
+    def before_step() -> None:
+        assert next(counted) < steps, "the search does not end"
+
+    return before_step
 
 
 def test_an_exception_before_a_step_ends_the_search(model, sources):
