@@ -51,7 +51,7 @@ def test_every_command_of_the_page_works(folder):
         said.append(done.output)
     assert {path.name for path in Path("runs").iterdir()} == {"captioning", "show_attend_tell", "mine"}
     assert "against the first" in said[3]
-    assert [line.split("\t")[0] for line in said[6].strip().split("\n")] == ["photo.png", "other.png"]
+    assert [line.split("\t")[0] for line in said[6].strip().split("\n") if "\t" in line] == ["photo.png", "other.png"]
     assert Path("looks.html").stat().st_size > 5000
     assert Path("looks.png").read_bytes()[:4] == b"\x89PNG"
     assert "captions said before" in said[8]

@@ -297,7 +297,9 @@ def test_a_terminal_is_asked_for_each_line_once_the_model_is_there(folder):
         assert b"Ctrl-D" in told
         os.write(ours, b"The dog sleeps.\n")
         assert process.stdout.readline().endswith(b"\n")
-        assert process.stderr.read(2) == b"> "
+        # a model with so little training may reach the length limit, which is said before the next prompt
+        while not told.endswith(b"limit\n> ") and not told.endswith(b"> > ") and told.count(b"> ") < 2:
+            told += process.stderr.read(1)
         os.write(ours, b"The helicopter sleeps.\n")
         assert process.stdout.readline().endswith(b"\n")
         line = process.stderr.readline()

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from s2s.decoding import beam, translator
 from s2s.recipe.schema import DeviceSettings
-from s2s.training import checkpoint, devices
+from s2s.training import devices, tensor_files
 from s2s.training.devices import Computer
 
 NAME = "pretend"
@@ -111,8 +111,8 @@ def pretend(monkeypatch) -> Iterator[Computer]:
     counted.clear()
     # what torch and safetensors do in C++ with a device's memory, which this one has not
     monkeypatch.setattr(torch, "tensor", _made_there)
-    save = checkpoint.save_file
-    monkeypatch.setattr(checkpoint, "save_file", lambda all, path: save({n: t.cpu() for n, t in all.items()}, path))
+    save = tensor_files.save_file
+    monkeypatch.setattr(tensor_files, "save_file", lambda all, path: save({n: t.cpu() for n, t in all.items()}, path))
     # torch makes no views in inference mode of tensors that Python made
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
     monkeypatch.setattr(translator, "search", torch.no_grad()(beam.search.__wrapped__))

@@ -176,7 +176,7 @@ def test_measurements_are_of_the_texts_that_they_were_made_on(counting, tmp_path
         with pytest.raises(UserError, match="other data than those that its measurements were made on"):
             _go_on(folder)
     kept.write_text("{")
-    with pytest.raises(UserError, match=r"data.json: is damaged(.|\n)*remove it if the data are still the same"):
+    with pytest.raises(UserError, match=r"data.json:1: not JSON(.|\n)*remove it if the data are still the same"):
         _go_on(folder)
     assert (folder / COMPARISON).read_bytes() == asked
     # one of before they were kept is believed

@@ -8,10 +8,10 @@ import sys
 import pytest
 import sacrebleu
 
+from s2s.errors import UserError
 from s2s.experiments import bottleneck
 from s2s.experiments.bottleneck import EXPERIMENT, Sizes
 from s2s.experiments.bottleneck.conclude import beyond, compared, cut
-from s2s.experiments.contest import NotForThisModel
 from s2s.experiments.translating import counts_of, joined_texts
 from s2s.questions import ROWS
 
@@ -231,6 +231,5 @@ def test_a_real_run_translates_longer_and_longer_texts(contest):
 
 
 def test_a_tagger_is_told_so(contest):
-    made = contest(["rnn-tagger"])
-    with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])
+    with pytest.raises(UserError, match="rnn-tagger"):
+        contest(["rnn-tagger"])

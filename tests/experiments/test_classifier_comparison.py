@@ -76,7 +76,8 @@ def _check_summary(folder: Path) -> None:
     assert (summary.task, summary.experiments) == ("classification", list(EXPERIMENTS))
     assert summary.command == "s2s compare lstm transformer transformer.dropout=0.2 --seeds 2 --task tiny.yaml"
     one, two = summary.contenders
-    assert abs(one.parameters - two.parameters) <= 0.05 * min(one.parameters, two.parameters)
+    # each is within 5 % of the recipe's model, so they are within 10 % of each other
+    assert abs(one.parameters - two.parameters) <= 0.1 * min(one.parameters, two.parameters)
     assert (one.settings["bidirectional"], two.settings["dropout"]) == (True, 0.2)
     for contender in summary.contenders:
         losses = {float(rate): loss for rate, loss in contender.rates.items()}

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from s2s.errors import UserError
 from s2s.evaluation.differences import welch
 from s2s.experiments import positions
-from s2s.experiments.contest import Cell, NotForThisModel
+from s2s.experiments.contest import Cell
 from s2s.experiments.positions import (
     EXPERIMENT,
     Sizes,
@@ -326,6 +327,5 @@ def test_a_real_measurement_says_everything(contest):
 
 
 def test_a_tagger_is_told_so(contest):
-    made = contest(["rnn-tagger"])
-    with pytest.raises(NotForThisModel):
-        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])
+    with pytest.raises(UserError, match="rnn-tagger"):
+        contest(["rnn-tagger"])

@@ -332,10 +332,10 @@ def test_a_search_that_keeps_too_little_is_told(run, tmp_path, monkeypatch):
 
     search = translator.search
 
-    def worse(model, source, valid, limits, beam, pieces):
+    def worse(model, source, valid, limits, beam, pieces, before_step):
         return [
             [replace(h, tokens=(*h.tokens, h.tokens[0]), score=h.score - 5) for h in found]
-            for found in search(model, source, valid, limits, beam, pieces)
+            for found in search(model, source, valid, limits, beam, pieces, before_step)
         ]
 
     monkeypatch.setattr(translator, "search", worse)

@@ -193,7 +193,11 @@ def test_loaded_tensors_learn_at_the_lower_rate(folder):
 
 
 def test_a_run_goes_on_without_the_run_that_it_began_with(folder, tmp_path):
-    names = ["classes", *_begin(folder, "init.freeze=embeddings", "init.learning_rate_scale=0.3")]
+    names = [
+        "classes",
+        *_begin(folder, "init.freeze=embeddings", "init.learning_rate_scale=0.3"),
+        "validation.keep_best=2",
+    ]
     whole, _ = _train(folder, *names, run="whole")
     path, _ = _train(folder, *names, run="stopped")
     recipe = (path / "recipe.yaml").read_text()

@@ -46,7 +46,7 @@ def test_answers_are_those_of_the_run(server, loaded):
 
 def test_classify_says_which_texts_were_truncated(loaded):
     limit = loaded["c"].recipe.batches.max_length
-    with served(loaded, Limits(characters=10 * limit)) as server:
+    with served(loaded, Limits(characters=10 * limit, tokens=4 * limit, positions=100 * limit)) as server:
         _, found = server.post("/classify", {"text": ["The dog.", "", "dog " * limit]})
     assert [each["truncated"] for each in found["classes"]] == [False, False, True]
 
