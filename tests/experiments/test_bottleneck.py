@@ -231,5 +231,6 @@ def test_a_real_run_translates_longer_and_longer_texts(contest):
 
 
 def test_a_tagger_is_told_so(contest):
+    made = contest(["rnn-tagger"])
     with pytest.raises(UserError, match="rnn-tagger"):
-        contest(["rnn-tagger"])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

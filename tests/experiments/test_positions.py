@@ -327,5 +327,6 @@ def test_a_real_measurement_says_everything(contest):
 
 
 def test_a_tagger_is_told_so(contest):
+    made = contest(["rnn-tagger"])
     with pytest.raises(UserError, match="rnn-tagger"):
-        contest(["rnn-tagger"])
+        EXPERIMENT.measure(made, EXPERIMENT.cells(made)[0])

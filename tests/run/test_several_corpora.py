@@ -69,7 +69,13 @@ def _recipe(folder: Path, name: str, train: str, more: str = "", source: str = "
 def _s2s(*words: object) -> str:
     done = CliRunner().invoke(commands, [str(w) for w in words], standalone_mode=False, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.stdout
+    return done.output
+
+
+def _translated(run: str, file: str) -> list[str]:
+    done = CliRunner().invoke(commands, ["translate", run, "--input", file], standalone_mode=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout.split("\n")[:-1]
 
 
 def _weights(run: str) -> bytes:
@@ -129,7 +135,7 @@ BACK = (
 def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_same_bits(folder):
     _trained_back(folder)
     recipe = _recipe(folder, "both", "whole.tsv", BACK)
-    written = _s2s("translate", "runs/back", "--input", "mono.de").split("\n")[:-1]
+    written = _translated("runs/back", "mono.de")
     _, data, said = _prepared(recipe)
     assert any("back-translating 30 lines by" in line for line in said)
     pairs = [(f"<bt> {s}", t) for s, t in zip(written, (folder / "mono.de").read_text().splitlines(), strict=True)]
@@ -152,7 +158,7 @@ def test_back_translations_are_what_the_run_writes_and_a_resumed_run_has_the_sam
     run = load(Path("runs/again"))
     assert resuming("", Patient(task_of(run.recipe), run, cast(Any, None), np.arange(0))).status == "pass"
     (folder / "runs/again/back_translations.json").write_text("[]")
-    with pytest.raises(UserError, match=r"back_translations.json: is damaged"):
+    with pytest.raises(UserError, match=r"back_translations.json: input should be an object"):
         _s2s("train", "runs/again", "--resume")
 
 
@@ -177,7 +183,7 @@ def test_an_interrupted_back_translation_goes_on_and_says_how_far_it_is(folder, 
     table = Path(cast(Any, with_back_translations(recipe, said.append)).data.more["back"].train)
     assert called == [12, 12, 6, 6]
     assert "data.more.back: 30 of 30 lines are back-translated" in said
-    written = _s2s("translate", "runs/back", "--input", "mono.de").split("\n")[:-1]
+    written = _translated("runs/back", "mono.de")
     rows = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
     assert [row["source"] for row in rows] == written
     assert [row["target"] for row in rows] == (folder / "mono.de").read_text().splitlines()

@@ -211,7 +211,7 @@ def _group(name: str, preferences: Sequence[Preference]) -> Group:
 
 def write_preferences(preferences: Sequence[Preference], path: Path) -> None:
     """Writes a table with a line for each pair."""
-    with whole(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+    with whole(path, follow=True) as place, place.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["line", *_COLUMNS, "shared_pieces", "score_more", "score_less", "preferred"])
         for p in preferences:
