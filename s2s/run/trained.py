@@ -26,7 +26,7 @@ from s2s.run.tasks import schema_of, task_of
 from s2s.tasks.classify_lines import truncation_warning
 from s2s.tasks.contract import TEXTS, TOKENIZER, Evaluation, Loaded, Scoring
 from s2s.tasks.labelled import Labelling, class_probabilities
-from s2s.tasks.lines import Seen, TooLong
+from s2s.tasks.lines import Seen, TooLong, count_sentences
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.use import check_chosen, task_named
@@ -85,21 +85,28 @@ class Run:
                 `longer_than_training`. `Candidate.hypothesis.cut` is True where the length limit ended an output.
         """
         lines = _several(lines, "lines")
-        found, too_long = self.candidates(lines, task=task), TooLong(self._longest, warnings.warn, at_once=False)
-        for tokens in self._lengths(lines, task):
-            too_long.add(tokens)
+        found = self.candidates(lines, task=task)
+        longest, sentences = self._longest
+        too_long = TooLong(longest, warnings.warn, at_once=False, sentences=sentences)
+        for line, tokens in zip(lines, self._lengths(lines, task), strict=True):
+            too_long.add(tokens, count_sentences(line))
         too_long.report()
         return [each[0].text if each else "" for each in found]
 
     def longer_than_training(self, lines: Sequence[str], task: str | None = None) -> list[bool]:
-        """Whether each line has more tokens than any text that the run was trained on; see `translate`."""
-        longest, lines = self._longest, _several(lines, "lines")
-        return [longest is not None and tokens > longest for tokens in self._lengths(lines, task)]
+        """Check whether each line has more tokens, or more sentences, than any text that the run was trained on."""
+        (longest, sentences), lines = self._longest, _several(lines, "lines")
+        return [
+            (longest is not None and tokens > longest)
+            or (sentences is not None and tokens > 0 and count_sentences(line) > sentences)
+            for line, tokens in zip(lines, self._lengths(lines, task), strict=True)
+        ]
 
     @cached_property
-    def _longest(self) -> int | None:
+    def _longest(self) -> tuple[int | None, int | None]:
+        """Most tokens and most sentences of a text that was trained on; None where unknown."""
         seen = Seen.load(self.loaded.checkpoint / TOKENIZER)
-        return seen.longest if seen else None
+        return (seen.longest, seen.sentences) if seen else (None, None)
 
     def _lengths(self, lines: Sequence[str], task: str | None) -> list[int]:
         """Tokens of each line after its prefix; 0 for an empty one."""

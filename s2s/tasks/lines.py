@@ -6,6 +6,7 @@ validation text; only a text with more than that is far.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,7 @@ from s2s.recipe.wording import cut
 
 Tell = Callable[[str], Any]
 FILE = "seen.json"
+_SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|[。！？]+")
 # less than this is never far, however alike the validation text is
 _LEAST = 0.05
 _QUANTILE = 0.99
@@ -40,6 +42,7 @@ class _Written(BaseModel):
     pieces: str
     words: list[str]
     longest: int
+    sentences: int
     new_pieces: FiniteFloat
     new_words: FiniteFloat
 
@@ -54,6 +57,7 @@ class Seen:
         new_pieces: share of pieces that are new in all but the strangest hundredth of the validation texts.
         new_words: the same of words; 1 where each text is a word of its own, so that words say nothing.
         longest: Tokens of the longest text that was trained on.
+        sentences: Most sentences of a text that was trained on; None if unknown.
     """
 
     pieces: frozenset[int]
@@ -61,6 +65,7 @@ class Seen:
     longest: int
     new_pieces: float = 0.0
     new_words: float = 0.0
+    sentences: int | None = None
 
     def far(self, text: str, tokenizer: Tokenizer) -> str | None:
         """What is new in a text, not empty, that is far from what was seen; None for one that is not."""
@@ -84,6 +89,7 @@ class Seen:
             "new_words": usual[0],
             "new_pieces": usual[1],
             "longest": self.longest,
+            "sentences": self.sentences,
             "pieces": np.packbits(flags).tobytes().hex(),
             "words": sorted(self.words),
         }
@@ -105,7 +111,7 @@ class Seen:
         except ValueError as error:
             raise UserError(f"pieces: {error}", where=str(path), remedy=remedy) from None
         pieces = frozenset(np.flatnonzero(flags).tolist())
-        return Seen(pieces, frozenset(found.words), found.longest, found.new_pieces, found.new_words)
+        return Seen(pieces, frozenset(found.words), found.longest, found.new_pieces, found.new_words, found.sentences)
 
     def _shares(self, text: str, tokenizer: Tokenizer) -> tuple[float, float]:
         """Shares of a text's words and pieces that are new."""
@@ -117,31 +123,53 @@ class Seen:
 
 def seen_in(texts: Iterable[str], pieces: Int[np.ndarray, " different"], longest: int, tokenizer: Tokenizer) -> Seen:
     """What a training text held, by all its texts, the numbers of the pieces in them, and the longest one's tokens."""
-    words = frozenset(word for text in texts for word in _words(text, tokenizer))
-    return Seen(frozenset(pieces.tolist()), words, longest)
+    words, sentences = set[str](), 1
+    for text in texts:
+        words.update(_words(text, tokenizer))
+        sentences = max(sentences, count_sentences(text))
+    return Seen(frozenset(pieces.tolist()), frozenset(words), longest, sentences=sentences)
+
+
+def count_sentences(text: str) -> int:
+    """Count the sentences of a text by their final marks: `.`, `!` and `?` before white space, or their wide forms."""
+    return len(_SENTENCE_END.findall(text))
 
 
 class TooLong:
-    """Reports lines that have more tokens than any text that was trained on.
+    """Reports lines that have more tokens, or more sentences, than any text that was trained on.
 
     Args:
         longest: Tokens of the longest text that was trained on; None if unknown.
         tell: Prints a warning.
         at_once: Report each line as it comes, for an interactive session; otherwise the count, by `report`.
         remedy: With `{}` for the lines.
+        sentences: Most sentences of a text that was trained on; None if unknown.
     """
 
-    def __init__(self, longest: int | None, tell: Tell, at_once: bool, remedy: str = "split {} into sentences") -> None:
+    def __init__(
+        self,
+        longest: int | None,
+        tell: Tell,
+        at_once: bool,
+        remedy: str = "split {} into sentences",
+        sentences: int | None = None,
+    ) -> None:
         self._longest, self._tell, self._at_once, self._remedy = longest, tell, at_once, remedy
+        self._sentences = sentences
         self._lines, self._count, self._first = 0, 0, ""
 
-    def add(self, tokens: int) -> None:
-        """Count the next line, by its number of tokens; 0 for an empty one."""
+    def add(self, tokens: int, sentences: int = 0) -> None:
+        """Count the next line, by its numbers of tokens and of sentences; 0 tokens for an empty one."""
         self._lines += 1
-        if self._longest is None or tokens <= self._longest:
+        if not tokens:
+            return
+        if self._longest is not None and tokens > self._longest:
+            said = f"{tokens:,} tokens, the longest training text has {self._longest:,}"
+        elif self._sentences is not None and sentences > self._sentences:
+            said = f"{sentences:,} sentences, training texts have at most {self._sentences:,}"
+        else:
             return
         self._count += 1
-        said = f"{tokens:,} tokens, the longest training text has {self._longest:,}"
         self._first = self._first or f"line {self._lines:,}: {said}"
         if self._at_once:
             self._tell(f"{said}; {self._remedy.format('it')}")
@@ -190,7 +218,10 @@ def translated(
         raise UserError(
             f"has {pieces:,} pieces, and {longest:,} are read of a whole line", f"--prefix {cut(prefix)}", "shorten it"
         )
-    flags, too_long = list[bool](), TooLong(seen.longest if seen else None, tell, at_once)
+    flags, too_long = (
+        list[bool](),
+        TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None),
+    )
     for chunk in chunks:
         # an empty line stays one: it has nothing to say, whatever is to be done
         lines = [with_prefix(prefix, text) for text in chunk]
@@ -200,7 +231,7 @@ def translated(
             lines, lengths, translator.translate_chunk(lines, refuse=later), strict=True
         ):
             number += 1
-            too_long.add(length if translation.candidates else 0)
+            too_long.add(length if translation.candidates else 0, count_sentences(line))
             if at_once and (limited := length_limited([translation], translator.length_settings)):
                 tell(str(limited))
             flags.append(translation.at_length_limit)

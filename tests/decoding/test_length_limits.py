@@ -4,10 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from s2s.decoding.translator import length_limited
 from s2s.recipe.schema import DecodingSettings
-from s2s.tasks.lines import TooLong
+from s2s.tasks.lines import TooLong, count_sentences
 from s2s.tasks.seq2seq import longest_source, unreachable_references
 
 
@@ -68,3 +69,28 @@ def test_too_long_reports_the_count_and_the_first_line():
     ]
     assert _told([58, 4], 57, at_once=True) == ["58 tokens, the longest training text has 57; split it into sentences"]
     assert _told([57, 0], 57) == _told([100], None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("The old man sleeps.", 1),
+        ("The old man sleeps. He snores! Does he?", 3),
+        ("3.5 metres", 0),
+        ("Wait... what", 1),
+        ("老人睡觉。他打鼾。", 2),
+        ("", 0),
+    ],
+)
+def test_count_sentences(text, count):
+    assert count_sentences(text) == count
+
+
+def test_too_long_reports_several_sentences_in_a_line():
+    told: list[str] = []
+    lines = TooLong(57, cast(Any, told.append), at_once=False, sentences=1)
+    lines.add(15, 3)
+    lines.add(10, 1)
+    lines.add(0, 5)
+    lines.report()
+    assert told == ["line 1: 3 sentences, training texts have at most 1; split it into sentences"]

@@ -7,7 +7,7 @@ from s2s.errors import Refuse, UserError
 from s2s.interpretability.seq2seq import check_fits
 from s2s.models.contract import Seq2Seq
 from s2s.tasks.contract import TOKENIZER, Loaded
-from s2s.tasks.lines import Seen, Tell, TooLong, translated
+from s2s.tasks.lines import Seen, Tell, TooLong, count_sentences, translated
 from s2s.tasks.seq2seq import translator_of
 from s2s.tasks.text_to_text.answers import best_first, log_probabilities
 from s2s.tasks.text_to_text.recipe import CorpusSettings, TextToTextRecipe
@@ -70,7 +70,7 @@ def written(
         yield from translated(translator_of(run, nbest), seen, chunks, at_once, tell, task.prefix, refuse)
         return
     number, tokenizer = 0, run.tokenizers[0]
-    too_long = TooLong(seen.longest if seen else None, tell, at_once)
+    too_long = TooLong(seen.longest if seen else None, tell, at_once, sentences=seen.sentences if seen else None)
     for chunk in chunks:
         filled = {place: task.prefix + text for place, text in enumerate(chunk) if text.strip()}
         for place, text in list(filled.items()):
@@ -83,7 +83,8 @@ def written(
         found = dict(zip(filled, rows, strict=True))
         for place in range(len(chunk)):
             number += 1
-            too_long.add(len(tokenizer.encode(filled[place])) if place in found else 0)
+            text = filled.get(place, "")
+            too_long.add(len(tokenizer.encode(text)) if place in found else 0, count_sentences(text))
             best = best_first(found[place], task.answers) if place in found else []
             if nbest == 1:
                 yield one_line(best[0][1]) if best else ""
