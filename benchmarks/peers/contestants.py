@@ -68,7 +68,6 @@ TRAINING = (
 DECODING = (
     Contestant("s2s", "torch", "ours"),
     Contestant("s2s", "torch in bf16", "ours"),
-    Contestant("s2s", "ctranslate2", "ours"),
     Contestant("CTranslate2", "float32", "ctranslate2", "ctranslate2"),
     Contestant("CTranslate2", "int8", "ctranslate2", "ctranslate2"),
     Contestant("JoeyNMT", "torch", "joeynmt", "joeynmt"),

@@ -1,4 +1,4 @@
-"""s2s: its trainer, and its two ways to translate lines of text."""
+"""s2s: its trainer, and its translation of lines of text."""
 
 from typing import cast
 
@@ -44,17 +44,14 @@ def training(given: Given) -> None:
 
 
 def decoding(given: Given) -> None:
-    """`s2s translate`, by torch or by another engine."""
-    from s2s.export.engine import line_translator as by_engine
+    """`s2s translate`."""
     from s2s.run.loaded import line_translator
 
     pieces = np.array(given.task.pieces)
     settings = [f"decoding.{key}={value}" for key, value in decoding_settings().items()]
-    own = given.form.startswith("torch")
     settings += ["decoding.precision=bf16"] if given.form == "torch in bf16" else []
-    folder = given.task.run if own else given.task.export("float32")
-    run = opened(folder, [*settings, f"device.threads={given.threads}"], ["translation"])
-    translator, _ = (line_translator if own else by_engine)(run, 1)
+    run = opened(given.task.run, [*settings, f"device.threads={given.threads}"], ["translation"])
+    translator, _ = line_translator(run, 1)
     texts = lines(given.task.texts)
 
     def translate() -> list[str]:

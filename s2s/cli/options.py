@@ -11,6 +11,11 @@ from s2s.errors import UserError
 
 FILE = click.Path(path_type=Path)
 
+_REMOVED = {
+    ("translate", "--engine"): "s2s computes with torch; docs/export.md shows how to run an export elsewhere",
+}
+"""Options that are gone, and what to use instead, by command and option."""
+
 
 class Command(click.Command):
     """A command that refuses an option given twice, of which click would silently forget the first value."""
@@ -21,7 +26,12 @@ class Command(click.Command):
         Raises:
             UserError: an option that takes one value, or none, is given more than once.
         """
-        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        try:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+        except click.NoSuchOption as error:
+            if instead := _REMOVED.get((str(self.name), error.option_name)):
+                raise click.UsageError(f"{error.format_message()}\n{instead}", ctx) from None
+            raise
         for option in given:
             several = given.count(option)
             if several > 1 and isinstance(option, click.Option) and not (option.multiple or option.is_eager):

@@ -5,7 +5,6 @@ What language models write is in `write.py`, what models are asked in `probe.py`
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 # how many batches of lines to translate are read ahead, and how many lines to classify
 _BATCHES = 50
 _LINES_AT_ONCE = 10_000
-# what offers `line_translator`
-_ENGINES = {"torch": "s2s.run.loaded", "ctranslate2": "s2s.export.engine", "onnx": "s2s.export.onnx_engine"}
 _METRICS = ("bleu", "chrf", "ter", "exact", "cer", "wer")
 _lowercase = click.option("--lowercase", is_flag=True, help="Score without regard to case.")
 _tokenize = click.option(
@@ -50,13 +47,6 @@ _tokenize = click.option(
     type=options.TEXT,
     help="What stands before each line, such as '<2de> '; data.prefix by default.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(list(_ENGINES)),
-    default="torch",
-    show_default=True,
-    help="What computes; others than torch take what `s2s export` has written.",
-)
 @options.checkpoint
 def translate(
     run: Path,
@@ -68,7 +58,6 @@ def translate(
     precision,
     name,
     before: str | None,
-    engine: str,
     checkpoint,
 ) -> None:
     """Translate lines with the model in RUN, in order; empty lines stay empty.
@@ -81,7 +70,7 @@ def translate(
     changes = {key: value for key, value in changes.items() if value is not None}
     overrides = [f"decoding.{key}={value}" for key, value in changes.items()]
     translator = opened(run, overrides, ["translation", "text-to-text"])
-    _check_translates(translator, engine, checkpoint, name, before)
+    _check_translates(translator, name, before)
     if translator.recipe.task == "text-to-text":
         _check_answers(translator, name, nbest, changes)
     check_output(output)
@@ -96,22 +85,19 @@ def translate(
         loaded = ready(translator, checkpoint)
         _write_all(written(loaded, name, arriving, nbest, source.isatty(), tell, bad.refuse), output, bad)
         return
+    from s2s.run.loaded import line_translator
     from s2s.tasks.lines import translated
 
     prefix = recipe.data.prefix if before is None else before
-    found, seen = import_module(_ENGINES[engine]).line_translator(translator, nbest, checkpoint)
+    found, seen = line_translator(translator, nbest, checkpoint)
     if note := found.precision_note():
         tell(note)
     _write_all(translated(found, seen, arriving, source.isatty(), tell, prefix, bad.refuse), output, bad)
 
 
-def _check_translates(run: "Opened", engine: str, checkpoint: str | None, name: str | None, before: str | None) -> None:
+def _check_translates(run: "Opened", name: str | None, before: str | None) -> None:
     """Refuses what says nothing to a run, before anything heavy is loaded."""
     several = run.recipe.task == "text-to-text"
-    if engine != "torch":
-        from s2s.export.folder import check_exported
-
-        check_exported(run, engine, checkpoint)
     if name is not None and not several:
         raise UserError("says nothing to runs of translation", where=f"--task {name}", remedy="leave it out")
     if before is not None and several:

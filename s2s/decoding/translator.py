@@ -1,7 +1,6 @@
 """Text in, text out: the one pipeline for files, pipes and evaluation; and whatever else in, text out."""
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -157,50 +156,77 @@ def max_output_lengths(sources: Int[np.ndarray, " batch"], settings: DecodingSet
     return np.ceil(sources * settings.max_ratio).astype(int) + settings.max_extra
 
 
-class LineTranslator(ABC):
-    """Translates lines, whatever searches.
+class Translator(Writer):
+    """Translates lines of text with beam search.
 
     Args:
-        source: cuts the lines.
-        target: joins what is written.
-        settings: the recipe's `decoding` section.
-        nbest: candidates of each line.
+        model: A trained model; it is put into evaluation mode.
+        source: Tokenizer of the input lines.
+        target: Tokenizer of the translations.
+        settings: The recipe's `decoding` section.
+        nbest: Candidates per line.
+        before_step: Called before each decoder step, in the searching thread. An exception that it raises ends the
+            search.
 
     Raises:
-        UserError: more candidates are asked for than the beam holds.
+        UserError: `nbest` exceeds the beam size.
     """
 
-    def __init__(self, source: Tokenizer, target: Tokenizer, settings: DecodingSettings, nbest: int = 1) -> None:
-        self.beam = beam_of(settings, nbest)
+    def __init__(
+        self,
+        model: Seq2Seq,
+        source: Tokenizer,
+        target: Tokenizer,
+        settings: DecodingSettings,
+        nbest: int = 1,
+        before_step: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(model, target, settings, nbest, before_step)
         self.source = source
-        self.target = target
         self.settings = settings
 
     def precision_note(self) -> str:
         """Return a line on layers that run in another precision than asked for; empty if there are none."""
-        return ""
+        return fp32_layers(self.model, {self.beam.precision}, self.device)
 
     @property
-    @abstractmethod
     def longest(self) -> int | None:
-        """Most pieces of a source, its end counted; None where there is no limit."""
+        """Most source tokens including EOS (learned positions); None for no limit."""
+        return self.model.encoder.longest
 
     @property
     def length_settings(self) -> tuple[str, ...]:
-        """Settings that limit the length of an output; none where each output is as long as its source."""
-        return "decoding.max_ratio", "decoding.max_extra"
+        """Recipe settings that limit the output length; none where each output is as long as its source."""
+        if self.model.decoder.one_to_one:
+            return ()
+        positions = () if self.model.decoder.longest is None else ("model.max_positions",)
+        return "decoding.max_ratio", "decoding.max_extra", *positions
 
-    @abstractmethod
     def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
         """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
+        one_to_one = self.model.decoder.one_to_one
+        lengths = np.array([len(pieces) for pieces in sources])
+        limits = lengths if one_to_one else max_output_lengths(lengths, self.settings)
+        return self.hypotheses(*collate_sources(sources), limits)
 
-    def searches(self, batches: list[list[list[int]]]) -> Iterable[list[list[Hypothesis]]]:
-        """What `search` gives for each batch, in their order."""
-        return map(self.search, batches)
+    def searches(self, batches: list[list[list[int]]]) -> Iterator[list[list[Hypothesis]]]:
+        """What `search` gives for each batch, in their order.
 
-    def limits(self, sources: list[list[int]]) -> Int[np.ndarray, " batch"]:
-        """The most pieces of each target, by the settings."""
-        return max_output_lengths(np.array([len(pieces) for pieces in sources]), self.settings)
+        On a processor, as many are searched beside each other as there are threads: a search is a chain of small
+        products, of which one core has its share done sooner than two that wait for each other.
+        """
+        threads = torch.get_num_threads()
+        workers = min(threads, len(batches), _BESIDE) if self.device.type == "cpu" else 1
+        if workers <= 1:
+            yield from map(self.search, batches)
+            return
+        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
+        try:
+            yield from pool.map(self.search, batches)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            # what threads to come begin with, was set by each worker, too
+            torch.set_num_threads(threads)
 
     def translate(
         self, lines: Iterable[str], advance: Callable[[int], object] = lambda count: None
@@ -265,72 +291,8 @@ class LineTranslator(ABC):
         return UserError(
             f"a line of {pieces} pieces ({line[:40]!r} …) is longer than the {longest} positions that the model has, "
             "its end counted",
-            remedy="split it, or use a run that was trained with a higher model.max_positions (positions that are "
-            "not learned end in exports alone: then the run that was exported reads it)",
+            remedy="split it, or use a run that was trained with a higher model.max_positions",
         )
-
-
-class Translator(LineTranslator, Writer):
-    """Translates lines with a model, which is trained, and put into evaluation mode.
-
-    The other arguments are those of `LineTranslator` and `Writer`.
-
-    Raises:
-        UserError: more candidates are asked for than the beam holds.
-    """
-
-    def __init__(
-        self,
-        model: Seq2Seq,
-        source: Tokenizer,
-        target: Tokenizer,
-        settings: DecodingSettings,
-        nbest: int = 1,
-        before_step: Callable[[], None] | None = None,
-    ) -> None:
-        LineTranslator.__init__(self, source, target, settings, nbest)
-        Writer.__init__(self, model, target, settings, nbest, before_step)
-
-    def precision_note(self) -> str:
-        """Return a line on layers that run in another precision than asked for; empty if there are none."""
-        return fp32_layers(self.model, {self.beam.precision}, self.device)
-
-    @property
-    def longest(self) -> int | None:
-        """As many as the encoder has learned positions for."""
-        return self.model.encoder.longest
-
-    @property
-    def length_settings(self) -> tuple[str, ...]:
-        """The recipe's settings, and `model.max_positions` where the decoder has learned positions."""
-        if self.model.decoder.one_to_one:
-            return ()
-        return *super().length_settings, *(() if self.model.decoder.longest is None else ("model.max_positions",))
-
-    def search(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """The best hypotheses of sources as pieces, in one batch, within the lengths that the settings allow."""
-        one_to_one = self.model.decoder.one_to_one
-        limits = np.array([len(pieces) for pieces in sources]) if one_to_one else self.limits(sources)
-        return self.hypotheses(*collate_sources(sources), limits)
-
-    def searches(self, batches: list[list[list[int]]]) -> Iterator[list[list[Hypothesis]]]:
-        """What `search` gives for each batch, in their order.
-
-        On a processor, as many are searched beside each other as there are threads: a search is a chain of small
-        products, of which one core has its share done sooner than two that wait for each other.
-        """
-        threads = torch.get_num_threads()
-        workers = min(threads, len(batches), _BESIDE) if self.device.type == "cpu" else 1
-        if workers <= 1:
-            yield from map(self.search, batches)
-            return
-        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
-        try:
-            yield from pool.map(self.search, batches)
-        finally:
-            pool.shutdown(cancel_futures=True)
-            # what threads to come begin with, was set by each worker, too
-            torch.set_num_threads(threads)
 
 
 def one_line(text: str) -> str:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from s2s.errors import UserError, quoted
+from s2s.errors import UserError
 from s2s.export.exportable import Format, check_exportable
 from s2s.files import UNFINISHED, copy_files, whole
 from s2s.folders import foreign
 from s2s.recipe.reading import write
 from s2s.recipe.schema import RunSettings
-from s2s.run.exported import EXPORTED, read_exported, seal
+from s2s.run.exported import EXPORTED, seal
 from s2s.run.folder import MANIFEST, RECIPE, TOKENIZER, Opened, home_of
 
 # of all formats, and what evaluations and probes write beside it
@@ -96,26 +96,3 @@ def export(
         seal(place, to, loaded.checkpoint.name, quantization or "float32")
     size = sum(file.stat().st_size for file in folder.rglob("*")) / 2**20
     return f"{folder}: checkpoint {loaded.checkpoint.name} for {to}, {size:.1f} MiB"
-
-
-def check_exported(run: Opened, to: str, checkpoint: str | None) -> None:
-    """Refuses what is no export for this engine.
-
-    Raises:
-        UserError: it is a run, or an export for another engine; or a checkpoint or a precision is asked for, and an
-            export has its own.
-    """
-    made_for = read_exported(run.path).format if (run.path / EXPORTED).exists() else None
-    if made_for != to:
-        out = run.path.with_name(f"{run.path.name}-{to}")
-        # what another engine loads has no weights to export
-        source = quoted(run.path) if made_for in (None, "hub", "published") else "THE-RUN-ITSELF"
-        remedy = f"s2s export {source} --to {to} --output {quoted(out)}, then name {quoted(out)}"
-        raise UserError(f"is not exported to {to}", where=str(run.path), remedy=remedy)
-    if run.recipe.task != "translation":
-        raise UserError(f"is a run of {run.recipe.task}", f"--engine {to}", "leave it out, or load the graphs yourself")
-    if checkpoint is not None:
-        raise UserError("an export has one checkpoint", f"--checkpoint {checkpoint}", "leave it out")
-    if asked := [override for override in run.overrides if override.startswith("decoding.precision=")]:
-        remedy = "leave it out; `s2s export … --quantization` says how CTranslate2 computes"
-        raise UserError("says nothing to an export, which computes as it was made", asked[0], remedy)

@@ -1,8 +1,8 @@
-"""A model as ONNX graphs, made by torch.onnx, and held against the model itself by onnxruntime before they are kept.
+"""Export a model to ONNX graphs with torch.onnx, and check them with onnxruntime.
 
-What answers at once is `model.onnx`. What writes is `start.onnx`, read once for a source, and `step.onnx`, asked for
-each piece: it takes the newest piece and all tensors of the state, and gives scores and the state after it. The loop
-around it, beam and all, is whoever's loads them; ours is `s2s/export/onnx_engine.py`.
+A model that answers at once becomes `model.onnx`. A model that generates becomes `start.onnx`, run once per source,
+and `step.onnx`, run once per token: it takes the newest token and the state, and returns scores and the new state.
+docs/export.md shows a decoding loop.
 """
 
 import json

@@ -16,7 +16,7 @@ from s2s.data.caching import content_hash, named
 from s2s.data.pairs import target_texts
 from s2s.data.scripts import split_words
 from s2s.data.sources import digest_of
-from s2s.decoding.translator import LineTranslator
+from s2s.decoding.translator import Translator
 from s2s.errors import UserError
 from s2s.files import locked, whole, write_atomically
 from s2s.json_files import read_json
@@ -159,7 +159,7 @@ def _write(run: Opened, lines: list[str], path: Path, say: Callable[[str], objec
     shutil.rmtree(place)
 
 
-def _check_lengths(translator: LineTranslator, lines: list[str], prefix: str) -> None:
+def _check_lengths(translator: Translator, lines: list[str], prefix: str) -> None:
     """Refuses a line that the run cannot read before the first is translated."""
     longest = translator.longest
     for first in range(0, len(lines) if longest else 0, _LINES_AT_ONCE):

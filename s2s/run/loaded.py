@@ -14,7 +14,7 @@ from s2s.data.inspection import TrainOverlap
 from s2s.data.sources import Rows, Source
 from s2s.data.text_files import line_rows
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import LineTranslator
+from s2s.decoding.translator import Translator
 from s2s.errors import UserError, quoted
 from s2s.files import explained, is_number, read_file
 from s2s.interpretability.inspection import MOST_INSPECTED, Focus, Inspection, check_chosen
@@ -84,7 +84,7 @@ def ready(run: Opened, checkpoint: str | None = None) -> Loaded[Any, Any]:
     return load(run, checkpoint)
 
 
-def line_translator(run: Opened, nbest: int, checkpoint: str | None = None) -> tuple[LineTranslator, Seen | None]:
+def line_translator(run: Opened, nbest: int, checkpoint: str | None = None) -> tuple[Translator, Seen | None]:
     """What translates lines with a run, and what it has seen in training."""
     loaded = ready(run, checkpoint)
     return translator_of(loaded, nbest), Seen.load(loaded.checkpoint / TOKENIZER)
@@ -121,11 +121,10 @@ def find_checkpoint(path: Path, name: str | None) -> Path:
     else:
         found = checkpoints.folder / (name.zfill(7) if is_number(name) else name)
     if found is None and (path / EXPORTED).exists():
-        engine = "onnx" if any(path.glob("*.onnx")) else "ctranslate2"
         raise UserError(
-            "is an export, which other engines load",
+            "is an export for ONNX Runtime or CTranslate2, which s2s does not load",
             where=str(path),
-            remedy=f"name the run itself, or `s2s translate … --engine {engine}`",
+            remedy="name the run itself; docs/export.md shows how to load the export",
         )
     if found is None:
         raise UserError(

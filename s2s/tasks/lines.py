@@ -19,7 +19,7 @@ from pydantic import BaseModel, FiniteFloat
 
 from s2s.data.pairs import with_prefix
 from s2s.data.tokenizers import Tokenizer
-from s2s.decoding.translator import LONGEST_SOURCE, LineTranslator, Translation, length_limited, one_line
+from s2s.decoding.translator import LONGEST_SOURCE, Translation, Translator, length_limited, one_line
 from s2s.errors import Refuse, UserError
 from s2s.files import LARGE_BYTES, write_atomically
 from s2s.json_files import read_json
@@ -196,7 +196,7 @@ def _words(text: str, tokenizer: Tokenizer) -> list[str]:
 
 
 def translated(
-    translator: LineTranslator,
+    translator: Translator,
     seen: Seen | None,
     chunks: Iterable[list[str]],
     at_once: bool,

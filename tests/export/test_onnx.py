@@ -1,7 +1,7 @@
 """What onnxruntime computes of an export is what the model computes: the export itself refuses anything else.
 
 `save` holds each graph against the model at five sizes of batch, source and target; here is what it is asked for, that
-it refuses, and that a search over the graphs is a search over the model.
+it refuses, and that the graphs, fed token by token, give the model's log-probabilities.
 """
 
 import json
@@ -10,11 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from s2s.decoding.beam import Beam, search
+from s2s.data.tokenizers import BOS
 from s2s.errors import UserError
 from s2s.models.contract import Classifier
 from s2s.models.masked_lm import MaskedLM
@@ -26,7 +27,6 @@ pytest.importorskip("onnxscript")
 
 from s2s.export import onnx
 from s2s.export.onnx import save
-from s2s.export.onnx_engine import Graphs
 
 SIZE = 23
 VARIANTS = [
@@ -74,19 +74,38 @@ def test_all_models_and_tasks_pass_where_no_shapes_are_checked():
     assert f"{len(CASES) + len(OF_TASKS) - 1} passed" in done.stdout
 
 
+def _log_probabilities(folder: Path, source: torch.Tensor, valid: torch.Tensor, fed: torch.Tensor) -> np.ndarray:
+    """Feeds tokens to the exported graphs one at a time, and returns the log-probabilities of every next token."""
+    import onnxruntime
+
+    names = json.loads((folder / "onnx.json").read_text())
+    start, step = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("start", "step"))
+    given = {"source": source.numpy(), "valid": valid.numpy()}
+    encoded = start.run(None, {name: given[name] for name in names["graphs"]["start"]["inputs"]})
+    tensors = dict(zip(names["context"] + names["state"][: names["begun"]], encoded, strict=True))
+    for name, shape in list(zip(names["state"], names["empty"], strict=True))[names["begun"] :]:
+        tensors[name] = np.zeros([len(source) if size == -1 else size for size in shape], np.float32)
+    found = []
+    for position in range(fed.shape[1]):
+        tensors |= {"newest": fed[:, position : position + 1].numpy(), "written": fed[:, :position].numpy()}
+        scores, *state = step.run(None, {name: tensors[name] for name in names["graphs"]["step"]["inputs"]})
+        tensors |= dict(zip(names["state"], state, strict=True))
+        found.append(torch.from_numpy(scores).log_softmax(-1).numpy())
+    return np.stack(found, axis=1)
+
+
 @pytest.mark.parametrize(("kind", "options"), _marked(CASES))
-def test_a_search_over_the_graphs_finds_what_a_search_over_the_model_finds(kind, options, tmp_path):
+def test_exported_graphs_give_the_log_probabilities_of_the_model(kind, options, tmp_path):
     torch.manual_seed(1)
     model = module_of(kind).build(_settings(kind, options), SIZE, SIZE).eval()
     save(model, (SIZE, SIZE), tmp_path)
-    graphs = Graphs(tmp_path, 1)
-    source = torch.randint(4, SIZE, (3, 9))
-    valid = torch.arange(9) < torch.tensor([9, 4, 1])[:, None]
-    limits = valid.sum(dim=1).numpy() - (1 if model.decoder.one_to_one else -3)
-    ours, theirs = (search(each, source * valid, valid, limits, Beam(4, 4)) for each in (model, graphs))
-    for one, other in zip(ours, theirs, strict=True):
-        assert [h.tokens for h in one] == [h.tokens for h in other]
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+    source, fed = torch.randint(4, SIZE, (3, 9)), torch.randint(4, SIZE, (3, 9))
+    lengths = torch.tensor([9, 9, 9] if model.decoder.one_to_one else [9, 4, 1])
+    valid = torch.arange(9) < lengths[:, None]
+    fed[:, 0] = BOS
+    with torch.no_grad():
+        wanted = model.logits(source * valid, valid, fed).log_softmax(-1).numpy()
+    np.testing.assert_allclose(_log_probabilities(tmp_path, source * valid, valid, fed), wanted, atol=1e-4)
 
 
 @pytest.mark.slow
